@@ -1,0 +1,70 @@
+"""Keep only the MCMC samples that matter, while the chain is still running.
+
+>>> import numpy as np, steinstream as ss
+>>> draws = np.random.default_rng(0).normal(size=(2000, 3))
+>>> ss.thin(draws, -draws, size=50)  # the score of a standard normal is -x
+Kept(50 of 2000 draws, 3 dimensions, KSD 0.1003)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from steinstream.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from steinstream import io as io
+    from steinstream import samplers as samplers
+    from steinstream import schedules as schedules
+    from steinstream import targets as targets
+    from steinstream.coordinates import Coordinates as Coordinates
+    from steinstream.coordinates import Warmup as Warmup
+    from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
+    from steinstream.discrepancy import ksd as ksd
+    from steinstream.discrepancy import normalised_ksd as normalised_ksd
+    from steinstream.errors import SteinstreamError as SteinstreamError
+    from steinstream.kept import History as History
+    from steinstream.kept import Kept as Kept
+    from steinstream.kernels import IMQ as IMQ
+    from steinstream.kernels import RBF as RBF
+    from steinstream.thinning import PAPER as PAPER
+    from steinstream.thinning import thin as thin
+    from steinstream.thinner import Step as Step
+    from steinstream.thinner import Thinner as Thinner
+
+# Names are loaded when first used: importing the package costs nothing, least of all numba.
+_HOME = {
+    "Coordinates": "coordinates",
+    "Warmup": "coordinates",
+    "cumulative_ksd": "discrepancy",
+    "ksd": "discrepancy",
+    "normalised_ksd": "discrepancy",
+    "SteinstreamError": "errors",
+    "History": "kept",
+    "Kept": "kept",
+    "IMQ": "kernels",
+    "RBF": "kernels",
+    "PAPER": "thinning",
+    "thin": "thinning",
+    "Step": "thinner",
+    "Thinner": "thinner",
+}
+_MODULES = ("io", "samplers", "schedules", "targets")
+
+__all__ = [*sorted(_HOME), *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"steinstream.{_HOME[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"steinstream.{name}")
+    else:
+        raise AttributeError(f"module 'steinstream' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,52 @@
+"""Compile with numba, once per machine: the machine code is cached on disk under a name that depends on our sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+
+
+def _cache_folder() -> str:
+    """A folder for this very source text.
+
+    Numba alone would judge by the time stamp of the file that holds the outermost function: it would run stale machine
+    code after a change in another file, or after an upgrade from wheels that carry one fixed time stamp.
+    """
+    if config.CACHE_DIR:
+        return str(config.CACHE_DIR)
+    package = Path(__file__).resolve().parent.parent
+    sources = [package / "kernels.py", *sorted((package / "_engine").glob("*.py"))]
+    sources += [path for folder in ("targets", "samplers") for path in sorted((package / folder).glob("*.py"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / (
+        "Library/Caches" if sys.platform == "darwin" else ".cache"
+    )
+    return str(Path(home) / "steinstream" / f"machine-code-{digest}")
+
+
+_FOLDER = _cache_folder()
+
+
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """``numba.njit`` with IEEE division, no GIL, no reassociation, and the cache above.
+
+    ``fastmath`` stays off: results must not depend on how a compiler chose to reorder a sum.
+    """
+    if function is None:
+        return lambda function: jit(function, **options)
+    compiled = numba.njit(function, error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)
+    ours, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
+    try:
+        compiled.enable_caching()
+    except RuntimeError:  # no writable place: compile in every process instead
+        pass
+    finally:
+        config.CACHE_DIR = ours
+    return compiled

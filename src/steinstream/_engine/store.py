@@ -1,0 +1,286 @@
+"""What is kept, as plain arrays, and the moves that change it: insert a draw, remove one, find the least influential.
+
+Influence. With ``k0`` the Stein kernel and ``S`` its sum over all pairs of kept draws (KSD^2 = S / n^2), let
+
+    u(x) = k0(x, x) / 2 + sum of k0(x, y) over all other kept draws y.
+
+Adding x raises S by 2 u(x), removing it lowers S by 2 u(x): the best candidate has the smallest u, the least
+influential draw (the one whose loss helps most) the greatest. So u and S are all there is to carry, both exactly.
+
+A state that repeats its predecessor shares one slot with it; each copy has a label with its own id. Slots have no order:
+a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so the order never shows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steinstream._engine import exact
+from steinstream._engine.jit import jit
+from steinstream._engine.lanes import LANES
+from steinstream._engine.sweep import ADD, GREATEST, HIGH, LOOK, LOW, REMOVE, collect, sweep_tiles
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Places in Store.counts.
+SLOTS, DRAWS, FREE, RECENT = 0, 1, 2, 3
+NONE = -1
+
+
+class Store(NamedTuple):
+    """Slots hold distinct states, labels the ids of their copies. Everything past the counts is spare room."""
+
+    tiles: Floats  # (slots / 16, d, 2, 16): coordinates and scores
+    copies: Floats  # (slots,): how many kept draws are in this state; 0 in spare slots
+    high: Floats  # (slots,): influence, an exact pair; -inf or not a number in spare slots
+    low: Floats
+    row: Floats  # (slots,): kernel values of the last sweep
+    found: Floats  # (3, 16): the last sweep's findings
+    raw: Floats  # (slots, w): what the caller wants back with each state; w may be 0
+    oldest: Integers  # (slots,): first label of the state
+    newest: Integers  # (slots,): last label of the state
+    ids: Integers  # (labels, 3): chain, draw, and the step of arrival; a free label has step -1
+    following: Integers  # (labels,): next label of the same state, or of the free list
+    point: Floats  # (2, d): the state being removed
+    counts: Integers  # slots, draws, first free label, slot of the latest state
+    total: Floats  # (2,): S, an exact pair
+
+
+def _aligned(*shape: int) -> Floats:
+    """Zeros that start on a cache line, so that no vector straddles two."""
+    size = int(np.prod(shape))
+    buffer = np.zeros(size + 8)
+    start = (-buffer.ctypes.data // 8) % 8
+    return buffer[start : start + size].reshape(shape)
+
+
+def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> Store:
+    """Room for so many distinct states and draws."""
+    tiles = -(-slots // LANES)
+    slots = tiles * LANES
+    following = np.arange(1, labels + 1, dtype=np.int64)
+    following[-1] = NONE
+    high = _aligned(slots)
+    high[:] = -np.inf  # no spare slot is ever the greatest
+    return Store(
+        tiles=_aligned(tiles, dim, 2, LANES),
+        copies=_aligned(slots),
+        high=high,
+        low=_aligned(slots),
+        row=_aligned(slots),
+        found=_aligned(3, LANES),
+        raw=np.zeros((slots, raw)),
+        oldest=np.full(slots, NONE, dtype=np.int64),
+        newest=np.full(slots, NONE, dtype=np.int64),
+        ids=np.full((labels, 3), NONE, dtype=np.int64),
+        following=following,
+        point=np.zeros((2, dim)),
+        counts=np.array([0, 0, 0, NONE], dtype=np.int64),
+        total=np.zeros(2),
+    )
+
+
+def roomier(store: Store) -> Store:
+    """The same contents with half as much room again, at least one slot and one label of it free."""
+    slots, labels = len(store.copies), len(store.following)
+    dim, raw = store.point.shape[1], store.raw.shape[1]
+    more_slots = slots if store.counts[SLOTS] < slots else slots + slots // 2 + LANES
+    more_labels = labels if store.counts[FREE] != NONE else labels + labels // 2 + LANES
+    new = empty_store(dim, raw, more_slots, more_labels)
+    for name in ("tiles", "copies", "high", "low", "raw", "oldest", "newest", "ids"):
+        old = getattr(store, name)
+        getattr(new, name)[: len(old)] = old
+    new.counts[:], new.total[:] = store.counts, store.total
+    new.following[:labels] = store.following
+    if more_labels > labels:  # the free list was empty: it now begins with the new labels
+        new.counts[FREE] = labels
+    return new
+
+
+@jit
+def is_full(store):  # type: ignore[no-untyped-def]
+    """Whether the next insertion needs more room."""
+    return store.counts[SLOTS] == store.copies.shape[0] or store.counts[FREE] == NONE
+
+
+@jit
+def sweep(store, kernel, move, x, s, slots):  # type: ignore[no-untyped-def]
+    """One draw against the first ``slots`` states: the exact sum of kernel values and the greatest influence."""
+    profile, first, second, grid = kernel
+    tiles = (slots + LANES - 1) // LANES
+    if tiles > 0:
+        sweep_tiles(
+            profile, first, second, grid, move, x, s, store.tiles, store.copies,
+            store.high, store.low, store.row, store.found, 0, tiles,
+        )  # fmt: skip
+    else:
+        for lane in range(LANES):
+            store.found[HIGH, lane] = store.found[LOW, lane] = 0.0
+            store.found[GREATEST, lane] = -np.inf
+    return collect(store.found)
+
+
+@jit
+def put(store, slot, x, s):  # type: ignore[no-untyped-def]
+    """Write a state into a spare slot, where it counts for nothing yet."""
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(x.shape[0]):
+        store.tiles[tile, k, 0, lane] = x[k]
+        store.tiles[tile, k, 1, lane] = s[k]
+    store.copies[slot] = 0.0
+    store.high[slot] = -np.inf
+    store.low[slot] = 0.0
+
+
+@jit
+def holds(store, slot, x, s):  # type: ignore[no-untyped-def]
+    """Whether the slot's state is exactly this one."""
+    if slot == NONE:
+        return False
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(x.shape[0]):
+        if store.tiles[tile, k, 0, lane] != x[k] or store.tiles[tile, k, 1, lane] != s[k]:
+            return False
+    return True
+
+
+@jit
+def influence_of(store, kernel, x, s):  # type: ignore[no-untyped-def]
+    """The influence that a draw would have if it were added, as a pair. Needs a spare slot."""
+    slot = store.counts[SLOTS]
+    put(store, slot, x, s)
+    high, low, _ = sweep(store, kernel, LOOK, x, s, slot + 1)
+    return exact.add(high, low, 0.5 * store.row[slot])
+
+
+@jit
+def insert(store, kernel, x, s, name, step, raw):  # type: ignore[no-untyped-def]
+    """Add a draw; returns the greatest influence."""
+    slots = store.counts[SLOTS]
+    label = store.counts[FREE]
+    store.counts[FREE] = store.following[label]
+    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = name[0], name[1], step
+    store.following[label] = NONE
+    slot = store.counts[RECENT]
+    if holds(store, slot, x, s):
+        _, _, greatest = sweep(store, kernel, ADD, x, s, slots)
+        store.following[store.newest[slot]] = label
+    else:
+        slot = slots
+        put(store, slot, x, s)
+        high, low, greatest = sweep(store, kernel, ADD, x, s, slots + 1)
+        store.high[slot], store.low[slot] = exact.add(high, low, 0.5 * store.row[slot])
+        greatest = max(greatest, store.high[slot])
+        for k in range(raw.shape[0]):
+            store.raw[slot, k] = raw[k]
+        store.oldest[slot] = label
+        store.counts[SLOTS] += 1
+        store.counts[RECENT] = slot
+    store.newest[slot] = label
+    store.copies[slot] += 1.0
+    store.counts[DRAWS] += 1
+    change(store, slot, 2.0)
+    return greatest
+
+
+@jit
+def remove(store, kernel, slot, undo, name):  # type: ignore[no-untyped-def]
+    """Remove the oldest copy of a state, leave its id in ``name``; returns the greatest influence that remains.
+
+    ``undo`` says that the draw was inserted last, so that its kernel values are still there.
+    """
+    change(store, slot, -2.0)
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(store.point.shape[1]):
+        store.point[0, k] = store.tiles[tile, k, 0, lane]
+        store.point[1, k] = store.tiles[tile, k, 1, lane]
+    label = store.oldest[slot]
+    for k in range(3):
+        name[k] = store.ids[label, k]
+    store.ids[label, 2] = NONE
+    store.oldest[slot] = store.following[label]
+    store.following[label] = store.counts[FREE]
+    store.counts[FREE] = label
+    store.copies[slot] -= 1.0
+    store.counts[DRAWS] -= 1
+    if store.copies[slot] == 0.0:
+        vacate(store, slot)
+    slots = store.counts[SLOTS]
+    if undo:
+        return retract(store, slots)
+    _, _, greatest = sweep(store, kernel, REMOVE, store.point[0], store.point[1], slots)
+    return greatest
+
+
+@jit
+def change(store, slot, factor):  # type: ignore[no-untyped-def]
+    """S, once a draw of this slot has come (factor 2) or is about to go (factor -2)."""
+    high, low = factor * store.high[slot], factor * store.low[slot]
+    store.total[0], store.total[1] = exact.add_pair(store.total[0], store.total[1], high, low)
+
+
+@jit
+def vacate(store, slot):  # type: ignore[no-untyped-def]
+    """Fill the slot with the last one, which becomes spare."""
+    last = store.counts[SLOTS] - 1
+    if slot != last:
+        to_tile, to_lane, tile, lane = slot // LANES, slot % LANES, last // LANES, last % LANES
+        for k in range(store.point.shape[1]):
+            store.tiles[to_tile, k, 0, to_lane] = store.tiles[tile, k, 0, lane]
+            store.tiles[to_tile, k, 1, to_lane] = store.tiles[tile, k, 1, lane]
+        store.copies[slot], store.high[slot], store.low[slot] = store.copies[last], store.high[last], store.low[last]
+        store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
+        for k in range(store.raw.shape[1]):
+            store.raw[slot, k] = store.raw[last, k]
+    store.copies[last] = 0.0
+    store.high[last] = -np.inf
+    if store.counts[RECENT] == slot:
+        store.counts[RECENT] = NONE
+    elif store.counts[RECENT] == last:
+        store.counts[RECENT] = slot
+    store.counts[SLOTS] = last
+
+
+@jit
+def retract(store, slots):  # type: ignore[no-untyped-def]
+    """Take the last inserted draw's kernel values out of the influences again; returns the greatest."""
+    high, low, row, found = store.high, store.low, store.row, store.found
+    for slot in range(slots):
+        high[slot], low[slot] = exact.add(high[slot], low[slot], -row[slot])
+    for lane in range(LANES):
+        found[GREATEST, lane] = -np.inf
+    for first in range(0, slots, LANES):
+        lanes = found[GREATEST]
+        some = high[first : first + LANES]
+        for lane in range(LANES):
+            lanes[lane] = some[lane] if some[lane] > lanes[lane] else lanes[lane]
+    _, _, greatest = collect(found)
+    return greatest
+
+
+@jit
+def precedes(store, slot, other):  # type: ignore[no-untyped-def]
+    """Whether the slot's oldest id comes before the other's."""
+    mine, its = store.ids[store.oldest[slot]], store.ids[store.oldest[other]]
+    return mine[0] < its[0] or (mine[0] == its[0] and mine[1] < its[1])
+
+
+@jit
+def least_influential(store, greatest):  # type: ignore[no-untyped-def]
+    """The slot with the greatest influence; of several the one with the smallest id."""
+    best = NONE
+    slots, high = store.counts[SLOTS], store.high
+    for first in range(0, slots, LANES):
+        hits = 0
+        some = high[first : first + LANES]
+        for lane in range(LANES):
+            hits += some[lane] == greatest
+        if hits > 0:
+            for slot in range(first, min(first + LANES, slots)):
+                if high[slot] == greatest and (best == NONE or precedes(store, slot, best)):
+                    best = slot
+    return best

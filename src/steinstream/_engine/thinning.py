@@ -1,0 +1,75 @@
+"""Online KSD thinning (Algorithms 1 and 2 of Hawkins, Koppel and Zhang), over a block of the stream.
+
+At every step the best of the candidates is added; then, while more draws are kept than the growth function asks for, the
+least influential one goes if KSD^2 without it stays within the budget above KSD^2 right after the addition, or
+if more are kept than the cap allows. Cost per step: (candidates + 1 + removed) sweeps over the kept draws.
+"""
+
+from __future__ import annotations
+
+from steinstream._engine import exact
+from steinstream._engine.jit import jit
+from steinstream._engine.store import DRAWS, RECENT, influence_of, insert, is_full, least_influential, remove
+
+# KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
+# symmetric sets). Rounding in the two divisions must not turn "equal" into "greater".
+TIE = 1.0 + 2.0**-50
+
+
+@jit
+def square(store):  # type: ignore[no-untyped-def]
+    """KSD^2 of what is kept."""
+    size = float(store.counts[DRAWS])
+    return max(store.total[0], 0.0) / (size * size)
+
+
+@jit
+def square_without(store, slot):  # type: ignore[no-untyped-def]
+    """KSD^2 if one draw of this slot were gone."""
+    size = float(store.counts[DRAWS] - 1)
+    high, low = -2.0 * store.high[slot], -2.0 * store.low[slot]
+    total, _ = exact.add_pair(store.total[0], store.total[1], high, low)
+    return max(total, 0.0) / (size * size)
+
+
+@jit
+def best_candidate(store, kernel, draws, scores, first, last):  # type: ignore[no-untyped-def]
+    """Which of the draws first .. last - 1 has the least influence if added; the first of equals."""
+    best, least = first, 0.0
+    for candidate in range(first, last):
+        influence, _ = influence_of(store, kernel, draws[candidate], scores[candidate])
+        if candidate == first or influence < least:
+            best, least = candidate, influence
+    return best
+
+
+@jit
+def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped):  # type: ignore[no-untyped-def]  # fmt: skip  # noqa: E501
+    """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
+
+    The budget of a step is ``budget + share / n^2``, n draws being kept after the addition. Sizes and KSD^2 after each
+    step go to ``sizes`` and ``squares``, the dropped draws' ids and steps of arrival, in order, to ``dropped``.
+    """
+    drops = 0
+    for step in range(floor.shape[0]):
+        if is_full(store):
+            return step, drops
+        new = step * candidates
+        if candidates > 1:
+            new = best_candidate(store, kernel, draws, scores, new, new + candidates)
+        greatest = insert(store, kernel, draws[new], scores[new], ids[new], start + step + 1, raw[new])
+
+        size = store.counts[DRAWS]
+        allowed = (square(store) + budget[step] + share[step] / float(size * size)) * TIE
+        untouched = True
+        while size > floor[step]:
+            slot = least_influential(store, greatest)
+            if size <= cap and square_without(store, slot) > allowed:
+                break
+            undo = untouched and slot == store.counts[RECENT]
+            greatest = remove(store, kernel, slot, undo, dropped[drops])
+            untouched = False
+            drops += 1
+            size -= 1
+        sizes[step], squares[step] = size, square(store)
+    return floor.shape[0], drops

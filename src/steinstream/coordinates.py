@@ -1,0 +1,143 @@
+"""A preconditioner is a change of coordinates and nothing else.
+
+With M = L L^T, draws x -> L^-1 x and scores s -> L^T s leave the Stein kernel's formula untouched. L may be a number (a
+length scale), a vector (a scale per coordinate) or a lower triangular matrix (a full covariance).
+
+Estimated coordinates multiply the covariance by 2 d: in whitened coordinates two independent draws are at a squared
+distance of about 2 d, so the kernel neither sees all draws as one nor each as alone, in any number of dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steinstream.errors import InputError
+
+Array = NDArray[np.float64]
+
+KINDS = ("identity", "scale", "scales", "covariance", "auto")
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """x -> L^-1 x, s -> L^T s with ``factor`` L: a number, (d,) scales or a (d, d) lower triangular matrix.
+
+    >>> c = Coordinates.scales([1.0, 10.0])
+    >>> c.apply(np.array([[1.0, 10.0]]), np.array([[-1.0, -0.1]]))
+    (array([[1., 1.]]), array([[-1., -1.]]))
+    """
+
+    factor: Array
+
+    @classmethod
+    def identity(cls) -> Coordinates:
+        """The draws as they are."""
+        return cls(np.array(1.0))
+
+    @classmethod
+    def length_scale(cls, length: float) -> Coordinates:
+        """One length for all coordinates."""
+        return cls(_positive(length, "The length scale", 0))
+
+    @classmethod
+    def scales(cls, scales: ArrayLike) -> Coordinates:
+        """A length for each coordinate."""
+        return cls(_positive(scales, "Every scale", 1))
+
+    @classmethod
+    def covariance(cls, matrix: ArrayLike) -> Coordinates:
+        """A full covariance (d, d)."""
+        matrix = np.asarray(matrix, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InputError(f"A covariance must be a square matrix, got shape {matrix.shape}.")
+        if not np.allclose(matrix, matrix.T, rtol=1e-8, atol=0):
+            raise InputError("A covariance must be symmetric, and this one is not.")
+        try:
+            return cls(np.linalg.cholesky(matrix))
+        except np.linalg.LinAlgError:
+            raise InputError(
+                "The covariance is not positive definite.",
+                "Add a small multiple of the identity, or use scales instead.",
+            ) from None
+
+    @classmethod
+    def estimate(cls, kind: str, draws: ArrayLike) -> Coordinates:
+        """Coordinates from draws: ``identity``, ``scale`` (median distance), ``scales``, ``covariance`` or ``auto``.
+
+        The covariance is shrunk towards its diagonal by d / (d + number of distinct draws), so it is always positive
+        definite. ``auto`` takes the covariance up to 200 dimensions, scales above.
+        """
+        if kind not in KINDS:
+            raise InputError(f"Unknown coordinates {kind!r}.", f"Choose one of {', '.join(KINDS)}, or give an array.")
+        if kind == "identity":
+            return cls.identity()
+        distinct = np.unique(np.asarray(draws, dtype=np.float64), axis=0)
+        count, dim = distinct.shape
+        if kind == "scale":
+            return cls.length_scale(_median_distance(distinct))
+        draws = np.asarray(draws, dtype=np.float64)
+        spread = draws.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0) * np.sqrt(2.0 * dim)
+        if kind == "scales" or (kind == "auto" and dim > 200) or count < 2:
+            return cls.scales(spread)
+        matrix = np.cov(draws, rowvar=False).reshape(dim, dim) * (2.0 * dim)
+        shrink = dim / (dim + count)
+        return cls.covariance((1.0 - shrink) * matrix + shrink * np.diag(spread**2))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing changes."""
+        return self.factor.ndim == 0 and float(self.factor) == 1.0
+
+    def require(self, dim: int) -> None:
+        """Raise unless these coordinates fit draws of ``dim`` dimensions."""
+        if self.factor.ndim > 0 and self.factor.shape[0] != dim:
+            raise InputError(f"The coordinates are for {self.factor.shape[0]} dimensions, the draws have {dim}.")
+
+    def apply(self, draws: Array, scores: Array) -> tuple[Array, Array]:
+        """Draws and scores in these coordinates; the bits do not depend on how many come at once."""
+        if self.factor.ndim < 2:
+            return draws / self.factor, scores * self.factor
+        from steinstream._engine.triangular import multiply  # compiled: only where it is used
+
+        return multiply(self._inverse, draws), multiply(self.factor, scores)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return np.ascontiguousarray(np.linalg.inv(self.factor).T)
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """Coordinates of this kind, estimated from the first draws of the stream, which wait until then."""
+
+    kind: str = "auto"
+    draws: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"Unknown coordinates {self.kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+        if self.draws < 2:
+            raise InputError(f"A warm-up needs at least 2 draws, got {self.draws}.")
+
+
+def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim != dimensions or not (np.isfinite(array).all() and (array > 0).all()):
+        shape = "a number" if dimensions == 0 else "a vector of numbers"
+        raise InputError(f"{what} must be {shape} above 0, got {value}.")
+    return array
+
+
+def _median_distance(draws: Array) -> float:
+    """Over at most 1000 evenly spaced draws."""
+    some = draws[:: max(1, len(draws) // 1000)]
+    squares = (some**2).sum(axis=1)
+    distances = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
+    upper = distances[np.triu_indices(len(some), 1)]
+    middle = float(np.median(upper)) if len(upper) else 0.0
+    return float(np.sqrt(middle)) if middle > 0 else 1.0

@@ -1,0 +1,150 @@
+"""The dictionary: the kept draws in the engine's arrays, grown as needed, read out in the order of their ids."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steinstream._engine.lanes import LANES
+from steinstream._engine.store import DRAWS, FREE, NONE, RECENT, SLOTS, empty_store, roomier
+from steinstream._engine.thinning import square, thin_block
+from steinstream.coordinates import Coordinates
+from steinstream.kernels import Kernel
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Plan(NamedTuple):
+    """For each step the least number to keep, the budget, and the part of the budget that is divided by size^2."""
+
+    floor: Integers
+    budget: Array
+    share: Array
+
+
+class Run(NamedTuple):
+    """For each step size and KSD^2 after it; and (chain, draw, step of arrival) of all draws dropped, in order."""
+
+    sizes: Integers
+    squares: Array
+    dropped: Integers
+
+
+class Contents(NamedTuple):
+    """The kept draws as the user gave them, sorted by id; ids are (chain, draw, step of arrival)."""
+
+    points: Array
+    scores: Array
+    ids: Integers
+
+
+class Dictionary:
+    """Kept draws, in fixed coordinates and with one kernel."""
+
+    def __init__(self, dim: int, kernel: Kernel, coordinates: Coordinates) -> None:
+        self.dim = dim
+        self._kernel = kernel.compiled(dim)
+        self._coordinates = coordinates
+        # The engine works in its own coordinates; the draws as given are kept beside them, to be handed back unchanged.
+        self._raw = 0 if coordinates.is_identity else 2 * dim
+        self._store = empty_store(dim, self._raw)
+
+    def run(
+        self, draws: Array, scores: Array, ids: Integers, candidates: int, start: int, plan: Plan, cap: int | None
+    ) -> Run:
+        """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
+        raw = np.hstack([draws, scores])[:, : self._raw]
+        if self._raw:
+            draws, scores = self._coordinates.apply(draws, scores)
+        steps, done = len(plan.floor), 0
+        sizes, squares = np.zeros(steps, dtype=np.int64), np.zeros(steps)
+        dropped = [np.zeros((0, 3), dtype=np.int64)]
+        while done < steps:
+            log = np.zeros((self.size + steps - done, 3), dtype=np.int64)
+            rest = slice(done * candidates, None)
+            ran, drops = thin_block(
+                self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates,
+                start + done, *(part[done:] for part in plan), np.iinfo(np.int64).max if cap is None else cap,
+                sizes[done:], squares[done:], log,
+            )  # fmt: skip
+            dropped.append(log[:drops].copy())
+            done += ran
+            if done < steps:
+                self._store = roomier(self._store)
+        return Run(sizes, squares, np.concatenate(dropped))
+
+    def fill(self, draws: Array, scores: Array, ids: Integers) -> None:
+        """Take in draws and drop none."""
+        count = len(draws)
+        plan = Plan(np.full(count, np.iinfo(np.int64).max), np.zeros(count), np.zeros(count))
+        self.run(draws, scores, ids, 1, -count, plan, None)
+
+    @property
+    def size(self) -> int:
+        """How many draws are kept, repeated ones included."""
+        return int(self._store.counts[DRAWS])
+
+    @property
+    def ksd(self) -> float:
+        """KSD of the kept draws."""
+        return float(np.sqrt(square(self._store))) if self.size else float("nan")
+
+    def arrived_after(self, step: int) -> Integers:
+        """Ids (chain, draw) of the kept draws that came after this step, in order."""
+        ids = self._store.ids[self._store.ids[:, 2] > step, :2]
+        return ids[np.lexsort((ids[:, 1], ids[:, 0]))]
+
+    def contents(self) -> Contents:
+        """The kept draws."""
+        state = self.state()
+        slot = np.repeat(np.arange(len(state["copies"])), state["copies"])
+        ids = state["ids"]
+        order = np.lexsort((ids[:, 1], ids[:, 0]))
+        both = state["raw"] if self._raw else state["points"]
+        both = both[slot[order]]
+        return Contents(both[:, : self.dim].copy(), both[:, self.dim :].copy(), ids[order])
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All there is to know, in an order that depends on the contents alone: by the oldest id of each state."""
+        store, slots = self._store, int(self._store.counts[SLOTS])
+        first = store.ids[store.oldest[:slots]]
+        order = np.lexsort((first[:, 1], first[:, 0]))
+        labels = []
+        for slot in order:
+            label = store.oldest[slot]
+            while label != NONE:
+                labels.append(label)
+                label = store.following[label]
+        points = store.tiles.transpose(0, 3, 2, 1).reshape(-1, 2 * self.dim)
+        recent = np.flatnonzero(order == store.counts[RECENT])
+        return {
+            "points": points[order],
+            "raw": store.raw[order],
+            "copies": store.copies[order].astype(np.int64),
+            "influence": np.column_stack([store.high[order], store.low[order]]),
+            "ids": store.ids[np.array(labels, dtype=np.int64)],
+            "recent": np.array(int(recent[0]) if len(recent) else NONE),
+            "total": store.total.copy(),
+        }
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take over what :meth:`state` gave."""
+        slots, labels = len(state["copies"]), len(state["ids"])
+        store = empty_store(self.dim, self._raw, slots + LANES, labels + LANES)
+        tiles = store.tiles.transpose(0, 3, 2, 1)  # (tile, lane, point or score, coordinate)
+        slot = np.arange(slots)
+        tiles[slot // LANES, slot % LANES] = state["points"].reshape(slots, 2, self.dim)
+        store.copies[:slots] = state["copies"]
+        store.high[:slots], store.low[:slots] = state["influence"].T
+        store.raw[:slots] = state["raw"]
+        store.ids[:labels] = state["ids"]
+        last = np.cumsum(state["copies"]) - 1
+        store.following[: labels - 1] = np.arange(1, labels)
+        store.following[last] = NONE
+        store.oldest[:slots], store.newest[:slots] = last - state["copies"] + 1, last
+        store.counts[[SLOTS, DRAWS, FREE, RECENT]] = slots, labels, labels, state["recent"]
+        store.total[:] = state["total"]
+        self._store = store

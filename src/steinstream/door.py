@@ -1,0 +1,135 @@
+"""The door: every block of draws is checked once, here. Behind it nothing checks again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steinstream.errors import InputError, NegatedScoresError
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Beyond this a squared score overflows or swallows every other number.
+HUGE = 1e100
+
+# Stein's identity is judged on between so many draws.
+FEWEST, MOST = 100, 1000
+
+
+class Block(NamedTuple):
+    """Consecutive draws of a stream, one per row; ids are (chain, draw)."""
+
+    draws: Array
+    scores: Array
+    ids: Integers
+
+
+def no_draws(dim: int) -> Block:
+    """An empty block."""
+    return Block(np.zeros((0, dim)), np.zeros((0, dim)), np.zeros((0, 2), dtype=np.int64))
+
+
+def consecutive(chain: int, first: int, count: int) -> Integers:
+    """The ids of so many draws of a chain."""
+    return np.column_stack([np.full(count, chain, dtype=np.int64), np.arange(first, first + count, dtype=np.int64)])
+
+
+def as_ids(ids: ArrayLike, count: int) -> Integers:
+    """Ids given by the user."""
+    names = np.asarray(ids)
+    if names.shape != (count, 2) or not np.issubdtype(names.dtype, np.integer):
+        raise InputError(f"ids must be {count} pairs of whole numbers (chain, draw), got shape {names.shape}.")
+    return names.astype(np.int64)
+
+
+def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
+    """Draws and scores as (n, d) float64 arrays of one shape."""
+    try:
+        x = np.ascontiguousarray(draws, dtype=np.float64)
+        s = np.ascontiguousarray(scores, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "Draws and scores must be arrays of real numbers, one row per draw, and these are not.",
+            "Every row needs the same number of entries.",
+        ) from None
+    if x.ndim != 2:
+        raise InputError(
+            f"Draws must have shape (draws, dimensions), got shape {x.shape}.",
+            "A single draw goes to push; several chains go to ss.thin as (chains, draws, dimensions).",
+        )
+    if x.shape != s.shape:
+        raise InputError(
+            f"Draws have shape {x.shape} and scores have shape {s.shape}.",
+            "Every draw needs its own score: the gradient of the log density at that draw.",
+        )
+    if dim is not None and x.shape[1] != dim:
+        raise InputError(f"Expected draws with {dim} dimensions, got {x.shape[1]}.")
+    if x.shape[1] == 0:
+        raise InputError("The draws have no dimensions.")
+    return x, s
+
+
+def usable(draws: Array, scores: Array, ids: Integers, on_bad: str) -> NDArray[np.bool_]:
+    """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``."""
+    with np.errstate(invalid="ignore"):
+        good = (np.abs(draws) < HUGE) & (np.abs(scores) < HUGE)
+    rows: NDArray[np.bool_] = good.all(axis=1)
+    if on_bad == "raise" and not rows.all():
+        row = int(np.flatnonzero(~rows)[0])
+        for what, values in (("draw", draws[row]), ("score", scores[row])):
+            bad = np.flatnonzero(~(np.abs(values) < HUGE))
+            if len(bad):
+                chain, draw = (int(i) for i in ids[row])
+                raise InputError(
+                    f"The {what} of chain {chain}, draw {draw} is {values[bad[0]]} in coordinate {int(bad[0])}.",
+                    'Repair the sampler\'s output, or leave such draws out with on_bad="skip" (--on-bad skip).',
+                )
+    return rows
+
+
+@dataclass(frozen=True)
+class SteinIdentity:
+    """The mean of <x - mean, score>, which is -d under the target whatever it is, and +d when the sign is wrong.
+
+    For a log-concave target it is negative for every set of draws, in burn-in too. O(d) memory.
+    """
+
+    dim: int
+    count: int = 0
+    moment: float = 0.0
+    mean_draw: Array = field(default_factory=lambda: np.zeros(0))
+    mean_score: Array = field(default_factory=lambda: np.zeros(0))
+
+    def with_more(self, draws: Array, scores: Array) -> SteinIdentity:
+        """The same after more draws."""
+        count = len(draws)
+        if count == 0:
+            return self
+        draw, score = draws.mean(axis=0), scores.mean(axis=0)
+        moment = float(np.sum((draws - draw) * (scores - score)))
+        if self.count == 0:
+            return SteinIdentity(self.dim, count, moment, draw, score)
+        total = self.count + count
+        apart, slope = draw - self.mean_draw, score - self.mean_score
+        moment += self.moment + float(apart @ slope) * self.count * count / total
+        part = count / total
+        return SteinIdentity(self.dim, total, moment, self.mean_draw + part * apart, self.mean_score + part * slope)
+
+    @property
+    def value(self) -> float:
+        """The mean of <x - mean, score>."""
+        return self.moment / self.count if self.count else 0.0
+
+    def require_plausible(self) -> None:
+        """Raise when the scores are surely of the wrong sign."""
+        if self.count >= FEWEST and self.value > self.dim / 2:
+            raise NegatedScoresError(
+                f"The scores look negated: the mean of <x - mean, score> is {self.value:+.3g}, "
+                f"Stein's identity says {-self.dim}.",
+                "Pass the gradient of the log density itself: -scores, or --negate-scores. "
+                "If you are sure of the sign, use check_scores=False (--trust-scores).",
+            )

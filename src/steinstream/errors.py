@@ -1,0 +1,28 @@
+"""Errors a user can act on: what was found, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class SteinstreamError(Exception):
+    """Something the user can repair. ``remedy`` says how, in one sentence."""
+
+    def __init__(self, problem: str, remedy: str = "") -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem} {remedy}".strip())
+
+
+class InputError(SteinstreamError, ValueError):
+    """A value, an array or a file is not what was asked for."""
+
+
+class NegatedScoresError(InputError):
+    """The scores point away from the mass: they are minus the gradient of the log density."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint is truncated, foreign, damaged, or belongs to other settings."""
+
+
+class OutputError(SteinstreamError, OSError):
+    """A file could not be written; whatever stood in its place is untouched."""

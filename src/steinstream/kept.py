@@ -1,0 +1,92 @@
+"""What is kept: draws, scores, where they came from, how good they are, and how to get them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steinstream.errors import InputError
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class History(NamedTuple):
+    """How many draws were kept after some steps, and their KSD."""
+
+    step: Integers
+    size: Integers
+    ksd: Array
+
+
+class States(NamedTuple):
+    """The distinct states among the kept draws, and how many kept draws are in each."""
+
+    points: Array
+    scores: Array
+    multiplicity: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The kept draws, sorted by id; equal weights. A state that was kept several times stands there several times."""
+
+    points: Array
+    scores: Array
+    ids: Integers
+    ksd: float
+    history: History
+    settings: dict[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __repr__(self) -> str:
+        seen = self.settings.get("seen", "?")
+        return f"Kept({len(self)} of {seen} draws, {self.points.shape[1]} dimensions, KSD {self.ksd:.4g})"
+
+    @property
+    def normalised_ksd(self) -> float:
+        """KSD times the square root of the number kept: constant for independent draws, so it charges for size."""
+        return float(self.ksd * np.sqrt(len(self)))
+
+    def states(self) -> States:
+        """Distinct states with their multiplicity: what a forward simulation has to be run for."""
+        if len(self) == 0:
+            return States(self.points, self.scores, np.zeros(0, dtype=np.int64))
+        both = np.hstack([self.points, self.scores])
+        _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        counts = np.bincount(inverse.ravel(), minlength=len(first))
+        return States(self.points[first[order]], self.scores[first[order]], counts[order])
+
+    def expect(self, f: Callable[[Array], ArrayLike], weights: ArrayLike | None = None) -> Any:
+        """The estimate of E f(x): the mean of f over the kept draws, or the weighted one.
+
+        ``f`` takes one draw (d,) and returns a number or an array. It is called once per distinct draw.
+
+        >>> kept = Kept(np.array([[1.0], [3.0]]), np.zeros((2, 1)), np.zeros((2, 2), int), 0.0, History(*3 * [np.zeros(0)]))
+        >>> float(kept.expect(lambda x: x[0] ** 2)), float(kept.expect(lambda x: x[0], weights=[3, 1]))
+        (5.0, 1.5)
+        """
+        if len(self) == 0:
+            raise InputError("Nothing is kept yet, so there is no expectation.", "Push draws first.")
+        share = np.ones(len(self)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if share.shape != (len(self),) or not (share >= 0).all() or not share.sum() > 0:
+            raise InputError(f"Weights must be {len(self)} non-negative numbers with a positive sum.")
+        states, inverse = np.unique(self.points, axis=0, return_inverse=True)
+        mass = np.bincount(inverse.ravel(), weights=share) / share.sum()
+        values = np.array([np.asarray(f(state), dtype=np.float64) for state in states])
+        return np.tensordot(mass, values, axes=1)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write npz, csv, csv.gz or parquet, by the name; an existing file is replaced only once the new one is whole."""
+        from steinstream.io import write_kept
+
+        write_kept(self, path)

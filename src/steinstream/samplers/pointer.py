@@ -1,0 +1,28 @@
+"""Compiled functions as arguments of compiled functions, in a way that keeps the caller cacheable.
+
+Numba gives every function a type of its own, which no later process knows again: a chain that takes the
+functions of its target as such would be compiled anew in every process. A pointer's type is its signature.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba.experimental.function_type  # noqa: F401  (only then does numba know what a pointer is)
+from numba import types
+
+
+class Pointer(types.WrapperAddressProtocol):
+    """A numba function at one signature, compiled when first needed. It must not raise."""
+
+    def __init__(self, function: Any, returns: Any, *arguments: Any) -> None:
+        self._function = function
+        self._signature = returns(*arguments)
+
+    def __wrapper_address__(self) -> int:
+        result = self._function.get_compile_result(self._signature)
+        return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+
+    def signature(self) -> Any:
+        """The signature, by which numba tells one pointer's type from another's."""
+        return self._signature

@@ -1,0 +1,402 @@
+"""The thinner: add each new draw, then drop old ones as long as the kernelized Stein discrepancy stays within budget.
+
+Hawkins, Koppel and Zhang, "Online, informative MCMC thinning with kernelized Stein discrepancy". Each step costs
+O((candidates + removed) * kept * d); memory is O(kept * d), whatever the length of the stream.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steinstream import checkpoint, door, schedules
+from steinstream.coordinates import Coordinates, Warmup
+from steinstream.errors import InputError
+from steinstream.history import Recorder
+from steinstream.kept import History, Kept
+from steinstream.kernels import IMQ, RBF, Kernel
+from steinstream.version import __version__
+
+if TYPE_CHECKING:
+    from steinstream.dictionary import Dictionary, Plan
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Ids = tuple[tuple[int, int], ...]
+
+_BLOCK = 65536  # steps in one compiled call: bounds memory, changes nothing else
+
+
+class Step(NamedTuple):
+    """What a call changed: make whatever should hang on ``added``, delete whatever hangs on ``dropped``.
+
+    ``added`` are draws of this call that are kept after it, ``dropped`` draws that were kept before it and no longer are.
+    """
+
+    added: Ids
+    dropped: Ids
+    size: int
+    ksd: float
+
+
+class Thinner:
+    """Online KSD thinning. With nothing but ``dim`` given, it is the paper's KSDT-SQRT with the IMQ kernel.
+
+    Parameters
+    ----------
+    dim
+        Number of dimensions of a draw.
+    kernel
+        :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
+    coordinates
+        A :class:`~steinstream.Coordinates`, or a :class:`~steinstream.Warmup` to estimate them from the first draws.
+    growth, budget
+        How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
+        see :mod:`steinstream.schedules`.
+    size
+        A hard cap. Without ``growth`` exactly so many draws are kept as soon as so many have come.
+    candidates
+        SPMCMC: of every so many consecutive draws, only the best is added.
+    initial
+        Draws and scores of the initial dictionary D_0. Their ids are (-1, 0), (-1, 1), ...
+    history
+        Steps to remember: ``"log"`` (about 20 per decade), ``"all"``, every k-th, or ``None``.
+    on_bad
+        ``"raise"``, or ``"skip"`` draws with values that are not finite; they are counted in ``skipped``.
+    check_scores
+        Stop when Stein's identity shows that the scores' sign is wrong.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> thinner = Thinner(dim=2, size=20)
+    >>> thinner.extend(draws, -draws).size  # the score of a standard normal is -x
+    20
+    >>> thinner.kept
+    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1237)
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        kernel: Kernel | None = None,
+        coordinates: Coordinates | Warmup | None = None,
+        growth: str | float | schedules.Schedule | None = None,
+        budget: str | float | schedules.Schedule = 0.0,
+        size: int | None = None,
+        candidates: int = 1,
+        initial: tuple[ArrayLike, ArrayLike] | None = None,
+        history: str | int | None = "log",
+        on_bad: str = "raise",
+        check_scores: bool = True,
+    ) -> None:
+        self.dim = _count(dim, "dim")
+        self.kernel = kernel or IMQ()
+        self.coordinates = coordinates or Coordinates.identity()
+        self.cap = None if size is None else _count(size, "size")
+        self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
+        self.budget = schedules.budget(budget, self.growth)
+        self.candidates = _count(candidates, "candidates")
+        if on_bad not in ("raise", "skip"):
+            raise InputError(f'on_bad must be "raise" or "skip", got {on_bad!r}.')
+        self.on_bad = on_bad
+        self.check_scores = check_scores
+        self.steps = 0  # done
+        self.seen = 0  # draws that came, bad ones included
+        self.skipped = 0  # bad ones
+        self._numbered: dict[int, int] = {}  # chain -> draws that came without an id
+        self._identity = door.SteinIdentity(self.dim)
+        self._recorder = Recorder(history)
+        self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
+        self._initial = 0
+        self._dictionary: Dictionary | None = None
+        if isinstance(self.coordinates, Coordinates):
+            self._open(self.coordinates)
+        if initial is not None:
+            self._begin_with(*initial)
+
+    def _open(self, coordinates: Coordinates) -> Dictionary:
+        from steinstream.dictionary import Dictionary  # brings numba
+
+        coordinates.require(self.dim)
+        self.coordinates = coordinates
+        self._dictionary = Dictionary(self.dim, self.kernel, coordinates)
+        return self._dictionary
+
+    # -- the stream ------------------------------------------------------------------------------------------------
+
+    def push(self, draw: ArrayLike, score: ArrayLike, *, id: tuple[int, int] | None = None) -> Step:
+        """Take one draw (d,) with its score. See :meth:`extend` for many at once."""
+        x, s = np.asarray(draw, dtype=np.float64), np.asarray(score, dtype=np.float64)
+        if x.shape != (self.dim,) or s.shape != (self.dim,):
+            raise InputError(
+                f"Expected one draw and one score with {self.dim} dimensions, got shapes {x.shape} and {s.shape}.",
+                "Many draws at once go to extend.",
+            )
+        return self.extend(x[None], s[None], ids=None if id is None else [id])
+
+    def extend(
+        self, draws: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0
+    ) -> Step:
+        """Take draws (n, d) with their scores, in one compiled call; the same result as pushing them one by one.
+
+        ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from 0 for each ``chain``.
+        """
+        return self._advance(self._admit(draws, scores, ids, chain), self.candidates)
+
+    def select(
+        self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0
+    ) -> Step:
+        """SPMCMC: of these draws (m, d) add the best one, then thin. One step, whatever their number."""
+        if self._dictionary is None or len(self._waiting.draws):
+            raise InputError(
+                "select decides at once, and this thinner holds draws back.",
+                "Use fixed coordinates and leave candidates at 1, or use extend.",
+            )
+        block = self._admit(candidates, scores, ids, chain)
+        return self._advance(block, max(1, len(block.draws)))
+
+    def _admit(self, draws: ArrayLike, scores: ArrayLike, ids: ArrayLike | None, chain: int) -> door.Block:
+        """Through the door: shapes, ids, proper numbers, the scores' sign. Nothing changes if it stays shut."""
+        x, s = door.as_block(draws, scores, self.dim)
+        numbered = self._numbered.get(chain, 0)
+        names = door.consecutive(chain, numbered, len(x)) if ids is None else door.as_ids(ids, len(x))
+        good = door.usable(x, s, names, self.on_bad)
+        block = door.Block(x, s, names) if good.all() else door.Block(x[good], s[good], names[good])
+        if self.check_scores and self._identity.count < door.MOST:
+            identity = self._identity.with_more(block.draws, block.scores)
+            identity.require_plausible()
+            self._identity = identity
+        if ids is None:
+            self._numbered[chain] = numbered + len(x)
+        self.seen += len(x)
+        self.skipped += len(x) - len(block.draws)
+        return block
+
+    def _begin_with(self, draws: ArrayLike, scores: ArrayLike) -> None:
+        if self._dictionary is None:
+            raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
+        x, s = door.as_block(draws, scores, self.dim)
+        names = door.consecutive(-1, 0, len(x))
+        door.usable(x, s, names, "raise")
+        self._initial = len(x)
+        self._dictionary.fill(x, s, names)
+
+    # -- the algorithm ---------------------------------------------------------------------------------------------
+
+    def _advance(self, new: door.Block, candidates: int) -> Step:
+        """Put the draws behind those that wait, and run as many steps as that makes."""
+        held, self._waiting = self._waiting, door.Block(*map(_joined, self._waiting, new))
+        if isinstance(self.coordinates, Warmup):
+            if len(self._waiting.draws) < self.coordinates.draws:
+                return Step(_pairs(new.ids), (), len(self._waiting.draws), float("nan"))
+            return self._end_warmup(held)
+        before = self.steps
+        dropped = self._run(candidates)
+        return Step(
+            _pairs(self._kept_set.arrived_after(before)),
+            _pairs(dropped[dropped[:, 2] <= before, :2]),
+            self._kept_set.size,
+            self._kept_set.ksd,
+        )
+
+    def _end_warmup(self, held: door.Block) -> Step:
+        """Estimate the coordinates and run the steps that waited for them."""
+        warmup = self.coordinates
+        if isinstance(warmup, Warmup):
+            self._open(Coordinates.estimate(warmup.kind, self._waiting.draws[: warmup.draws]))
+        self._run(self.candidates)
+        was, now = set(_pairs(held.ids)), set(_pairs(self._kept_set.arrived_after(0)))
+        return Step(tuple(sorted(now - was)), tuple(sorted(was - now)), self._kept_set.size, self._kept_set.ksd)
+
+    def _run(self, candidates: int) -> Integers:
+        """Run the steps that the waiting draws make, record them, and return what was dropped."""
+        steps = len(self._waiting.draws) // candidates
+        dropped = [np.zeros((0, 3), dtype=np.int64)]
+        for first in range(0, steps, _BLOCK):
+            count = min(_BLOCK, steps - first)
+            draws, scores, ids = (
+                part[first * candidates : (first + count) * candidates] for part in self._waiting
+            )
+            plan = self._plan(np.arange(self.steps + 1, self.steps + count + 1))
+            run = self._kept_set.run(draws, scores, ids, candidates, self.steps, plan, self.cap)
+            self._recorder.add(np.arange(self.steps + 1, self.steps + count + 1), run.sizes, run.squares)
+            dropped.append(run.dropped)
+            self.steps += count
+        self._waiting = door.Block(*(part[steps * candidates :].copy() for part in self._waiting))
+        return np.concatenate(dropped)
+
+    def _plan(self, steps: Integers) -> Plan:
+        """The least number to keep and the budget at each step: floor_t = max(1, ceil(min(f(t), t + |D_0|)))."""
+        from steinstream.dictionary import Plan
+
+        t = steps.astype(np.float64)
+        growth = np.minimum(schedules.evaluate(self.growth, t), t + self._initial)
+        if self.cap is not None:
+            growth = np.minimum(growth, self.cap)
+        floor = np.maximum(np.ceil(growth), 1.0).astype(np.int64)
+        share = self.budget.eta if isinstance(self.budget, schedules.Share) else 0.0
+        return Plan(floor, schedules.evaluate(self.budget, t), np.full(len(t), share))
+
+    # -- the result ------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many draws are kept now."""
+        return len(self._waiting.draws) if self._dictionary is None else self._dictionary.size
+
+    @property
+    def ksd(self) -> float:
+        """KSD of the kept draws; not a number before there are any."""
+        return self._settled()._kept_set.ksd if self.size else float("nan")
+
+    @property
+    def normalised_ksd(self) -> float:
+        """KSD times the square root of the number kept."""
+        return self.ksd * float(np.sqrt(self.size))
+
+    @property
+    def history(self) -> History:
+        """Size and KSD at the remembered steps and at the latest one."""
+        past = self._recorder.history()
+        if self._dictionary is None or self.steps == 0 or (len(past.step) and past.step[-1] == self.steps):
+            return past
+        now = np.array([self.steps]), np.array([self.size]), np.array([self.ksd])
+        return History(*(np.concatenate(pair) for pair in zip(past, now, strict=True)))
+
+    @property
+    def kept(self) -> Kept:
+        """What is kept, as if the stream ended here."""
+        view = self._settled()
+        points, scores, ids = view._kept_set.contents()
+        return Kept(points, scores, ids[:, :2], view._kept_set.ksd, view.history, self.settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How this result came about, in plain words and numbers."""
+        return {
+            "steinstream": __version__,
+            "kernel": repr(self.kernel),
+            "coordinates": repr(self.coordinates) if isinstance(self.coordinates, Warmup) else str(self.coordinates),
+            "growth": str(self.growth),
+            "budget": str(self.budget),
+            "size": self.cap,
+            "candidates": self.candidates,
+            "seen": self.seen,
+            "skipped": self.skipped,
+            "steps": self.steps,
+        }
+
+    @property
+    def _kept_set(self) -> Dictionary:
+        if self._dictionary is None:
+            raise InputError("The thinner is still in its warm-up.", "Push more draws first.")
+        return self._dictionary
+
+    def _settled(self) -> Thinner:
+        """Itself, or during the warm-up a copy whose coordinates come from the draws so far."""
+        if self._dictionary is not None:
+            return self
+        if len(self._waiting.draws) == 0:
+            raise InputError("No draws have come yet.", "Push some first.")
+        settled = copy(self)
+        settled._recorder = Recorder(self._recorder.rule)
+        settled._end_warmup(self._waiting)
+        return settled
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a checkpoint, whole or not at all. Going on from it is bit-identical to never having stopped."""
+        past = self._recorder.history()
+        arrays: dict[str, NDArray[Any]] = {
+            "waiting_draws": self._waiting.draws,
+            "waiting_scores": self._waiting.scores,
+            "waiting_ids": self._waiting.ids,
+            "numbered": np.array(sorted(self._numbered.items()), dtype=np.int64).reshape(-1, 2),
+            "identity_draw": self._identity.mean_draw,
+            "identity_score": self._identity.mean_score,
+            **{f"history_{name}": part for name, part in past._asdict().items()},
+        }
+        if isinstance(self.coordinates, Coordinates):
+            arrays["factor"] = self.coordinates.factor
+        if self._dictionary is not None:
+            arrays.update({f"kept_{name}": part for name, part in self._dictionary.state().items()})
+        checkpoint.write(path, self._describe(), arrays)
+
+    def _describe(self) -> dict[str, Any]:
+        return {
+            "dim": self.dim,
+            "kernel": [type(self.kernel).__name__, vars(self.kernel)],
+            "warmup": vars(self.coordinates) if isinstance(self.coordinates, Warmup) else None,
+            "growth": str(self.growth) if schedules.is_named(self.growth) else None,
+            "budget": str(self.budget) if schedules.is_named(self.budget) else None,
+            "size": self.cap,
+            "candidates": self.candidates,
+            "history": self._recorder.rule,
+            "on_bad": self.on_bad,
+            "check_scores": self.check_scores,
+            "counters": [self.steps, self.seen, self.skipped, self._initial],
+            "identity": [self._identity.count, self._identity.moment],
+        }
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        growth: schedules.Schedule | None = None,
+        budget: schedules.Schedule | None = None,
+    ) -> Thinner:
+        """The thinner that :meth:`save` wrote. A growth or budget of your own making must be given again."""
+        about, arrays = checkpoint.read(path)
+        for name, given in (("growth", growth), ("budget", budget)):
+            if about[name] is None and given is None:
+                raise InputError(
+                    f"{path} was made with a {name} function of your own, which a file cannot hold.",
+                    f"Pass it again: Thinner.load(path, {name}=...).",
+                )
+        warmup = about["warmup"] and Warmup(**about["warmup"])
+        kernel, parameters = about["kernel"]
+        thinner = cls(
+            about["dim"],
+            kernel={"IMQ": IMQ, "RBF": RBF}[kernel](**parameters),
+            coordinates=warmup or Coordinates(arrays["factor"]),
+            growth=about["growth"] or growth,
+            budget=about["budget"] or budget or 0.0,
+            size=about["size"],
+            candidates=about["candidates"],
+            history=about["history"],
+            on_bad=about["on_bad"],
+            check_scores=about["check_scores"],
+        )
+        thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
+        thinner._waiting = door.Block(*(arrays[f"waiting_{name}"] for name in door.Block._fields))
+        thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
+        thinner._identity = door.SteinIdentity(
+            thinner.dim, *about["identity"], arrays["identity_draw"], arrays["identity_score"]
+        )
+        thinner._recorder.restore(History(*(arrays[f"history_{name}"] for name in History._fields)))
+        if thinner._dictionary is not None:
+            kept = {name.removeprefix("kept_"): part for name, part in arrays.items() if name.startswith("kept_")}
+            thinner._dictionary.restore(kept)
+        return thinner
+
+
+def _joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([old, new]) if len(old) else new
+
+
+def _pairs(ids: Integers) -> Ids:
+    return tuple(map(tuple, ids.tolist()))
+
+
+def _count(value: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{what} must be a whole number of at least 1, got {value!r}.")
+    return int(value)

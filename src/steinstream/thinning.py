@@ -1,0 +1,94 @@
+"""Thin draws that are already there: choose coordinates from them, then run the thinner over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steinstream import door, schedules
+from steinstream.coordinates import Coordinates
+from steinstream.errors import InputError
+from steinstream.kept import Kept
+from steinstream.kernels import IMQ, Kernel
+from steinstream.sketch import Sketch
+from steinstream.thinner import Thinner
+
+#: The paper's settings: ``ss.thin(draws, scores, **ss.PAPER)``.
+PAPER: dict[str, Any] = {
+    "kernel": IMQ(),
+    "coordinates": Coordinates.identity(),
+    "growth": "sqrt",
+    "budget": 0.0,
+}
+
+
+def thin(
+    draws: ArrayLike,
+    scores: ArrayLike,
+    *,
+    size: int | None = None,
+    kernel: Kernel | None = None,
+    coordinates: Coordinates | str = "auto",
+    growth: str | float | schedules.Schedule | None = None,
+    budget: str | float | schedules.Schedule = 0.0,
+    candidates: int = 1,
+    on_bad: str = "raise",
+    check_scores: bool = True,
+) -> Kept:
+    """Keep the draws that matter: of (n, d) or (chains, n, d) draws with their scores, grad log p at each draw.
+
+    ``size`` is a hard cap: exactly so many are kept. Without it about sqrt(n log n) are, or more where the target needs
+    more. ``coordinates`` are estimated from the draws unless given, because the kernel's one length scale cannot fit
+    parameters of different widths; ``**ss.PAPER`` takes the paper's settings instead. All else as in :class:`Thinner`.
+
+    >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
+    >>> thin(draws, -draws / [1.0, 0.0001], size=25)
+    Kept(25 of 500 draws, 2 dimensions, KSD 0.1255)
+    """
+    chains = as_chains(draws, scores)
+    sketch = Sketch(chains[0].draws.shape[1])
+    for block in chains:
+        good = door.usable(*block, on_bad)
+        sketch.add(door.Block(*(part[good] for part in block)))
+    thinner = Thinner(
+        chains[0].draws.shape[1],
+        kernel=kernel,
+        coordinates=fitting(coordinates, sketch, check_scores),
+        growth=growth,
+        budget=budget,
+        size=size,
+        candidates=candidates,
+        on_bad=on_bad,
+        check_scores=False,
+    )
+    for block in chains:
+        thinner.extend(block.draws, block.scores, ids=block.ids)
+    return thinner.kept
+
+
+def fitting(coordinates: Coordinates | str, sketch: Sketch, check_scores: bool) -> Coordinates:
+    """The coordinates asked for, estimated from a sketch of the stream where they are asked for by name."""
+    held = sketch.block
+    if len(held.draws) == 0:
+        raise InputError("There are no usable draws to thin.")
+    if check_scores:
+        dim = held.draws.shape[1]
+        door.SteinIdentity(dim).with_more(held.draws, held.scores).require_plausible()
+    if isinstance(coordinates, Coordinates):
+        return coordinates
+    return Coordinates.estimate(coordinates, sketch.settled().draws)
+
+
+def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[door.Block]:
+    """One block per chain."""
+    x, s = np.asarray(draws), np.asarray(scores)
+    if x.ndim == 3 and x.shape == s.shape:
+        pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(x, s, strict=True))
+    else:
+        pairs = [(x, s)]
+    blocks = [door.as_block(*pair) for pair in pairs]
+    if not blocks or sum(len(x) for x, _ in blocks) == 0:
+        raise InputError("The stream is empty: there are no draws to thin.")
+    return [door.Block(x, s, door.consecutive(chain, 0, len(x))) for chain, (x, s) in enumerate(blocks)]
