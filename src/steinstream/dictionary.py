@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from steinstream._engine.jit import threads
 from steinstream._engine.lanes import LANES
-from steinstream._engine.store import DRAWS, FREE, NONE, RECENT, SLOTS, empty_store, roomier
+from steinstream._engine.store import DRAWS, FREE, NONE, RECENT, SLOTS, empty_store, roomier, worth_sharing
 from steinstream._engine.thinning import square, thin_block
 from steinstream.coordinates import Coordinates
 from steinstream.kernels import Kernel
@@ -68,7 +69,7 @@ class Dictionary:
             ran, drops = thin_block(
                 self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates,
                 start + done, *(part[done:] for part in plan), np.iinfo(np.int64).max if cap is None else cap,
-                sizes[done:], squares[done:], log,
+                sizes[done:], squares[done:], log, self._workers(candidates),
             )  # fmt: skip
             dropped.append(log[:drops].copy())
             done += ran
@@ -81,6 +82,10 @@ class Dictionary:
         count = len(draws)
         plan = Plan(np.full(count, np.iinfo(np.int64).max), np.zeros(count), np.zeros(count))
         self.run(draws, scores, ids, 1, -count, plan, None)
+
+    def _workers(self, candidates: int) -> int | None:
+        """How many threads to share the work among; None where one is faster, which is compiled separately."""
+        return threads() if worth_sharing(int(self._store.counts[SLOTS]) * candidates, self.dim) else None
 
     @property
     def size(self) -> int:
@@ -142,8 +147,7 @@ class Dictionary:
         store.raw[:slots] = state["raw"]
         store.ids[:labels] = state["ids"]
         last = np.cumsum(state["copies"]) - 1
-        store.following[: labels - 1] = np.arange(1, labels)
-        store.following[last] = NONE
+        store.following[last] = NONE  # before that, each label is followed by the next
         store.oldest[:slots], store.newest[:slots] = last - state["copies"] + 1, last
         store.counts[[SLOTS, DRAWS, FREE, RECENT]] = slots, labels, labels, state["recent"]
         store.total[:] = state["total"]

@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Ids = tuple[tuple[int, int], ...]
 
-_BLOCK = 65536  # steps in one compiled call: bounds memory, changes nothing else
+_BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl-C, changes nothing else
 
 
 class Step(NamedTuple):

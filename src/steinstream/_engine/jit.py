@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: jit(function, **options)
-    compiled = numba.njit(function, error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)
+    compiled = numba.njit(function, error_model="numpy", nogil=True, **options)
     ours, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
     try:
         compiled.enable_caching()
@@ -50,3 +51,28 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     finally:
         config.CACHE_DIR = ours
     return compiled
+
+
+_forked = False
+
+
+def _mark_forked() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked)
+
+
+def threads() -> int | None:
+    """How many threads a compiled loop may use; None for one.
+
+    Only OpenMP and TBB wake threads fast enough to pay here, and only they can be used from several Python threads at
+    once. GNU OpenMP does not survive a fork, so a forked child keeps to one thread.
+    """
+    if _forked or config.THREADING_LAYER in ("workqueue", "forksafe"):
+        return None
+    if not any(find_spec(f"numba.np.ufunc.{layer}") for layer in ("tbbpool", "omppool")):
+        return None
+    return numba.get_num_threads() if numba.get_num_threads() > 1 else None

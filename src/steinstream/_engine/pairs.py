@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.sweep import LOOK, collect, sweep_tiles
+from steinstream._engine.sweep import ADD, LOOK, collect, sweep_tiles
 
 _CACHE = 1 << 18  # bytes of points to stay with while many rows pass: a share of the second-level cache
 
@@ -33,15 +33,14 @@ def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, di
     profile, first, second, grid = kernel
     dim = points.shape[1]
     step = max(1, _CACHE // (dim * 2 * LANES * 8))
-    row, found, mask = np.zeros(step * LANES), np.zeros((3, LANES)), np.zeros(LANES)
-    nothing = np.zeros(0)
+    row, found, mask, spare = np.zeros(LANES), np.zeros((3, LANES)), np.zeros(LANES), np.zeros(LANES)
     for start in range(0, (end - 1) // LANES + 1, step):
         for i in range(max(begin, start * LANES), end):
             count = min(step, i // LANES - start)
             if count > 0:
                 sweep_tiles(
                     profile, first, second, grid, LOOK, points[i], scores[i], tiles[start : start + count],
-                    copies[start * LANES :], nothing, nothing, row, found, 0, count,
+                    copies[start * LANES :], spare, spare, row, found, 0, count,
                 )  # fmt: skip
                 more, rest, _ = collect(found)
                 high[i], low[i] = exact.add_pair(high[i], low[i], more, rest)
@@ -50,8 +49,8 @@ def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, di
         for other in range(LANES):
             mask[other] = copies[tile * LANES + other] if other < lane else 0.0
         sweep_tiles(
-            profile, first, second, grid, LOOK, points[i], scores[i], tiles[tile : tile + 1],
-            mask, nothing, nothing, row, found, 0, 1,
+            profile, first, second, grid, ADD, points[i], scores[i], tiles[tile : tile + 1],
+            mask, spare, spare, row, found, 0, 1,
         )  # fmt: skip
         more, rest, _ = collect(found)
         high[i], low[i] = exact.add_pair(high[i], low[i], more, rest)

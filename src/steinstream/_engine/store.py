@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.sweep import ADD, GREATEST, HIGH, LOOK, LOW, REMOVE, collect, sweep_tiles
+from steinstream._engine.sweep import ADD, GREATEST, LOOK, REMOVE, ROW, collect, sweep_tiles
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -108,20 +109,47 @@ def is_full(store):  # type: ignore[no-untyped-def]
 
 
 @jit
-def sweep(store, kernel, move, x, s, slots):  # type: ignore[no-untyped-def]
-    """One draw against the first ``slots`` states: the exact sum of kernel values and the greatest influence."""
-    profile, first, second, grid = kernel
+def sweep(store, kernel, move, x, s, slots, workers):  # type: ignore[no-untyped-def]
+    """One draw against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
+
+    With ``workers`` (a number, or None) large sweeps are shared among threads; the sums being exact, nothing changes.
+    """
     tiles = (slots + LANES - 1) // LANES
-    if tiles > 0:
-        sweep_tiles(
-            profile, first, second, grid, move, x, s, store.tiles, store.copies,
-            store.high, store.low, store.row, store.found, 0, tiles,
-        )  # fmt: skip
-    else:
-        for lane in range(LANES):
-            store.found[HIGH, lane] = store.found[LOW, lane] = 0.0
-            store.found[GREATEST, lane] = -np.inf
+    if tiles == 0:
+        return 0.0, 0.0, -np.inf
+    if workers is not None:
+        if worth_sharing(slots, x.shape[0]):
+            return sweep_shared(store, kernel, move, x, s, tiles, workers)
+    profile, first, second, grid = kernel
+    sweep_tiles(
+        profile, first, second, grid, move, x, s, store.tiles, store.copies,
+        store.high, store.low, store.row, store.found, 0, tiles,
+    )  # fmt: skip
     return collect(store.found)
+
+
+@jit
+def worth_sharing(slots, dim):  # type: ignore[no-untyped-def]
+    """Whether so many kernel evaluations take longer than waking another thread (measured: about 15 microseconds)."""
+    return slots * (dim + 8) >= 100_000
+
+
+@jit(parallel=True)
+def sweep_shared(store, kernel, move, x, s, tiles, workers):  # type: ignore[no-untyped-def]
+    """The sweep, cut into one piece per worker."""
+    profile, first, second, grid = kernel
+    found = np.zeros((workers, 3, LANES))
+    for part in numba.prange(workers):
+        sweep_tiles(
+            profile, first, second, grid, move, x, s, store.tiles, store.copies, store.high, store.low, store.row,
+            found[part], part * tiles // workers, (part + 1) * tiles // workers,
+        )  # fmt: skip
+    high, low, greatest = 0.0, 0.0, -np.inf
+    for part in range(workers):
+        more, rest, top = collect(found[part])
+        high, low = exact.add_pair(high, low, more, rest)
+        greatest = max(greatest, top)
+    return high, low, greatest
 
 
 @jit
@@ -150,15 +178,27 @@ def holds(store, slot, x, s):  # type: ignore[no-untyped-def]
 
 @jit
 def influence_of(store, kernel, x, s):  # type: ignore[no-untyped-def]
-    """The influence that a draw would have if it were added, as a pair. Needs a spare slot."""
-    slot = store.counts[SLOTS]
-    put(store, slot, x, s)
-    high, low, _ = sweep(store, kernel, LOOK, x, s, slot + 1)
-    return exact.add(high, low, 0.5 * store.row[slot])
+    """The influence that a draw would have if it were added, rounded. Touches nothing, so threads may share the store."""
+    profile, first, second, grid = kernel
+    found, row, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((1, x.shape[0], 2, LANES))
+    for k in range(x.shape[0]):
+        alone[0, k, 0, 0] = x[k]
+        alone[0, k, 1, 0] = s[k]
+    sweep_tiles(profile, first, second, grid, ROW, x, s, alone, row, row, row, row, found, 0, 1)
+    high, low = 0.5 * row[0], 0.0
+    tiles = (store.counts[SLOTS] + LANES - 1) // LANES
+    if tiles > 0:
+        sweep_tiles(
+            profile, first, second, grid, LOOK, x, s, store.tiles, store.copies,
+            store.high, store.low, store.row, found, 0, tiles,
+        )  # fmt: skip
+        more, rest, _ = collect(found)
+        high, _ = exact.add_pair(more, rest, high, low)
+    return high
 
 
 @jit
-def insert(store, kernel, x, s, name, step, raw):  # type: ignore[no-untyped-def]
+def insert(store, kernel, x, s, name, step, raw, workers):  # type: ignore[no-untyped-def]
     """Add a draw; returns the greatest influence."""
     slots = store.counts[SLOTS]
     label = store.counts[FREE]
@@ -167,12 +207,12 @@ def insert(store, kernel, x, s, name, step, raw):  # type: ignore[no-untyped-def
     store.following[label] = NONE
     slot = store.counts[RECENT]
     if holds(store, slot, x, s):
-        _, _, greatest = sweep(store, kernel, ADD, x, s, slots)
+        _, _, greatest = sweep(store, kernel, ADD, x, s, slots, workers)
         store.following[store.newest[slot]] = label
     else:
         slot = slots
         put(store, slot, x, s)
-        high, low, greatest = sweep(store, kernel, ADD, x, s, slots + 1)
+        high, low, greatest = sweep(store, kernel, ADD, x, s, slots + 1, workers)
         store.high[slot], store.low[slot] = exact.add(high, low, 0.5 * store.row[slot])
         greatest = max(greatest, store.high[slot])
         for k in range(raw.shape[0]):
@@ -188,7 +228,7 @@ def insert(store, kernel, x, s, name, step, raw):  # type: ignore[no-untyped-def
 
 
 @jit
-def remove(store, kernel, slot, undo, name):  # type: ignore[no-untyped-def]
+def remove(store, kernel, slot, undo, name, workers):  # type: ignore[no-untyped-def]
     """Remove the oldest copy of a state, leave its id in ``name``; returns the greatest influence that remains.
 
     ``undo`` says that the draw was inserted last, so that its kernel values are still there.
@@ -212,7 +252,7 @@ def remove(store, kernel, slot, undo, name):  # type: ignore[no-untyped-def]
     slots = store.counts[SLOTS]
     if undo:
         return retract(store, slots)
-    _, _, greatest = sweep(store, kernel, REMOVE, store.point[0], store.point[1], slots)
+    _, _, greatest = sweep(store, kernel, REMOVE, store.point[0], store.point[1], slots, workers)
     return greatest
 
 

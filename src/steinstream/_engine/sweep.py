@@ -22,8 +22,11 @@ from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES, Lanes, Variable, integer, loop
 from steinstream.kernels import PROFILES
 
-# What a sweep does with the influences of the kept points.
-LOOK, ADD, REMOVE = 0, 1, 2
+# What a sweep does with the kernel values.
+ROW = 0  # write them down
+LOOK = 1  # sum them
+ADD = 2  # write them down, sum them, add them to the influences
+REMOVE = 3  # take them out of the influences
 
 # Rows of the array in which a sweep leaves its findings, sixteen lanes each.
 HIGH, LOW, GREATEST = 0, 1, 2
@@ -41,7 +44,7 @@ class _Arguments(NamedTuple):
     copies: Any  # how often each stored point counts; 0 where there is none
     high: Any  # the influences, as exact pairs
     low: Any
-    row: Any  # out: the kernel values
+    row: Any  # out: the kernel values, where the move writes them down
     found: Any  # out: HIGH and LOW of the sum of copies * row, GREATEST influence
     dim: Any
     begin: Any  # from this tile to that one, not included
@@ -69,7 +72,7 @@ def sweep_tiles(
         ]
         dim = cgutils.unpack_tuple(builder, arrays[0].shape, 1)[0]
         given = (first, second, grid, *(array.data for array in arrays), dim, begin, end)
-        for number, variant in product(range(len(PROFILES)), (LOOK, ADD, REMOVE)):
+        for number, variant in product(range(len(PROFILES)), (ROW, LOOK, ADD, REMOVE)):
             chosen = builder.and_(
                 builder.icmp_signed("==", profile, integer(number)),
                 builder.icmp_signed("==", move, integer(variant)),
@@ -125,14 +128,15 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
 
     def absorb(tile: Any, k0: Lanes) -> None:
         """Let the sum and the influences take in a tile's kernel values."""
-        k0.store(given.row, tile)
-        if move != REMOVE:
+        if move in (ROW, ADD):
+            k0.store(given.row, tile)
+        if move in (LOOK, ADD):
             count = Lanes.load(builder, given.copies, tile)
             times = k0 * count
             error = k0.multiply_add(count, -times)
             total.value, lost = exact.two_sum(total.value, times)
             rest.value = rest.value + (lost + error)
-        if move != LOOK:
+        if move in (ADD, REMOVE):
             before = Lanes.load(builder, given.high, tile), Lanes.load(builder, given.low, tile)
             influence, remainder = exact.add(*before, k0 if move == ADD else -k0)
             influence.store(given.high, tile)

@@ -7,6 +7,9 @@ if more are kept than the cap allows. Cost per step: (candidates + 1 + removed) 
 
 from __future__ import annotations
 
+import numba
+import numpy as np
+
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.store import DRAWS, RECENT, influence_of, insert, is_full, least_influential, remove
@@ -33,22 +36,31 @@ def square_without(store, slot):  # type: ignore[no-untyped-def]
 
 
 @jit
-def best_candidate(store, kernel, draws, scores, first, last):  # type: ignore[no-untyped-def]
-    """Which of the draws first .. last - 1 has the least influence if added; the first of equals."""
-    best, least = first, 0.0
-    for candidate in range(first, last):
-        influence, _ = influence_of(store, kernel, draws[candidate], scores[candidate])
-        if candidate == first or influence < least:
-            best, least = candidate, influence
-    return best
+def best_candidate(store, kernel, draws, scores, first, last, workers):  # type: ignore[no-untyped-def]
+    """Which of the draws first .. last - 1 would have the least influence if added; the first of equals."""
+    influences = np.zeros(last - first)
+    if workers is None:
+        for i in range(last - first):
+            influences[i] = influence_of(store, kernel, draws[first + i], scores[first + i])
+    else:
+        influences_shared(store, kernel, draws[first:last], scores[first:last], influences)
+    return first + np.argmin(influences)
+
+
+@jit(parallel=True)
+def influences_shared(store, kernel, draws, scores, influences):  # type: ignore[no-untyped-def]
+    """The candidates' influences, spread over the threads."""
+    for i in numba.prange(len(draws)):
+        influences[i] = influence_of(store, kernel, draws[i], scores[i])
 
 
 @jit
-def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped):  # type: ignore[no-untyped-def]  # fmt: skip  # noqa: E501
+def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped, workers):  # type: ignore[no-untyped-def]  # fmt: skip  # noqa: E501
     """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
 
     The budget of a step is ``budget + share / n^2``, n draws being kept after the addition. Sizes and KSD^2 after each
     step go to ``sizes`` and ``squares``, the dropped draws' ids and steps of arrival, in order, to ``dropped``.
+    ``workers`` is None, or a number of threads to share large sweeps among.
     """
     drops = 0
     for step in range(floor.shape[0]):
@@ -56,8 +68,8 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
             return step, drops
         new = step * candidates
         if candidates > 1:
-            new = best_candidate(store, kernel, draws, scores, new, new + candidates)
-        greatest = insert(store, kernel, draws[new], scores[new], ids[new], start + step + 1, raw[new])
+            new = best_candidate(store, kernel, draws, scores, new, new + candidates, workers)
+        greatest = insert(store, kernel, draws[new], scores[new], ids[new], start + step + 1, raw[new], workers)
 
         size = store.counts[DRAWS]
         allowed = (square(store) + budget[step] + share[step] / float(size * size)) * TIE
@@ -67,7 +79,7 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
             if size <= cap and square_without(store, slot) > allowed:
                 break
             undo = untouched and slot == store.counts[RECENT]
-            greatest = remove(store, kernel, slot, undo, dropped[drops])
+            greatest = remove(store, kernel, slot, undo, dropped[drops], workers)
             untouched = False
             drops += 1
             size -= 1

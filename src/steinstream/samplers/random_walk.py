@@ -25,12 +25,11 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from steinstream._engine.jit import jit
 from steinstream.errors import InputError
 from steinstream.samplers import Draws, State
 from steinstream.samplers.pointer import Pointer
 from steinstream.targets import Array, Target
-
-jit = numba.njit(cache=True, error_model="numpy")
 
 
 def _walk(

@@ -20,9 +20,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from steinstream._engine.jit import jit
 from steinstream.errors import InputError
 from steinstream.targets import Array, Compiled
 
@@ -37,9 +37,8 @@ _PRECISION_V = 1 / 0.05**2
 _Pair = tuple[float, float]
 _Four = tuple[float, float, float, float]
 
-jit = numba.njit(cache=True, error_model="numpy")
 # What runs inside a loop over lanes must be inlined, or the loop is not vectorised.
-inlined = numba.njit(cache=True, error_model="numpy", forceinline=True)
+inlined = jit(forceinline=True)
 
 
 @inlined

@@ -1,0 +1,98 @@
+"""Sums of grid values are exact, whatever their order and size."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import steinstream as ss
+from steinstream._engine import exact
+from steinstream._engine.jit import jit
+from steinstream._engine.pairs import as_tiles
+from steinstream._engine.sweep import ROW, sweep_tiles
+
+
+@jit
+def one_row(profile, first, second, grid, move, x, s, tiles, copies, row, found):
+    """Kernel values of one point with sixteen others."""
+    sweep_tiles(profile, first, second, grid, move, x, s, tiles, copies, copies, copies, row, found, 0, 1)
+
+
+integers = st.integers(-(2**52), 2**52)
+
+
+def on_a_grid(integer, exponent):
+    return float(integer) * 2.0**exponent
+
+
+values = st.builds(on_a_grid, integers, st.sampled_from([-60, -40, -20, -10]))
+
+
+@given(st.lists(values, max_size=60))
+def test_a_pair_holds_the_exact_sum_and_its_rounding(numbers):
+    high, low = 0.0, 0.0
+    for number in numbers:
+        high, low = exact.add(high, low, number)
+    total = sum(map(Fraction, numbers), Fraction(0))
+    assert Fraction(high) + Fraction(low) == total
+    assert high == float(total)
+
+
+@given(st.lists(values, max_size=40), st.randoms())
+def test_order_does_not_matter(numbers, random):
+    shuffled = list(numbers)
+    random.shuffle(shuffled)
+    sums = []
+    for order in (numbers, shuffled):
+        pair = (0.0, 0.0)
+        for number in order:
+            pair = exact.add_pair(*pair, number, 0.0)
+        sums.append(pair)
+    assert sums[0] == sums[1]
+
+
+@given(st.lists(values, min_size=1, max_size=30))
+def test_taking_away_undoes_adding(numbers):
+    start = exact.add(1.25, 0.0, numbers[0])
+    pair = start
+    for number in numbers:
+        pair = exact.add(*pair, number)
+    for number in numbers:
+        pair = exact.add(*pair, -number)
+    assert pair == start
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 60), st.integers(0, 2**32), st.sampled_from([ss.IMQ(), ss.RBF(), ss.IMQ(beta=-0.2)]))
+def test_kernel_values_are_symmetric_and_close_to_the_formula(dim, seed, kernel):
+    rng = np.random.default_rng(seed)
+    x, s = rng.normal(size=(2, 16, dim)) * rng.choice([1e-3, 1.0, 30.0])
+    tiles, row, found, none = as_tiles(x, s), np.zeros(16), np.zeros((3, 16)), np.zeros(16)
+
+    rows = []
+    for i in range(16):
+        one_row(*kernel.compiled(dim), ROW, x[i], s[i], tiles, none, row, found)
+        rows.append(row.copy())
+    matrix = np.array(rows)
+    assert np.array_equal(matrix, matrix.T)
+    expected = kernel.matrix(x, s, x, s)
+    terms = np.abs(s) @ np.abs(s).T + dim + np.abs(expected)
+    assert (np.abs(matrix - expected) <= 1e-14 * dim * (terms + np.abs(x).sum() * np.abs(s).max())).all()
+    grid = kernel.compiled(dim).grid
+    assert np.array_equal(np.round(matrix * 2 / grid), matrix * 2 / grid)
+
+
+@given(st.floats(0.0, 700.0))
+def test_vector_exp_is_accurate(u):
+    """With one huge score the RBF kernel value is exp(-u) times that score, up to terms we know."""
+    row, found, none = np.zeros(16), np.zeros((3, 16)), np.zeros(16)
+    tiles = np.zeros((1, 1, 2, 16))
+    tiles[0, 0, 1, :] = 1.0
+    x, s = np.array([np.sqrt(u)]), np.array([1e12])
+    one_row(2, 1.0, 0.0, 2.0**-1070, ROW, x, s, tiles, none, row, found)
+    phi = np.exp(-(x[0] ** 2))
+    expected = phi * s[0] + 2 * phi * ((s[0] - 1.0) * x[0] + 1.0) - 4 * phi * x[0] ** 2
+    np.testing.assert_allclose(row, expected, rtol=2e-15)

@@ -1,0 +1,158 @@
+"""Same stream, same settings, same bits: whatever the blocks, the checkpoints between, the order of storage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import budgets, growths, kernels, streams
+
+import steinstream as ss
+from steinstream import schedules
+
+choices = st.fixed_dictionaries(
+    {
+        "kernel": kernels,
+        "growth": growths,
+        "budget": budgets,
+        "size": st.sampled_from([None, 6]),
+        "candidates": st.integers(1, 3),
+        "coordinates": st.sampled_from(["identity", "scales", "covariance", "warmup"]),
+    }
+)
+
+
+def make(dim, choice):
+    choice = dict(choice)
+    rng = np.random.default_rng(dim)
+    root = rng.normal(size=(dim, dim))
+    choice["coordinates"] = {
+        "identity": ss.Coordinates.identity(),
+        "scales": ss.Coordinates.scales(rng.uniform(0.5, 2.0, dim)),
+        "covariance": ss.Coordinates.covariance(root @ root.T + np.eye(dim)),
+        "warmup": ss.Warmup("auto", draws=7),
+    }[choice["coordinates"]]
+    return ss.Thinner(dim, check_scores=False, **choice)
+
+
+def same(a, b):
+    one, two = a.kept, b.kept
+    assert np.array_equal(one.ids, two.ids)
+    assert np.array_equal(one.points, two.points)
+    assert np.array_equal(one.scores, two.scores)
+    assert one.ksd == two.ksd or len(one) == 0
+    for left, right in zip(one.history, two.history, strict=True):
+        assert np.array_equal(left, right)
+    if a._dictionary is not None:
+        left, right = a._dictionary.state(), b._dictionary.state()
+        assert all(np.array_equal(left[name], right[name]) for name in left)
+
+
+@settings(max_examples=80, deadline=None)
+@given(streams(max_dim=20, max_length=50), choices, st.data())
+def test_blocks_do_not_matter(stream, choice, data):
+    x, s = stream
+    whole, blocks, one_by_one = (make(x.shape[1], choice) for _ in range(3))
+    whole.extend(x, s)
+    edges = sorted(data.draw(st.lists(st.integers(0, len(x)), max_size=6)))
+    for begin, end in zip([0, *edges], [*edges, len(x)], strict=True):
+        blocks.extend(x[begin:end], s[begin:end])
+    for draw, score in zip(x, s, strict=True):
+        one_by_one.push(draw, score)
+    same(whole, blocks)
+    same(whole, one_by_one)
+
+
+@settings(max_examples=40, deadline=None)
+@given(streams(max_dim=6, max_length=25), choices)
+def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choice):
+    x, s = stream
+    path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
+    through = make(x.shape[1], choice)
+    resumed = make(x.shape[1], choice)
+    own = {
+        name: value
+        for name, value in (("growth", choice["growth"]), ("budget", choice["budget"]))
+        if callable(value) or (value == "decaying" and callable(choice["growth"]))
+    }
+    if own.get("budget") == "decaying":
+        own["budget"] = schedules.budget("decaying", choice["growth"])
+    for draw, score in zip(x, s, strict=True):
+        through.push(draw, score)
+        resumed.save(path)
+        resumed = ss.Thinner.load(path, **own)
+        resumed.push(draw, score)
+    same(through, resumed)
+    assert (through.steps, through.seen) == (resumed.steps, resumed.seen)
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams(max_dim=10, max_length=60, min_length=4), kernels, growths, st.randoms(use_true_random=False))
+def test_the_order_of_storage_does_not_matter(stream, kernel, growth, random):
+    x, s = stream
+    ordered, shuffled = (ss.Thinner(x.shape[1], kernel=kernel, growth=growth, check_scores=False) for _ in range(2))
+    for begin in range(0, len(x), 5):
+        ordered.extend(x[begin : begin + 5], s[begin : begin + 5])
+        shuffled.extend(x[begin : begin + 5], s[begin : begin + 5])
+        shuffled._dictionary.restore(permuted(shuffled._dictionary.state(), random))
+    same(ordered, shuffled)
+
+
+def permuted(state, random):
+    """The same contents with the slots in another order."""
+    slots = list(range(len(state["copies"])))
+    random.shuffle(slots)
+    groups = np.split(state["ids"], np.cumsum(state["copies"])[:-1])
+    recent = int(state["recent"])
+    return {
+        **{name: state[name][slots] for name in ("points", "raw", "copies", "influence")},
+        "ids": np.concatenate([groups[slot] for slot in slots]),
+        "recent": np.array(slots.index(recent) if recent >= 0 else recent),
+        "total": state["total"],
+    }
+
+
+@settings(max_examples=20, deadline=None)
+@given(streams(max_dim=5, max_length=40), kernels)
+def test_equal_states_give_equal_checkpoint_bytes(tmp_path_factory, stream, kernel):
+    x, s = stream
+    folder = tmp_path_factory.mktemp("bytes")
+    a, b = (ss.Thinner(x.shape[1], kernel=kernel, check_scores=False) for _ in range(2))
+    a.extend(x, s)
+    for draw, score in zip(x, s, strict=True):
+        b.push(draw, score)
+        b.save(folder / "b.npz")
+        b = ss.Thinner.load(folder / "b.npz")
+    a.save(folder / "a.npz")
+    b.save(folder / "b.npz")
+    assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
+
+
+def test_a_schedule_of_ones_own_must_be_given_again(tmp_path):
+    thinner = ss.Thinner(2, growth=lambda t: 5.0)
+    thinner.push([0.0, 1.0], [0.0, -1.0])
+    thinner.save(tmp_path / "run.npz")
+    with pytest.raises(ss.SteinstreamError, match="growth function of your own"):
+        ss.Thinner.load(tmp_path / "run.npz")
+    assert ss.Thinner.load(tmp_path / "run.npz", growth=lambda t: 5.0).size == 1
+
+
+def test_drift_after_a_million_steps_and_a_wild_start():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(1_000_000, 2))
+    s = -x
+    x[:50] += 1000.0
+    s[:50] = rng.normal(size=(50, 2)) * 1e6
+    thinner = ss.Thinner(2, size=150, check_scores=False)
+    thinner.extend(x, s)
+    kept = thinner.kept
+    matrix = ss.IMQ().matrix(kept.points, kept.scores, kept.points, kept.scores)
+    state = thinner._dictionary.state()
+    influence = state["influence"].sum(axis=1)
+    stored = state["points"]
+    order = np.lexsort(state["ids"].T[::-1][1:])
+    row_sums = influence + 0.5 * (np.sum(stored[:, 2:] ** 2, axis=1) + 2)
+    np.testing.assert_allclose(row_sums[order], matrix.sum(axis=1), rtol=1e-10)
+    assert thinner.ksd**2 == pytest.approx(matrix.sum() / len(kept) ** 2, rel=1e-10)
+    assert thinner.ksd == ss.ksd(kept.points, kept.scores)
