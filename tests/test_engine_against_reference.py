@@ -33,7 +33,13 @@ def budget_at(t, budget, growth, size):
 def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, cap, candidates):
     x, s = stream
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, budget=budget, size=cap, candidates=candidates, check_scores=False
+        x.shape[1],
+        kernel=kernel,
+        growth=growth,
+        budget=budget,
+        size=cap,
+        candidates=candidates,
+        check_scores=False,
     )
     reference = Reference(kernel)
     for t in range(1, len(x) // candidates + 1):

@@ -59,9 +59,7 @@ class Gaussian:
         return Compiled(gaussian_log_densities, gaussian_score, parameters, self.lanes)
 
 
-def run(
-    target: Any, n: int, step: float = 1.0, start: Any = (0.0, 0.0), seed: int = 3
-) -> tuple[State, Draws]:
+def run(target: Any, n: int, step: float = 1.0, start: Any = (0.0, 0.0), seed: int = 3) -> tuple[State, Draws]:
     sampler = RandomWalk(target, step)
     return sampler.sample(sampler.init(np.array(start), seed), n)
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from steinstream.kept import Kept as Kept
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
-    from steinstream.thinning import PAPER as PAPER
-    from steinstream.thinning import thin as thin
     from steinstream.thinner import Step as Step
     from steinstream.thinner import Thinner as Thinner
+    from steinstream.thinning import PAPER as PAPER
+    from steinstream.thinning import thin as thin
 
 # Names are loaded when first used: importing the package costs nothing, least of all numba.
 _HOME = {

@@ -9,7 +9,17 @@ from numpy.typing import NDArray
 
 from steinstream._engine.jit import threads
 from steinstream._engine.lanes import LANES
-from steinstream._engine.store import DRAWS, FREE, NONE, RECENT, SLOTS, empty_store, roomier, worth_sharing
+from steinstream._engine.store import (
+    DRAWS,
+    FREE,
+    NONE,
+    RECENT,
+    SLOTS,
+    empty_store,
+    refresh_row,
+    roomier,
+    worth_sharing,
+)
 from steinstream._engine.thinning import square, thin_block
 from steinstream.coordinates import Coordinates
 from steinstream.kernels import Kernel
@@ -54,7 +64,14 @@ class Dictionary:
         self._store = empty_store(dim, self._raw)
 
     def run(
-        self, draws: Array, scores: Array, ids: Integers, candidates: int, start: int, plan: Plan, cap: int | None
+        self,
+        draws: Array,
+        scores: Array,
+        ids: Integers,
+        candidates: int,
+        start: int,
+        plan: Plan,
+        cap: int | None,
     ) -> Run:
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
         raw = np.hstack([draws, scores])[:, : self._raw]
@@ -151,4 +168,5 @@ class Dictionary:
         store.oldest[:slots], store.newest[:slots] = last - state["copies"] + 1, last
         store.counts[[SLOTS, DRAWS, FREE, RECENT]] = slots, labels, labels, state["recent"]
         store.total[:] = state["total"]
+        refresh_row(store, self._kernel)
         self._store = store

@@ -39,7 +39,11 @@ def ksd(
 
 
 def normalised_ksd(
-    points: ArrayLike, scores: ArrayLike, *, kernel: Kernel | None = None, coordinates: Coordinates | None = None
+    points: ArrayLike,
+    scores: ArrayLike,
+    *,
+    kernel: Kernel | None = None,
+    coordinates: Coordinates | None = None,
 ) -> float:
     """KSD times sqrt(n), the paper's measure that charges for size: constant in n for independent draws."""
     return ksd(points, scores, kernel=kernel, coordinates=coordinates) * float(np.sqrt(len(np.asarray(points))))

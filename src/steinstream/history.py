@@ -1,5 +1,6 @@
 """Which steps of a run are remembered. By default about twenty per factor of ten, so that a run of any length has a
-curve and none has a long one."""
+curve and none has a long one.
+"""
 
 from __future__ import annotations
 

@@ -141,9 +141,7 @@ def growth(choice: str | float | Schedule) -> Schedule:
             return Power(_number(value, choice))
         case "constant", True:
             return Constant(_number(value, choice))
-    return Constant(
-        _number(choice, choice, "Growths are none, linear, sqrt, power:ALPHA, constant:N, or a number.")
-    )
+    return Constant(_number(choice, choice, "Growths are none, linear, sqrt, power:ALPHA, constant:N, or a number."))
 
 
 def budget(choice: str | float | Schedule, floor: Schedule) -> Schedule:

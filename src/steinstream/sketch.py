@@ -23,9 +23,7 @@ class Sketch:
     def add(self, block: door.Block) -> None:
         """Take in the next draws."""
         some = slice(-self._seen % self._stride, None, self._stride)
-        self._held = door.Block(
-            *(np.concatenate([old, new[some]]) for old, new in zip(self._held, block, strict=True))
-        )
+        self._held = door.Block(*(np.concatenate([old, new[some]]) for old, new in zip(self._held, block, strict=True)))
         self._seen += len(block.draws)
         while len(self._held.draws) > _MOST:
             self._held = door.Block(*(part[::2] for part in self._held))

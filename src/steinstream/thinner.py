@@ -78,6 +78,7 @@ class Thinner:
     20
     >>> thinner.kept
     Kept(20 of 1000 draws, 2 dimensions, KSD 0.1237)
+
     """
 
     def __init__(
@@ -140,18 +141,14 @@ class Thinner:
             )
         return self.extend(x[None], s[None], ids=None if id is None else [id])
 
-    def extend(
-        self, draws: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0
-    ) -> Step:
+    def extend(self, draws: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0) -> Step:
         """Take draws (n, d) with their scores, in one compiled call; the same result as pushing them one by one.
 
         ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from 0 for each ``chain``.
         """
         return self._advance(self._admit(draws, scores, ids, chain), self.candidates)
 
-    def select(
-        self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0
-    ) -> Step:
+    def select(self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0) -> Step:
         """SPMCMC: of these draws (m, d) add the best one, then thin. One step, whatever their number."""
         if self._dictionary is None or len(self._waiting.draws):
             raise InputError(
@@ -220,9 +217,7 @@ class Thinner:
         dropped = [np.zeros((0, 3), dtype=np.int64)]
         for first in range(0, steps, _BLOCK):
             count = min(_BLOCK, steps - first)
-            draws, scores, ids = (
-                part[first * candidates : (first + count) * candidates] for part in self._waiting
-            )
+            draws, scores, ids = (part[first * candidates : (first + count) * candidates] for part in self._waiting)
             plan = self._plan(np.arange(self.steps + 1, self.steps + count + 1))
             run = self._kept_set.run(draws, scores, ids, candidates, self.steps, plan, self.cap)
             self._recorder.add(np.arange(self.steps + 1, self.steps + count + 1), run.sizes, run.squares)

@@ -39,7 +39,7 @@ class Store(NamedTuple):
     copies: Floats  # (slots,): how many kept draws are in this state; 0 in spare slots
     high: Floats  # (slots,): influence, an exact pair; -inf or not a number in spare slots
     low: Floats
-    row: Floats  # (slots,): kernel values of the last sweep
+    row: Floats  # (slots,): kernel values with the latest state, while that is kept
     found: Floats  # (3, 16): the last sweep's findings
     raw: Floats  # (slots, w): what the caller wants back with each state; w may be 0
     oldest: Integers  # (slots,): first label of the state
@@ -92,7 +92,7 @@ def roomier(store: Store) -> Store:
     more_slots = slots if store.counts[SLOTS] < slots else slots + slots // 2 + LANES
     more_labels = labels if store.counts[FREE] != NONE else labels + labels // 2 + LANES
     new = empty_store(dim, raw, more_slots, more_labels)
-    for name in ("tiles", "copies", "high", "low", "raw", "oldest", "newest", "ids"):
+    for name in ("tiles", "copies", "high", "low", "row", "raw", "oldest", "newest", "ids"):
         old = getattr(store, name)
         getattr(new, name)[: len(old)] = old
     new.counts[:], new.total[:] = store.counts, store.total
@@ -207,7 +207,7 @@ def insert(store, kernel, x, s, name, step, raw, workers):  # type: ignore[no-un
     store.following[label] = NONE
     slot = store.counts[RECENT]
     if holds(store, slot, x, s):
-        _, _, greatest = sweep(store, kernel, ADD, x, s, slots, workers)
+        greatest = apply_row(store, 1.0)
         store.following[store.newest[slot]] = label
     else:
         slot = slots
@@ -228,11 +228,12 @@ def insert(store, kernel, x, s, name, step, raw, workers):  # type: ignore[no-un
 
 
 @jit
-def remove(store, kernel, slot, undo, name, workers):  # type: ignore[no-untyped-def]
+def remove(store, kernel, slot, name, workers):  # type: ignore[no-untyped-def]
     """Remove the oldest copy of a state, leave its id in ``name``; returns the greatest influence that remains.
 
-    ``undo`` says that the draw was inserted last, so that its kernel values are still there.
+    The latest state's kernel values are still there: a draw that goes as soon as it came costs no second sweep.
     """
+    latest = slot == store.counts[RECENT]
     change(store, slot, -2.0)
     tile, lane = slot // LANES, slot % LANES
     for k in range(store.point.shape[1]):
@@ -249,10 +250,9 @@ def remove(store, kernel, slot, undo, name, workers):  # type: ignore[no-untyped
     store.counts[DRAWS] -= 1
     if store.copies[slot] == 0.0:
         vacate(store, slot)
-    slots = store.counts[SLOTS]
-    if undo:
-        return retract(store, slots)
-    _, _, greatest = sweep(store, kernel, REMOVE, store.point[0], store.point[1], slots, workers)
+    if latest:
+        return apply_row(store, -1.0)
+    _, _, greatest = sweep(store, kernel, REMOVE, store.point[0], store.point[1], store.counts[SLOTS], workers)
     return greatest
 
 
@@ -272,7 +272,12 @@ def vacate(store, slot):  # type: ignore[no-untyped-def]
         for k in range(store.point.shape[1]):
             store.tiles[to_tile, k, 0, to_lane] = store.tiles[tile, k, 0, lane]
             store.tiles[to_tile, k, 1, to_lane] = store.tiles[tile, k, 1, lane]
-        store.copies[slot], store.high[slot], store.low[slot] = store.copies[last], store.high[last], store.low[last]
+        store.copies[slot], store.high[slot], store.low[slot] = (
+            store.copies[last],
+            store.high[last],
+            store.low[last],
+        )
+        store.row[slot] = store.row[last]
         store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
         for k in range(store.raw.shape[1]):
             store.raw[slot, k] = store.raw[last, k]
@@ -286,20 +291,32 @@ def vacate(store, slot):  # type: ignore[no-untyped-def]
 
 
 @jit
-def retract(store, slots):  # type: ignore[no-untyped-def]
-    """Take the last inserted draw's kernel values out of the influences again; returns the greatest."""
-    high, low, row, found = store.high, store.low, store.row, store.found
+def apply_row(store, sign):  # type: ignore[no-untyped-def]
+    """Add the latest state's kernel values to the influences once more, or take them out; returns the greatest."""
+    slots, high, low, row, found = store.counts[SLOTS], store.high, store.low, store.row, store.found
     for slot in range(slots):
-        high[slot], low[slot] = exact.add(high[slot], low[slot], -row[slot])
+        high[slot], low[slot] = exact.add(high[slot], low[slot], sign * row[slot])
     for lane in range(LANES):
         found[GREATEST, lane] = -np.inf
+    greatest = found[GREATEST]
     for first in range(0, slots, LANES):
-        lanes = found[GREATEST]
         some = high[first : first + LANES]
         for lane in range(LANES):
-            lanes[lane] = some[lane] if some[lane] > lanes[lane] else lanes[lane]
-    _, _, greatest = collect(found)
-    return greatest
+            greatest[lane] = some[lane] if some[lane] > greatest[lane] else greatest[lane]
+    _, _, top = collect(found)
+    return top
+
+
+@jit
+def refresh_row(store, kernel):  # type: ignore[no-untyped-def]
+    """Compute the latest state's kernel values, as after loading a store."""
+    slot = store.counts[RECENT]
+    if slot != NONE:
+        tile, lane = slot // LANES, slot % LANES
+        for k in range(store.point.shape[1]):
+            store.point[0, k] = store.tiles[tile, k, 0, lane]
+            store.point[1, k] = store.tiles[tile, k, 1, lane]
+        sweep(store, kernel, ROW, store.point[0], store.point[1], store.counts[SLOTS], None)
 
 
 @jit

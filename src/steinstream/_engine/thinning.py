@@ -12,7 +12,7 @@ import numpy as np
 
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
-from steinstream._engine.store import DRAWS, RECENT, influence_of, insert, is_full, least_influential, remove
+from steinstream._engine.store import DRAWS, influence_of, insert, is_full, least_influential, remove
 
 # KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
 # symmetric sets). Rounding in the two divisions must not turn "equal" into "greater".
@@ -73,14 +73,11 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
 
         size = store.counts[DRAWS]
         allowed = (square(store) + budget[step] + share[step] / float(size * size)) * TIE
-        untouched = True
         while size > floor[step]:
             slot = least_influential(store, greatest)
             if size <= cap and square_without(store, slot) > allowed:
                 break
-            undo = untouched and slot == store.counts[RECENT]
-            greatest = remove(store, kernel, slot, undo, dropped[drops], workers)
-            untouched = False
+            greatest = remove(store, kernel, slot, dropped[drops], workers)
             drops += 1
             size -= 1
         sizes[step], squares[step] = size, square(store)

@@ -162,9 +162,7 @@ class Goodwin:
     def __post_init__(self) -> None:
         y = np.array(self.y, dtype=np.float64, order="C")
         if y.ndim != 2 or y.shape[1] != 2 or not len(y):
-            raise InputError(
-                f"y has shape {y.shape}.", "Give a row (u, v) for each observation time: (n, 2)."
-            )
+            raise InputError(f"y has shape {y.shape}.", "Give a row (u, v) for each observation time: (n, 2).")
         if not np.isfinite(y).all():
             row = int(np.flatnonzero(~np.isfinite(y).all(axis=1))[0])
             raise InputError(f"y has the value {y[row]} in row {row}.", "Observations must be finite.")

@@ -1,0 +1,74 @@
+"""A file that is either wholly there or not there at all.
+
+The bytes go to a temporary file beside the target, are forced to disk, and only then take the target's name,
+which POSIX does in one step. A crash, a full disk or Ctrl-C at any instant leaves what stood at the target
+untouched.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from steinstream.errors import OutputError
+
+_REMEDIES = {
+    errno.ENOSPC: "Free some space or choose another folder with -o.",
+    errno.EDQUOT: "Free some space or choose another folder with -o.",
+    errno.ENOENT: "Make the folder first, or choose another with -o.",
+    errno.ENOTDIR: "Make the folder first, or choose another with -o.",
+    errno.EACCES: "Choose a folder you may write to with -o.",
+    errno.EPERM: "Choose a folder you may write to with -o.",
+    errno.EROFS: "Choose a folder you may write to with -o.",
+}
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file that takes the place of ``path`` when the block ends well, and vanishes otherwise."""
+    # Through a symbolic link the file it points to is replaced, not the link.
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        if target.exists() and not target.is_file():
+            # Run as root, os.replace would put a plain file in the place of /dev/null.
+            raise OutputError(f"{path} is not a regular file.", "Choose a file name with -o.")
+        try:
+            with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        _settle(target.parent)
+    except OutputError:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
+    """What the system said about ``path``, in words a user can act on."""
+    reason = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0, "Choose another place with -o.")
+    return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}.", remedy)
+
+
+def _settle(folder: Path) -> None:
+    """Force the new name itself to disk; where folders cannot be synced the system decides when."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,102 @@
+"""What a file of draws is to the rest of the house: a stream of blocks, in order, in bounded memory.
+
+A format fills in ``_read``; all else (splitting at chains, the sign of the scores, progress) is here, once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from steinstream.door import Block
+from steinstream.errors import InputError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+#: The names by which draws and scores go in a file unless the user says otherwise.
+DRAWS, SCORES = "draws", "scores"
+
+
+class Request(NamedTuple):
+    """What ``open_chain`` was asked for."""
+
+    path: Path
+    scores: Path | None
+    draws_name: str
+    scores_name: str
+
+
+class Chain(ABC):
+    """Draws in a file, read as often as wanted, each time from the start."""
+
+    path: Path
+    names: tuple[str, ...]
+    """Names of the parameters, in the order of the columns."""
+    length: int | None
+    """Draws in all chains together; None where only a pass through the file could tell."""
+    chains: int | None
+    """Number of chains; None where the file names a chain with each draw and only a pass could tell."""
+    negated: bool = False
+    """Flip the sign of the scores, for tools that write minus the gradient."""
+
+    def __init__(
+        self, path: Path, dim: int, names: Sequence[str] | None, length: int | None, chains: int | None
+    ) -> None:
+        if length == 0:
+            raise empty(path)
+        self.path = path
+        self.names = tuple(names) if names is not None else default_names(dim)
+        self.length = length
+        self.chains = chains
+        self._seen = 0
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return len(self.names)
+
+    def blocks(self, rows: int = 8192, skip: int = 0) -> Iterator[Block]:
+        """Stream the draws chain after chain, at most ``rows`` a block, without the first ``skip``."""
+        if rows < 1:
+            raise InputError(f"rows is {rows}.", "A block holds at least one draw.")
+        if skip < 0:
+            raise InputError(f"skip is {skip}.", "Skip no draw, or some.")
+        self._seen = skip
+        for block in self._read(rows, skip):
+            if self.negated:
+                np.negative(block.scores, out=block.scores)
+            for piece in _by_chain(block):
+                self._seen += len(piece.ids)
+                yield piece
+
+    def fraction(self) -> float | None:
+        """How much of the stream the current iteration has delivered, 0 to 1; None where nobody knows."""
+        return None if self.length is None else min(self._seen / self.length, 1.0)
+
+    @abstractmethod
+    def _read(self, rows: int, skip: int) -> Iterator[Block]:
+        """Blocks of at most ``rows`` fresh, writable arrays; a block may run across chains."""
+
+
+def default_names(dim: int) -> tuple[str, ...]:
+    """x0, x1, ..."""
+    return tuple(f"x{i}" for i in range(dim))
+
+
+def empty(path: Path) -> InputError:
+    """The error for a file without a single draw."""
+    return InputError(f"{path}: the chain is empty.", "Check that the sampler wrote its draws to this file.")
+
+
+def _by_chain(block: Block) -> Iterator[Block]:
+    chain = block.ids[:, 0]
+    borders = (np.flatnonzero(chain[1:] != chain[:-1]) + 1).tolist()
+    for start, stop in pairwise([0, *borders, len(chain)]):
+        yield Block(block.draws[start:stop], block.scores[start:stop], block.ids[start:stop])

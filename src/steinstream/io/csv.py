@@ -1,0 +1,159 @@
+"""csv and csv.gz: draws and scores in one file, told apart by column names, or in a pair of files.
+
+Public chains are often such pairs, without headers; then the columns go together in the order they stand in.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import IO, cast
+
+from steinstream.door import Block
+from steinstream.errors import InputError
+from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Request, default_names
+from steinstream.io.columns import (
+    PREFIX,
+    Columns,
+    Numbering,
+    header_of,
+    id_columns,
+    is_listed,
+    paired,
+    positions,
+    split_names,
+)
+from steinstream.io.sheet import Sheet, look, regroup
+from steinstream.kept import Kept
+
+
+class CsvChain(Chain):
+    """Draws and scores in the columns of one sheet, or of two."""
+
+    def __init__(self, draws: Sheet, scores: Sheet, columns: Columns) -> None:
+        super().__init__(draws.path, len(columns.draws), columns.names, None, 1 if columns.chain is None else None)
+        self._draws, self._scores, self._columns = draws, scores, columns
+
+    def fraction(self) -> float | None:
+        """Part of the bytes read so far."""
+        return self._draws.fraction
+
+    def _read(self, rows: int, skip: int) -> Iterator[Block]:
+        columns = self._columns
+        jump = skip if columns.jumps else 0
+        numbering = Numbering(self.path, jump)
+        skip -= jump
+        for draws, scores in self._tables(rows, jump):
+            numbers = iter(draws[:, self.dim :].T)
+            chain = None if columns.chain is None else next(numbers)
+            draw = None if columns.draw is None else next(numbers)
+            ids = numbering.ids(len(draws), chain, draw)
+            if skip < len(draws):
+                yield Block(draws[skip:, : self.dim].copy(), scores[skip:].copy(), ids[skip:])
+            skip = max(skip - len(draws), 0)
+
+    def _tables(self, rows: int, jump: int) -> Iterator[tuple[Floats, Floats]]:
+        """Draws with the id columns behind them, and the scores of the same rows."""
+        columns = self._columns
+        first = [*columns.draws, *columns.ids]
+        if self._draws is self._scores:
+            for table in regroup(self._draws.rows([*first, *columns.scores], jump), rows):
+                yield table[:, : len(first)], table[:, len(first) :]
+            return
+        draws = regroup(self._draws.rows(first, jump), rows)
+        scores = regroup(self._scores.rows(columns.scores, jump), rows)
+        count = jump
+        for here, there in zip_longest(draws, scores):
+            if here is None or there is None or len(here) != len(there):
+                raise self._uneven(count, here, there)
+            count += len(here)
+            yield here, there
+
+    def _uneven(self, count: int, here: Floats | None, there: Floats | None) -> InputError:
+        sizes = [(0 if part is None else len(part)) for part in (here, there)]
+        paths = [self._draws.path, self._scores.path]
+        if sizes[0] < sizes[1]:
+            paths.reverse()
+        return InputError(
+            f"{paths[1]} ends after {count + min(sizes)} rows, but {paths[0]} goes on.",
+            "Draws and scores go together row by row: check that both files are whole and of one run.",
+        )
+
+
+def open_csv(request: Request) -> CsvChain:
+    """Open one csv file with both, or the pair."""
+    sheet = look(request.path)
+    if request.scores is None:
+        if sheet.header is None:
+            raise InputError(
+                f"{request.path} has no header to tell draws from scores.",
+                "Pass the file of scores with --scores FILE, or give the columns names: NAME and score_NAME.",
+            )
+        columns = paired(sheet.header, request.draws_name, request.scores_name, request.path)
+        return CsvChain(sheet, sheet, columns)
+    if not request.scores.name.lower().endswith((".csv", ".csv.gz")):
+        raise InputError(f"the scores of a csv file must be csv too, not {request.scores}.", "Save both alike.")
+    other = look(request.scores)
+    return CsvChain(sheet, other, _pair(sheet, other, request))
+
+
+def _pair(sheet: Sheet, other: Sheet, request: Request) -> Columns:
+    draws = _side(sheet, request.draws_name, DRAWS)
+    scores = _side(other, request.scores_name, SCORES)
+    if len(draws) != len(scores):
+        raise InputError(
+            f"{other.path} has {len(scores)} columns of scores, but {sheet.path} has {len(draws)} of draws.",
+            "Each parameter needs its score: check that both files are of the same run.",
+        )
+    if sheet.header is None:
+        return Columns(list(default_names(len(draws))), draws, scores, None, None)
+    names = [sheet.header[i].strip() for i in draws]
+    if other.header is not None:
+        scores = _in_order_of(names, [other.header[i].strip() for i in scores], scores)
+    known = [name.strip() for name in sheet.header]
+    return Columns(names, draws, scores, *id_columns(known, set(draws)))
+
+
+def _side(sheet: Sheet, name: str, default: str) -> list[int]:
+    """The columns one file of a pair contributes."""
+    if sheet.header is None:
+        if name != default:
+            raise InputError(f"{sheet.path} has no header, so no column {name}.", "Give its columns names.")
+        return list(range(sheet.width))
+    known = [title.strip() for title in sheet.header]
+    if is_listed(known, name, default):
+        return positions(known, split_names(name), sheet.path)
+    # A column without a name holds row numbers, as R and pandas write them.
+    ids = id_columns(known, set())
+    return [i for i, title in enumerate(known) if title and i not in ids]
+
+
+def _in_order_of(names: Sequence[str], titles: Sequence[str], scores: list[int]) -> list[int]:
+    """Match the columns of scores to those of draws by name where the names allow it, else by position."""
+    bare = [title.removeprefix(PREFIX) for title in titles]
+    for found in (list(titles), bare):
+        if sorted(found) == sorted(names) and len(set(found)) == len(found):
+            return [scores[found.index(name)] for name in names]
+    return scores
+
+
+def write_csv(kept: Kept, file: IO[bytes]) -> None:
+    """One line a draw; 17 digits give every float64 back exactly."""
+    dim = kept.points.shape[1]
+    names = kept.names if kept.names is not None else default_names(dim)
+    file.write((",".join(_quoted(title) for title in header_of(names)) + "\n").encode())
+    form = ",".join(["%d"] * 2 + ["%.17g"] * (2 * dim)) + "\n"
+    for ids, point, score in zip(kept.ids.tolist(), kept.points.tolist(), kept.scores.tolist(), strict=True):
+        file.write((form % (*ids, *point, *score)).encode())
+
+
+def write_csv_gz(kept: Kept, file: IO[bytes]) -> None:
+    """The same, gzipped; without a time in it, so that the same set gives the same bytes."""
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as text:
+        write_csv(kept, cast(IO[bytes], text))
+
+
+def _quoted(title: str) -> str:
+    plain = title and not set(title) & set('",\r\n') and title == title.strip()
+    return title if plain else '"' + title.replace('"', '""') + '"'

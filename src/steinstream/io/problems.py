@@ -1,0 +1,72 @@
+"""The wording of what can be wrong with a file, shared by the formats."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from steinstream.errors import InputError, SteinstreamError
+
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,  # numpy and pyarrow for a header they cannot make sense of, UnicodeDecodeError
+    RuntimeError,  # zipfile for an encrypted member or an unknown compression
+    MemoryError,  # a damaged size field
+    OverflowError,
+    csv.Error,
+    lzma.LZMAError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a format's library raises on a damaged file into one error that names the file."""
+    try:
+        yield
+    except SteinstreamError:
+        raise
+    except (PermissionError, IsADirectoryError) as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.", "Check the path and its permissions.") from error
+    except _DAMAGE as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path} cannot be read as {kind}: {said.rstrip('.')}.",
+            "It is damaged, cut short or of another format: copy or write it again.",
+        ) from error
+
+
+def truncated(path: Path, what: str) -> InputError:
+    """The error for a file that ends before its header says it should."""
+    return InputError(f"{path} ends in the middle of {what}.", "It is cut short: copy or write it again.")
+
+
+def listing(known: Iterable[str], limit: int = 12) -> str:
+    """Name what is there, at most ``limit`` of it.
+
+    >>> listing(["theta", "score"])
+    'theta, score'
+    """
+    names = list(known)
+    more = f", ... ({len(names)} in all)" if len(names) > limit else ""
+    return (", ".join(names[:limit]) + more) or "nothing"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question that offers the closest known name, or nothing.
+
+    >>> nearest("score", ["theta", "scores"])
+    'Did you mean scores? '
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {close[0]}? " if close else ""

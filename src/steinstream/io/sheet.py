@@ -1,0 +1,179 @@
+"""A csv file, plain or gzipped, as a stream of rows of numbers.
+
+Lines that are blank or begin with ``#`` are passed over. A line with another number of fields, or a field
+that is not a number, is an error that names the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+
+from steinstream.errors import InputError
+from steinstream.io.chain import Floats, empty
+from steinstream.io.decimals import number, parse
+from steinstream.io.problems import reading
+
+_CHUNK = 1 << 19  # large enough to hide the cost of a call, small enough for some 10 MB of arrays
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass
+class Sheet:
+    """Where a csv file's rows begin, and how wide they are."""
+
+    path: Path
+    header: list[str] | None
+    width: int
+    start: int
+    """First byte of the first row."""
+    line: int
+    """Number of that line, from 1."""
+    fraction: float = 0.0
+    """Part of the file's bytes that the current pass has read."""
+
+    def column(self, index: int) -> str:
+        """What to call a column in an error."""
+        return self.header[index] if self.header else str(index + 1)
+
+    def rows(self, chosen: Sequence[int], skip: int = 0) -> Iterator[Floats]:
+        """The ``chosen`` columns, some rows at a time; the first ``skip`` rows are passed over unparsed."""
+        for index, raw in enumerate(self._chunks()):
+            text = _tidy(raw)
+            if skip:
+                text = _without_gaps(text)
+                count = text.count(b"\n")
+                if count <= skip:
+                    skip -= count
+                    continue
+            # Blank lines are too rare to look for: they are taken out where the text does not parse as it is.
+            table = parse(text, self.width, chosen)
+            if table is None:
+                table = parse(_without_gaps(text), self.width, chosen)
+            if table is None:
+                raise self._culprit(index, chosen)
+            yield table[skip:]
+            skip = 0
+
+    def _chunks(self) -> Iterator[bytes]:
+        """Text in whole lines."""
+        # glibc gives large temporaries back to the system as they are freed, and getting them anew costs more
+        # than the arithmetic on them. Having freed one block this large, never touched, it keeps them.
+        np.empty(32 * _CHUNK, np.uint8)
+        size = max(self.path.stat().st_size, 1)
+        with _opened(self.path) as (file, text):
+            with reading(self.path, "csv"):
+                text.seek(self.start)
+            while True:
+                with reading(self.path, "csv"):
+                    chunk = text.read(_CHUNK) + text.readline()
+                self.fraction = min(file.tell() / size, 1.0)
+                if not chunk:
+                    return
+                yield chunk
+
+    def _culprit(self, index: int, chosen: Sequence[int]) -> InputError:
+        """Go through the lines of a chunk that did not parse, one by one."""
+        line, text = self.line, b""
+        for chunk in islice(self._chunks(), index + 1):
+            line, text = line + text.count(b"\n"), chunk
+        for at, row in enumerate(text.split(b"\n"), line):
+            fields = row.removesuffix(b"\r").split(b",")
+            if fields == [b""] or row.startswith(b"#"):
+                continue
+            if len(fields) != self.width:
+                return InputError(
+                    f"{self.path}, line {at}: {len(fields)} fields, expected {self.width}.",
+                    "Repair the line, or remove it if the sampler was cut off while writing it.",
+                )
+            for column in chosen:
+                if number(fields[column]) is None:
+                    shown = fields[column].decode("utf-8", "replace")[:40]
+                    return InputError(
+                        f"{self.path}, line {at}, column {self.column(column)}: {shown!r} is not a number.",
+                        "Repair the field; a value that is missing is written nan.",
+                    )
+        return InputError(f"{self.path}: line {line} or a later one cannot be read.", "Write the file again.")
+
+
+def regroup(arrays: Iterator[Floats], rows: int) -> Iterator[Floats]:
+    """The same rows, ``rows`` at a time; the last array may be shorter."""
+    held: list[Floats] = []
+    count = 0
+    for array in arrays:
+        held.append(array)
+        count += len(array)
+        if count >= rows:
+            whole = np.concatenate(held)
+            cut = count - count % rows
+            yield from np.split(whole[:cut], range(rows, cut, rows))
+            held, count = [whole[cut:]], count - cut
+    if count:
+        yield np.concatenate(held)
+
+
+def look(path: Path) -> Sheet:
+    """Read a csv file's first line, be it a header or the first draw."""
+    with reading(path, "csv"), _opened(path) as (_, text):
+        if text.read(len(_BOM)) != _BOM:
+            text.seek(0)
+        line, start, first = 1, text.tell(), text.readline()
+        while _passed_over(first):
+            line, start, first = line + 1, text.tell(), text.readline()
+        lines = (part.decode("utf-8") for part in chain([first], iter(text.readline, b"")))
+        record = csv.reader(lines, strict=True)
+        fields = next(record, [])
+        if not fields:
+            raise empty(path)
+        if not _is_header(fields):
+            return Sheet(path, None, len(fields), start, line)
+        start = text.tell()
+        if all(_passed_over(row) for row in iter(text.readline, b"")):
+            raise empty(path)
+        return Sheet(path, fields, len(fields), start, line + record.line_num)
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    filled = [field for field in fields if field.strip()]
+    if any(number(field.encode()) is None for field in filled):
+        return True
+    # pandas numbers columns that have no names, from 0, after a blank if it wrote its index.
+    return len(filled) > 1 and filled == [str(i) for i in range(len(filled))] == list(fields[-len(filled) :])
+
+
+def _passed_over(row: bytes) -> bool:
+    return row.startswith((b"\n", b"\r\n", b"#"))
+
+
+def _tidy(text: bytes) -> bytes:
+    """Text in which every row ends in a plain newline, without comments."""
+    if not text.endswith(b"\n"):
+        text += b"\n"
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n")
+    return _without_gaps(text) if b"#" in text else text
+
+
+def _without_gaps(text: bytes) -> bytes:
+    return b"".join(row for row in text.splitlines(keepends=True) if not _passed_over(row))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The file itself, whose position tells progress, and its text."""
+    with reading(path, "csv"):
+        file = path.open("rb")
+    with file:
+        if path.name.lower().endswith(".gz"):
+            with gzip.GzipFile(fileobj=file) as text:
+                yield file, cast(IO[bytes], text)
+        else:
+            yield file, file

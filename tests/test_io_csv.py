@@ -1,0 +1,90 @@
+"""Columns of csv files are found as other tools write them."""
+
+import numpy as np
+import pytest
+
+from steinstream.io import open_chain
+
+
+def read(path, **how):
+    chain = open_chain(path, **how)
+    draws, scores, ids = (np.concatenate(part) for part in zip(*chain.blocks(), strict=True))
+    return chain.names, draws.tolist(), scores.tolist(), ids.tolist()
+
+
+def text(path, content):
+    path.write_text(content)
+    return path
+
+
+def test_a_pair_without_headers_goes_by_position(tmp_path):
+    draws, scores = text(tmp_path / "d.csv", "1,2\n3,4"), text(tmp_path / "s.csv", "5,6\n7,8\n\n")
+    assert read(draws, scores=scores) == (("x0", "x1"), [[1, 2], [3, 4]], [[5, 6], [7, 8]], [[0, 0], [0, 1]])
+
+
+@pytest.mark.parametrize("titles", ["b,a", "score_b,score_a"])
+def test_a_pair_with_the_same_names_goes_by_name(titles, tmp_path):
+    draws, scores = text(tmp_path / "d.csv", "a,b\n1,2\n"), text(tmp_path / "s.csv", f"{titles}\n6,5\n")
+    assert read(draws, scores=scores) == (("a", "b"), [[1, 2]], [[5, 6]], [[0, 0]])
+
+
+def test_a_pair_with_other_names_goes_by_position(tmp_path):
+    draws, scores = text(tmp_path / "d.csv", "a,b\n1,2\n"), text(tmp_path / "s.csv", "ga,gb\n5,6\n")
+    assert read(draws, scores=scores)[2] == [[5, 6]]
+
+
+def test_the_columns_of_a_pair_can_be_listed(tmp_path):
+    draws = text(tmp_path / "d.csv", "lp,a,b\n0,1,2\n")
+    scores = text(tmp_path / "s.csv", "gb,ga\n6,5\n")
+    how = {"scores": scores, "draws_name": "b,a", "scores_name": "gb,ga"}
+    assert read(draws, **how) == (("b", "a"), [[2, 1]], [[6, 5]], [[0, 0]])
+
+
+@pytest.mark.parametrize("header", ["0,1", ",0,1", '"","V1","V2"'])
+def test_the_header_and_row_numbers_of_pandas_and_r_are_not_draws(header, tmp_path):
+    row = '"7",1,2\n' if header.startswith('"') else "7,1,2\n" if header.startswith(",") else "1,2\n"
+    path = text(tmp_path / "d.csv", f"{header}\n{row}")
+    assert read(path, scores=path)[1] == [[1, 2]]
+
+
+def test_a_draw_of_whole_numbers_is_not_a_header(tmp_path):
+    path = text(tmp_path / "d.csv", "1,2\n3,4\n")
+    assert read(path, scores=path)[1] == [[1, 2], [3, 4]]
+
+
+def test_other_columns_may_hold_anything(tmp_path):
+    path = text(tmp_path / "c.csv", "when,mu,score_mu,lp__\nmonday,1,2,\ntuesday,3,4,-\n")
+    assert read(path) == (("mu",), [[1], [3]], [[2], [4]], [[0, 0], [0, 1]])
+
+
+def test_a_listed_name_may_have_a_comma(tmp_path):
+    path = text(tmp_path / "c.csv", '"b[1,2]",g\n1,2\n')
+    assert read(path, draws_name='"b[1,2]"', scores_name="g")[:3] == (("b[1,2]",), [[1]], [[2]])
+
+
+def test_columns_called_draws_and_scores_are_draws_and_scores(tmp_path):
+    assert read(text(tmp_path / "c.csv", "draws,scores\n1,2\n"))[:3] == (("draws",), [[1]], [[2]])
+
+
+def test_nan_and_inf_are_numbers(tmp_path):
+    path = text(tmp_path / "c.csv", "a,score_a\nnan,-inf\nInf,NaN\n")
+    _, draws, scores, _ = read(path)
+    assert np.array_equal(draws, [[np.nan], [np.inf]], equal_nan=True)
+    assert np.array_equal(scores, [[-np.inf], [np.nan]], equal_nan=True)
+
+
+def test_chains_that_take_turns_are_counted_each_for_itself(tmp_path):
+    rows = "".join(f"{i % 2},{i},{i}\n" for i in range(6))
+    path = text(tmp_path / "c.csv", "chain,a,score_a\n" + rows)
+    assert read(path)[3] == [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]]
+
+
+def test_blank_lines_and_comments_between_draws_are_passed_over(tmp_path):
+    path = text(tmp_path / "c.csv", "#1,2\n\na,score_a\n1,2\n\n# adaptation, done\n#9,9\n3,4\n\n\n")
+    assert read(path)[1] == [[1], [3]]
+    assert [block.ids.tolist() for block in open_chain(path).blocks(skip=1)] == [[[0, 1]]]
+
+
+def test_a_comment_that_looks_like_a_row_is_still_a_comment(tmp_path):
+    path = text(tmp_path / "c.csv", "lp__,a,score_a\n0,1,2\n#0,9,9\n0,3,4\n")
+    assert read(path)[1] == [[1], [3]]
