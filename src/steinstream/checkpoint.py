@@ -11,26 +11,112 @@ import json
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steinstream import schedules
+from steinstream.coordinates import Coordinates, Warmup
+from steinstream.door import Block, SteinIdentity
 from steinstream.errors import CheckpointError
+from steinstream.kept import History
+from steinstream.kernels import IMQ, RBF
 from steinstream.version import __version__
+
+if TYPE_CHECKING:
+    from steinstream.thinner import Thinner
 
 FORMAT = 1
 
 
+def save(thinner: Thinner, path: str | PathLike[str]) -> None:
+    """Replace the file at ``path`` by this thinner's state, or leave it as it is if that fails."""
+    arrays: dict[str, NDArray[Any]] = {
+        **_prefixed("waiting", thinner._waiting._asdict()),
+        **_prefixed("history", thinner._recorder.history()._asdict()),
+        "numbered": np.array(sorted(thinner._numbered.items()), dtype=np.int64).reshape(-1, 2),
+        "identity_draw": thinner._identity.mean_draw,
+        "identity_score": thinner._identity.mean_score,
+    }
+    coordinates = thinner.coordinates
+    if isinstance(coordinates, Coordinates):
+        arrays["factor"] = coordinates.factor
+    if thinner._dictionary is not None:
+        arrays |= _prefixed("kept", thinner._dictionary.state())
+    about = {
+        "dim": thinner.dim,
+        "kernel": [type(thinner.kernel).__name__, vars(thinner.kernel)],
+        "warmup": vars(coordinates) if isinstance(coordinates, Warmup) else None,
+        "growth": str(thinner.growth) if schedules.is_named(thinner.growth) else None,
+        "budget": str(thinner.budget) if schedules.is_named(thinner.budget) else None,
+        "size": thinner.cap,
+        "candidates": thinner.candidates,
+        "history": thinner._recorder.rule,
+        "on_bad": thinner.on_bad,
+        "check_scores": thinner.check_scores,
+        "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial],
+        "identity": [thinner._identity.count, thinner._identity.moment],
+        "note": thinner.note,
+    }
+    write(path, about, arrays)
+
+
+def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: schedules.Schedule | None) -> Thinner:
+    """The thinner that :func:`save` wrote."""
+    from steinstream.thinner import Thinner
+
+    about, arrays = read(path)
+    for name, given in (("growth", growth), ("budget", budget)):
+        if about[name] is None and given is None:
+            raise CheckpointError(
+                f"{path} was made with a {name} function of your own, which a file cannot hold.",
+                f"Pass it again: Thinner.load(path, {name}=...).",
+            )
+    kernel, parameters = about["kernel"]
+    thinner = Thinner(
+        about["dim"],
+        kernel={"IMQ": IMQ, "RBF": RBF}[kernel](**parameters),
+        coordinates=Warmup(**about["warmup"]) if about["warmup"] else Coordinates(arrays["factor"]),
+        growth=about["growth"] or growth,
+        budget=about["budget"] or budget or 0.0,
+        size=about["size"],
+        candidates=about["candidates"],
+        history=about["history"],
+        on_bad=about["on_bad"],
+        check_scores=about["check_scores"],
+    )
+    thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
+    thinner.note = about["note"]
+    thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
+    count, moment = about["identity"]
+    means = arrays["identity_draw"], arrays["identity_score"]
+    thinner._identity = SteinIdentity(thinner.dim, count, moment, *means)
+    thinner._waiting = Block(**_unprefixed("waiting", arrays))
+    thinner._recorder.restore(History(**_unprefixed("history", arrays)))
+    if thinner._dictionary is not None:
+        thinner._dictionary.restore(_unprefixed("kept", arrays))
+    return thinner
+
+
+def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}_{name}": array for name, array in arrays.items()}
+
+
+def _unprefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    start = f"{prefix}_"
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
 def write(path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Replace the file at ``path`` by this state, or leave it as it is if that fails."""
+    """A checked npz file of one JSON text and some arrays."""
     from steinstream.io.atomic import replacing
 
     head = json.dumps({"format": FORMAT, "steinstream": __version__, **about}, sort_keys=True)
     everything = {"about": np.array(head), **arrays}
     everything["checksum"] = np.array(_checksum(everything))
     with replacing(path) as file:
-        np.savez(file, **everything)
+        np.savez(file, allow_pickle=False, **everything)
 
 
 def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -88,6 +88,11 @@ class Coordinates:
         shrink = dim / (dim + count)
         return cls.covariance((1.0 - shrink) * matrix + shrink * np.diag(spread**2))
 
+    def __str__(self) -> str:
+        if self.factor.ndim == 0:
+            return "identity" if self.is_identity else f"length scale {float(self.factor):.6g}"
+        return "scales" if self.factor.ndim == 1 else "covariance"
+
     @property
     def is_identity(self) -> bool:
         """Whether nothing changes."""
@@ -113,7 +118,10 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Warmup:
-    """Coordinates of this kind, estimated from the first draws of the stream, which wait until then."""
+    """Coordinates of this kind, estimated from the first draws of the stream, which wait until then.
+
+    The first half of them is taken for burn-in and not looked at.
+    """
 
     kind: str = "auto"
     draws: int = 1000
@@ -124,12 +132,17 @@ class Warmup:
         if self.draws < 2:
             raise InputError(f"A warm-up needs at least 2 draws, got {self.draws}.")
 
+    def end(self, draws: Array) -> Coordinates:
+        """The coordinates, once the draws have come, or as well as those that have come allow."""
+        first = draws[: self.draws]
+        return Coordinates.estimate(self.kind, first[len(first) // 2 :])
+
 
 def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
     array = np.asarray(value, dtype=np.float64)
     if array.ndim != dimensions or not (np.isfinite(array).all() and (array > 0).all()):
         shape = "a number" if dimensions == 0 else "a vector of numbers"
-        raise InputError(f"{what} must be {shape} above 0, got {value}.")
+        raise InputError(f"{what} must be {shape} above 0, got {value!r}.")
     return array
 
 

@@ -22,10 +22,13 @@ from steinstream._engine.store import (
 )
 from steinstream._engine.thinning import square, thin_block
 from steinstream.coordinates import Coordinates
+from steinstream.door import Block
 from steinstream.kernels import Kernel
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_NO_CAP = np.iinfo(np.int64).max
 
 
 class Plan(NamedTuple):
@@ -58,25 +61,17 @@ class Dictionary:
     def __init__(self, dim: int, kernel: Kernel, coordinates: Coordinates) -> None:
         self.dim = dim
         self._kernel = kernel.compiled(dim)
-        self._coordinates = coordinates
+        self.coordinates = coordinates
         # The engine works in its own coordinates; the draws as given are kept beside them, to be handed back unchanged.
         self._raw = 0 if coordinates.is_identity else 2 * dim
         self._store = empty_store(dim, self._raw)
 
-    def run(
-        self,
-        draws: Array,
-        scores: Array,
-        ids: Integers,
-        candidates: int,
-        start: int,
-        plan: Plan,
-        cap: int | None,
-    ) -> Run:
+    def run(self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None) -> Run:
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
+        draws, scores, ids = block
         raw = np.hstack([draws, scores])[:, : self._raw]
         if self._raw:
-            draws, scores = self._coordinates.apply(draws, scores)
+            draws, scores = self.coordinates.apply(draws, scores)
         steps, done = len(plan.floor), 0
         sizes, squares = np.zeros(steps, dtype=np.int64), np.zeros(steps)
         dropped = [np.zeros((0, 3), dtype=np.int64)]
@@ -85,8 +80,8 @@ class Dictionary:
             rest = slice(done * candidates, None)
             ran, drops = thin_block(
                 self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates,
-                start + done, *(part[done:] for part in plan), np.iinfo(np.int64).max if cap is None else cap,
-                sizes[done:], squares[done:], log, self._workers(candidates),
+                start + done, plan.floor[done:], plan.budget[done:], plan.share[done:],
+                _NO_CAP if cap is None else cap, sizes[done:], squares[done:], log, self._workers(candidates),
             )  # fmt: skip
             dropped.append(log[:drops].copy())
             done += ran
@@ -94,11 +89,11 @@ class Dictionary:
                 self._store = roomier(self._store)
         return Run(sizes, squares, np.concatenate(dropped))
 
-    def fill(self, draws: Array, scores: Array, ids: Integers) -> None:
+    def fill(self, block: Block) -> None:
         """Take in draws and drop none."""
-        count = len(draws)
-        plan = Plan(np.full(count, np.iinfo(np.int64).max), np.zeros(count), np.zeros(count))
-        self.run(draws, scores, ids, 1, -count, plan, None)
+        count = len(block.draws)
+        plan = Plan(np.full(count, _NO_CAP), np.zeros(count), np.zeros(count))
+        self.run(block, 1, -count, plan, None)
 
     def _workers(self, candidates: int) -> int | None:
         """How many threads to share the work among; None where one is faster, which is compiled separately."""

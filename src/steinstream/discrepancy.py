@@ -1,7 +1,7 @@
 """Kernelized Stein discrepancy of points that are already there.
 
-KSD^2 = (1/n^2) sum over all pairs of k0(x_i, x_j). It is 0 only for a perfect set, needs no normalising constant, and sees
-location, scale and shape; it does not see the proportions of modes that lie far apart.
+KSD^2 = (1/n^2) sum over all pairs of k0(x_i, x_j). It needs no normalising constant, and sees location, scale and
+shape; it does not see the proportions of modes that lie far apart.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +65,7 @@ def cumulative_ksd(
     x, s = door.as_block(points, scores)
     if len(x) == 0:
         raise InputError("KSD needs at least one point, got none.")
-    door.usable(x, s, door.consecutive(0, 0, len(x)), "raise")
+    door.usable(door.Block(x, s, door.consecutive(0, 0, len(x))), "raise")
     from steinstream._engine.pairs import as_tiles, rows_before, running_squares  # brings numba
 
     coordinates = coordinates or Coordinates.identity()
@@ -102,7 +103,7 @@ def _spread(rows: Callable[[int, int], int], count: int, progress: Callable[[flo
     edges = np.ceil(count * np.sqrt(np.arange(portions + 1) / portions)).astype(int)
     done = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = {pool.submit(rows, *map(int, pair)) for pair in zip(edges, edges[1:], strict=False)}
+        waiting = {pool.submit(rows, *map(int, pair)) for pair in pairwise(edges)}
         try:
             while waiting:
                 ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)

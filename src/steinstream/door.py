@@ -27,6 +27,20 @@ class Block(NamedTuple):
     scores: Array
     ids: Integers
 
+    def take(self, rows: slice | NDArray[np.bool_]) -> Block:
+        """Some of the rows."""
+        return Block(self.draws[rows], self.scores[rows], self.ids[rows])
+
+    def copy(self) -> Block:
+        """The same rows in memory of their own."""
+        return Block(self.draws.copy(), self.scores.copy(), self.ids.copy())
+
+    def then(self, more: Block) -> Block:
+        """These draws and then those; without a copy when these are none."""
+        if len(self.draws) == 0:
+            return more
+        return Block(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
+
 
 def no_draws(dim: int) -> Block:
     """An empty block."""
@@ -73,11 +87,12 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
     return x, s
 
 
-def usable(draws: Array, scores: Array, ids: Integers, on_bad: str) -> NDArray[np.bool_]:
+def usable(block: Block, on_bad: str) -> NDArray[np.bool_]:
     """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``."""
+    draws, scores, ids = block
     with np.errstate(invalid="ignore"):
         good = (np.abs(draws) < HUGE) & (np.abs(scores) < HUGE)
-    rows: NDArray[np.bool_] = good.all(axis=1)
+    rows = np.asarray(good.all(axis=1))
     if on_bad == "raise" and not rows.all():
         row = int(np.flatnonzero(~rows)[0])
         for what, values in (("draw", draws[row]), ("score", scores[row])):

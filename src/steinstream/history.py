@@ -36,9 +36,8 @@ class Recorder:
         if self.rule == "all":
             return np.ones(len(steps), dtype=bool)
         if isinstance(self.rule, int):
-            return steps % self.rule == 0
-        wanted: NDArray[np.bool_] = _cell(steps) != _cell(steps - 1)
-        return wanted
+            return np.asarray(steps % self.rule == 0)
+        return np.asarray(_cell(steps) != _cell(steps - 1))
 
     def history(self) -> History:
         """All that is remembered, in one piece."""

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
+from steinstream.kernels import Kernel
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -41,6 +43,8 @@ class Kept:
     ids: Integers
     ksd: float
     history: History
+    kernel: Kernel | None = None
+    coordinates: Coordinates | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
 
@@ -71,7 +75,8 @@ class Kept:
 
         ``f`` takes one draw (d,) and returns a number or an array. It is called once per distinct draw.
 
-        >>> kept = Kept(np.array([[1.0], [3.0]]), np.zeros((2, 1)), np.zeros((2, 2), int), 0.0, History(*3 * [np.zeros(0)]))
+        >>> points, none = np.array([[1.0], [3.0]]), np.zeros(0)
+        >>> kept = Kept(points, -points, np.array([[0, 0], [0, 1]]), 0.0, History(none, none, none))
         >>> float(kept.expect(lambda x: x[0] ** 2)), float(kept.expect(lambda x: x[0], weights=[3, 1]))
         (5.0, 1.5)
         """
@@ -86,7 +91,7 @@ class Kept:
         return np.tensordot(mass, values, axes=1)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write npz, csv, csv.gz or parquet, by the name; an existing file is replaced only once the new one is whole."""
+        """Write npz, csv, csv.gz or parquet, by the name; an existing file goes only once the new one is whole."""
         from steinstream.io import write_kept
 
         write_kept(self, path)

@@ -6,8 +6,8 @@ A base kernel is :math:`k(x, y) = \phi(u)` with :math:`u = |x - y|^2`. With the 
 .. math:: k_0(x, y) = \phi \langle s_x, s_y \rangle
           - 2 \phi' \left( \langle s_x - s_y, x - y \rangle + d \right) - 4 \phi'' u .
 
-A profile returns the three factors :math:`\phi, -2\phi', 4\phi''`. The same three lines serve twice: on numpy arrays as the readable
-reference, and traced on vector registers as the compiled kernel (:mod:`steinstream._engine.lanes`).
+A profile returns the three factors :math:`\phi, -2\phi', 4\phi''`. The same lines serve twice: on numpy arrays as the
+readable reference, and traced on vector registers as the compiled kernel (:mod:`steinstream._engine.lanes`).
 """
 
 from __future__ import annotations

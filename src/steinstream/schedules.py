@@ -1,4 +1,4 @@
-"""Growth and budget: how many draws to keep at least, and how much KSD^2 a removal may cost, as functions of the step t.
+"""Growth and budget: how many draws to keep at least, and how much KSD^2 a removal may cost, as functions of step t.
 
 Both are plain callables ``t -> value``; the presets below are callables with a name, so that they can be chosen on the
 command line and written into a checkpoint.

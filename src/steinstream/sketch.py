@@ -1,7 +1,7 @@
 """An evenly spaced subset of a stream of unknown length, to look at before thinning it: where it lies, how wide it is.
 
-Every k-th draw is held; when there are too many, every other one of them goes and k doubles. What is held depends on the
-stream alone, not on its blocks, so a file and an array of the same draws lead to the same coordinates.
+Every k-th draw is held; when there are too many, every other one of them goes and k doubles. What is held depends on
+the stream alone, not on its blocks, so a file and an array of the same draws lead to the same coordinates.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ class Sketch:
 
     def add(self, block: door.Block) -> None:
         """Take in the next draws."""
-        some = slice(-self._seen % self._stride, None, self._stride)
-        self._held = door.Block(*(np.concatenate([old, new[some]]) for old, new in zip(self._held, block, strict=True)))
+        self._held = self._held.then(block.take(slice(-self._seen % self._stride, None, self._stride)))
         self._seen += len(block.draws)
         while len(self._held.draws) > _MOST:
-            self._held = door.Block(*(part[::2] for part in self._held))
+            self._held = self._held.take(slice(None, None, 2))
             self._stride *= 2
 
     @property
@@ -40,4 +39,4 @@ class Sketch:
         for chain in np.unique(self._held.ids[:, 0]):
             mine = np.flatnonzero(self._held.ids[:, 0] == chain)
             keep[mine[len(mine) // 2 :]] = True
-        return door.Block(*(part[keep] for part in self._held))
+        return self._held.take(keep)

@@ -18,7 +18,7 @@ from steinstream.coordinates import Coordinates, Warmup
 from steinstream.errors import InputError
 from steinstream.history import Recorder
 from steinstream.kept import History, Kept
-from steinstream.kernels import IMQ, RBF, Kernel
+from steinstream.kernels import IMQ, Kernel
 from steinstream.version import __version__
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl
 class Step(NamedTuple):
     """What a call changed: make whatever should hang on ``added``, delete whatever hangs on ``dropped``.
 
-    ``added`` are draws of this call that are kept after it, ``dropped`` draws that were kept before it and no longer are.
+    ``added`` are draws of this call that are kept after it, ``dropped`` draws kept before it that no longer are.
     """
 
     added: Ids
@@ -114,7 +114,9 @@ class Thinner:
         self._identity = door.SteinIdentity(self.dim)
         self._recorder = Recorder(history)
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
-        self._initial = 0
+        self._initial = 0  # size of D_0
+        #: What else should travel with a checkpoint: anything that fits into JSON.
+        self.note: dict[str, Any] = {}
         self._dictionary: Dictionary | None = None
         if isinstance(self.coordinates, Coordinates):
             self._open(self.coordinates)
@@ -163,8 +165,10 @@ class Thinner:
         x, s = door.as_block(draws, scores, self.dim)
         numbered = self._numbered.get(chain, 0)
         names = door.consecutive(chain, numbered, len(x)) if ids is None else door.as_ids(ids, len(x))
-        good = door.usable(x, s, names, self.on_bad)
-        block = door.Block(x, s, names) if good.all() else door.Block(x[good], s[good], names[good])
+        block = door.Block(x, s, names)
+        good = door.usable(block, self.on_bad)
+        if not good.all():
+            block = block.take(good)
         if self.check_scores and self._identity.count < door.MOST:
             identity = self._identity.with_more(block.draws, block.scores)
             identity.require_plausible()
@@ -179,16 +183,16 @@ class Thinner:
         if self._dictionary is None:
             raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
         x, s = door.as_block(draws, scores, self.dim)
-        names = door.consecutive(-1, 0, len(x))
-        door.usable(x, s, names, "raise")
+        block = door.Block(x, s, door.consecutive(-1, 0, len(x)))
+        door.usable(block, "raise")
         self._initial = len(x)
-        self._dictionary.fill(x, s, names)
+        self._dictionary.fill(block)
 
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
     def _advance(self, new: door.Block, candidates: int) -> Step:
         """Put the draws behind those that wait, and run as many steps as that makes."""
-        held, self._waiting = self._waiting, door.Block(*map(_joined, self._waiting, new))
+        held, self._waiting = self._waiting, self._waiting.then(new)
         if isinstance(self.coordinates, Warmup):
             if len(self._waiting.draws) < self.coordinates.draws:
                 return Step(_pairs(new.ids), (), len(self._waiting.draws), float("nan"))
@@ -204,9 +208,8 @@ class Thinner:
 
     def _end_warmup(self, held: door.Block) -> Step:
         """Estimate the coordinates and run the steps that waited for them."""
-        warmup = self.coordinates
-        if isinstance(warmup, Warmup):
-            self._open(Coordinates.estimate(warmup.kind, self._waiting.draws[: warmup.draws]))
+        if isinstance(self.coordinates, Warmup):
+            self._open(self.coordinates.end(self._waiting.draws))
         self._run(self.candidates)
         was, now = set(_pairs(held.ids)), set(_pairs(self._kept_set.arrived_after(0)))
         return Step(tuple(sorted(now - was)), tuple(sorted(was - now)), self._kept_set.size, self._kept_set.ksd)
@@ -217,13 +220,14 @@ class Thinner:
         dropped = [np.zeros((0, 3), dtype=np.int64)]
         for first in range(0, steps, _BLOCK):
             count = min(_BLOCK, steps - first)
-            draws, scores, ids = (part[first * candidates : (first + count) * candidates] for part in self._waiting)
+            block = self._waiting.take(slice(first * candidates, (first + count) * candidates))
             plan = self._plan(np.arange(self.steps + 1, self.steps + count + 1))
-            run = self._kept_set.run(draws, scores, ids, candidates, self.steps, plan, self.cap)
+            run = self._kept_set.run(block, candidates, self.steps, plan, self.cap)
             self._recorder.add(np.arange(self.steps + 1, self.steps + count + 1), run.sizes, run.squares)
             dropped.append(run.dropped)
             self.steps += count
-        self._waiting = door.Block(*(part[steps * candidates :].copy() for part in self._waiting))
+        rest = self._waiting.take(slice(steps * candidates, None))
+        self._waiting = door.no_draws(self.dim) if len(rest.draws) == 0 else rest.copy()
         return np.concatenate(dropped)
 
     def _plan(self, steps: Integers) -> Plan:
@@ -269,7 +273,10 @@ class Thinner:
         """What is kept, as if the stream ended here."""
         view = self._settled()
         points, scores, ids = view._kept_set.contents()
-        return Kept(points, scores, ids[:, :2], view._kept_set.ksd, view.history, self.settings)
+        return Kept(
+            points, scores, ids[:, :2], view._kept_set.ksd, view.history,
+            kernel=self.kernel, coordinates=view._kept_set.coordinates, settings=view.settings,
+        )  # fmt: skip
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -277,7 +284,7 @@ class Thinner:
         return {
             "steinstream": __version__,
             "kernel": repr(self.kernel),
-            "coordinates": repr(self.coordinates) if isinstance(self.coordinates, Warmup) else str(self.coordinates),
+            "coordinates": str(self.coordinates),
             "growth": str(self.growth),
             "budget": str(self.budget),
             "size": self.cap,
@@ -308,37 +315,7 @@ class Thinner:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a checkpoint, whole or not at all. Going on from it is bit-identical to never having stopped."""
-        past = self._recorder.history()
-        arrays: dict[str, NDArray[Any]] = {
-            "waiting_draws": self._waiting.draws,
-            "waiting_scores": self._waiting.scores,
-            "waiting_ids": self._waiting.ids,
-            "numbered": np.array(sorted(self._numbered.items()), dtype=np.int64).reshape(-1, 2),
-            "identity_draw": self._identity.mean_draw,
-            "identity_score": self._identity.mean_score,
-            **{f"history_{name}": part for name, part in past._asdict().items()},
-        }
-        if isinstance(self.coordinates, Coordinates):
-            arrays["factor"] = self.coordinates.factor
-        if self._dictionary is not None:
-            arrays.update({f"kept_{name}": part for name, part in self._dictionary.state().items()})
-        checkpoint.write(path, self._describe(), arrays)
-
-    def _describe(self) -> dict[str, Any]:
-        return {
-            "dim": self.dim,
-            "kernel": [type(self.kernel).__name__, vars(self.kernel)],
-            "warmup": vars(self.coordinates) if isinstance(self.coordinates, Warmup) else None,
-            "growth": str(self.growth) if schedules.is_named(self.growth) else None,
-            "budget": str(self.budget) if schedules.is_named(self.budget) else None,
-            "size": self.cap,
-            "candidates": self.candidates,
-            "history": self._recorder.rule,
-            "on_bad": self.on_bad,
-            "check_scores": self.check_scores,
-            "counters": [self.steps, self.seen, self.skipped, self._initial],
-            "identity": [self._identity.count, self._identity.moment],
-        }
+        checkpoint.save(self, path)
 
     @classmethod
     def load(
@@ -349,42 +326,7 @@ class Thinner:
         budget: schedules.Schedule | None = None,
     ) -> Thinner:
         """The thinner that :meth:`save` wrote. A growth or budget of your own making must be given again."""
-        about, arrays = checkpoint.read(path)
-        for name, given in (("growth", growth), ("budget", budget)):
-            if about[name] is None and given is None:
-                raise InputError(
-                    f"{path} was made with a {name} function of your own, which a file cannot hold.",
-                    f"Pass it again: Thinner.load(path, {name}=...).",
-                )
-        warmup = about["warmup"] and Warmup(**about["warmup"])
-        kernel, parameters = about["kernel"]
-        thinner = cls(
-            about["dim"],
-            kernel={"IMQ": IMQ, "RBF": RBF}[kernel](**parameters),
-            coordinates=warmup or Coordinates(arrays["factor"]),
-            growth=about["growth"] or growth,
-            budget=about["budget"] or budget or 0.0,
-            size=about["size"],
-            candidates=about["candidates"],
-            history=about["history"],
-            on_bad=about["on_bad"],
-            check_scores=about["check_scores"],
-        )
-        thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
-        thinner._waiting = door.Block(*(arrays[f"waiting_{name}"] for name in door.Block._fields))
-        thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
-        thinner._identity = door.SteinIdentity(
-            thinner.dim, *about["identity"], arrays["identity_draw"], arrays["identity_score"]
-        )
-        thinner._recorder.restore(History(*(arrays[f"history_{name}"] for name in History._fields)))
-        if thinner._dictionary is not None:
-            kept = {name.removeprefix("kept_"): part for name, part in arrays.items() if name.startswith("kept_")}
-            thinner._dictionary.restore(kept)
-        return thinner
-
-
-def _joined(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([old, new]) if len(old) else new
+        return checkpoint.load(path, growth, budget)
 
 
 def _pairs(ids: Integers) -> Ids:

@@ -50,8 +50,7 @@ def thin(
     chains = as_chains(draws, scores)
     sketch = Sketch(chains[0].draws.shape[1])
     for block in chains:
-        good = door.usable(*block, on_bad)
-        sketch.add(door.Block(*(part[good] for part in block)))
+        sketch.add(block.take(door.usable(block, on_bad)))
     thinner = Thinner(
         chains[0].draws.shape[1],
         kernel=kernel,

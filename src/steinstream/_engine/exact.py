@@ -7,7 +7,7 @@ values are again on the grid, so as long as they fit the pair's 106 bits every a
 - removing a point undoes its addition completely: nothing drifts, however long the stream and however wild its start;
 - ``high`` is the exact sum correctly rounded, so equal influences compare equal and ties are real ties.
 
-Each function works on whatever adds: floats, numpy arrays, compiled code, and :class:`~steinstream._engine.lanes.Lanes`.
+Each function works on whatever adds: floats, numpy arrays, compiled code, and vector lanes that are being traced.
 """
 
 from __future__ import annotations

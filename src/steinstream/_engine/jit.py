@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numba
 from numba.core import config
@@ -34,8 +34,14 @@ def _cache_folder() -> str:
 
 _FOLDER = _cache_folder()
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+
+@overload
+def jit(function: F, /) -> F: ...
+@overload
+def jit(**options: Any) -> Callable[[F], F]: ...
+def jit(function: Any = None, /, **options: Any) -> Any:
     """``numba.njit`` with IEEE division, no GIL, no reassociation, and the cache above.
 
     ``fastmath`` stays off: results must not depend on how a compiler chose to reorder a sum.

@@ -2,8 +2,8 @@
 
 A function written with ``+ - * /``, ``**``, ``np.sqrt`` and ``np.exp`` is *traced*: called once with :class:`Lanes`
 instead of numbers, it leaves behind the vector instructions that it stands for. The instruction set does not matter:
-LLVM splits the lanes over whatever registers there are. Only ``multiply_add`` fuses a product into a sum, and only where
-we say so, hence every machine computes the same bits.
+LLVM splits the lanes over whatever registers there are. Only ``multiply_add`` fuses a product into a sum, so every
+machine computes the same bits.
 """
 
 from __future__ import annotations

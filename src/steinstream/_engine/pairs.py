@@ -28,7 +28,7 @@ def as_tiles(points: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArra
 
 
 @jit
-def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, diagonal):  # type: ignore[no-untyped-def]
+def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, diagonal) -> None:
     """For the rows begin .. end - 1: the sum of copies * k0 over all rows before, as a pair, and k0 with itself."""
     profile, first, second, grid = kernel
     dim = points.shape[1]
@@ -58,7 +58,7 @@ def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, di
 
 
 @jit
-def running_squares(high, low, diagonal, copies, squares):  # type: ignore[no-untyped-def]
+def running_squares(high, low, diagonal, copies, squares) -> float:
     """KSD^2 of the first 1, 2, ... draws, copies of a state counted one by one; returns the last sum S."""
     total, rest, count = 0.0, 0.0, 0
     for state in range(high.shape[0]):

@@ -7,8 +7,8 @@ Influence. With ``k0`` the Stein kernel and ``S`` its sum over all pairs of kept
 Adding x raises S by 2 u(x), removing it lowers S by 2 u(x): the best candidate has the smallest u, the least
 influential draw (the one whose loss helps most) the greatest. So u and S are all there is to carry, both exactly.
 
-A state that repeats its predecessor shares one slot with it; each copy has a label with its own id. Slots have no order:
-a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so the order never shows.
+A state that repeats its predecessor shares one slot with it; each copy has a label with its own id. Slots have no
+order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so this never shows.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def roomier(store: Store) -> Store:
 
 
 @jit
-def is_full(store):  # type: ignore[no-untyped-def]
+def is_full(store):
     """Whether the next insertion needs more room."""
     return store.counts[SLOTS] == store.copies.shape[0] or store.counts[FREE] == NONE
 
 
 @jit
-def sweep(store, kernel, move, x, s, slots, workers):  # type: ignore[no-untyped-def]
+def sweep(store, kernel, move, x, s, slots, workers):
     """One draw against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
 
     With ``workers`` (a number, or None) large sweeps are shared among threads; the sums being exact, nothing changes.
@@ -117,7 +117,7 @@ def sweep(store, kernel, move, x, s, slots, workers):  # type: ignore[no-untyped
     tiles = (slots + LANES - 1) // LANES
     if tiles == 0:
         return 0.0, 0.0, -np.inf
-    if workers is not None:
+    if workers is not None:  # noqa: SIM102 (alone, numba drops this branch where workers is None)
         if worth_sharing(slots, x.shape[0]):
             return sweep_shared(store, kernel, move, x, s, tiles, workers)
     profile, first, second, grid = kernel
@@ -129,13 +129,13 @@ def sweep(store, kernel, move, x, s, slots, workers):  # type: ignore[no-untyped
 
 
 @jit
-def worth_sharing(slots, dim):  # type: ignore[no-untyped-def]
-    """Whether so many kernel evaluations take longer than waking another thread (measured: about 15 microseconds)."""
-    return slots * (dim + 8) >= 100_000
+def worth_sharing(slots, dim) -> bool:
+    """Whether so many kernel evaluations take longer than waking another thread (measured: some 15 microseconds)."""
+    return bool(slots * (dim + 8) >= 200_000)
 
 
 @jit(parallel=True)
-def sweep_shared(store, kernel, move, x, s, tiles, workers):  # type: ignore[no-untyped-def]
+def sweep_shared(store, kernel, move, x, s, tiles, workers):
     """The sweep, cut into one piece per worker."""
     profile, first, second, grid = kernel
     found = np.zeros((workers, 3, LANES))
@@ -153,7 +153,7 @@ def sweep_shared(store, kernel, move, x, s, tiles, workers):  # type: ignore[no-
 
 
 @jit
-def put(store, slot, x, s):  # type: ignore[no-untyped-def]
+def put(store, slot, x, s):
     """Write a state into a spare slot, where it counts for nothing yet."""
     tile, lane = slot // LANES, slot % LANES
     for k in range(x.shape[0]):
@@ -165,7 +165,7 @@ def put(store, slot, x, s):  # type: ignore[no-untyped-def]
 
 
 @jit
-def holds(store, slot, x, s):  # type: ignore[no-untyped-def]
+def holds(store, slot, x, s):
     """Whether the slot's state is exactly this one."""
     if slot == NONE:
         return False
@@ -177,8 +177,8 @@ def holds(store, slot, x, s):  # type: ignore[no-untyped-def]
 
 
 @jit
-def influence_of(store, kernel, x, s):  # type: ignore[no-untyped-def]
-    """The influence that a draw would have if it were added, rounded. Touches nothing, so threads may share the store."""
+def influence_of(store, kernel, x, s):
+    """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
     profile, first, second, grid = kernel
     found, row, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((1, x.shape[0], 2, LANES))
     for k in range(x.shape[0]):
@@ -198,7 +198,7 @@ def influence_of(store, kernel, x, s):  # type: ignore[no-untyped-def]
 
 
 @jit
-def insert(store, kernel, x, s, name, step, raw, workers):  # type: ignore[no-untyped-def]
+def insert(store, kernel, x, s, name, step, raw, workers):
     """Add a draw; returns the greatest influence."""
     slots = store.counts[SLOTS]
     label = store.counts[FREE]
@@ -228,7 +228,7 @@ def insert(store, kernel, x, s, name, step, raw, workers):  # type: ignore[no-un
 
 
 @jit
-def remove(store, kernel, slot, name, workers):  # type: ignore[no-untyped-def]
+def remove(store, kernel, slot, name, workers):
     """Remove the oldest copy of a state, leave its id in ``name``; returns the greatest influence that remains.
 
     The latest state's kernel values are still there: a draw that goes as soon as it came costs no second sweep.
@@ -257,14 +257,14 @@ def remove(store, kernel, slot, name, workers):  # type: ignore[no-untyped-def]
 
 
 @jit
-def change(store, slot, factor):  # type: ignore[no-untyped-def]
+def change(store, slot, factor):
     """S, once a draw of this slot has come (factor 2) or is about to go (factor -2)."""
     high, low = factor * store.high[slot], factor * store.low[slot]
     store.total[0], store.total[1] = exact.add_pair(store.total[0], store.total[1], high, low)
 
 
 @jit
-def vacate(store, slot):  # type: ignore[no-untyped-def]
+def vacate(store, slot):
     """Fill the slot with the last one, which becomes spare."""
     last = store.counts[SLOTS] - 1
     if slot != last:
@@ -291,7 +291,7 @@ def vacate(store, slot):  # type: ignore[no-untyped-def]
 
 
 @jit
-def apply_row(store, sign):  # type: ignore[no-untyped-def]
+def apply_row(store, sign):
     """Add the latest state's kernel values to the influences once more, or take them out; returns the greatest."""
     slots, high, low, row, found = store.counts[SLOTS], store.high, store.low, store.row, store.found
     for slot in range(slots):
@@ -308,7 +308,7 @@ def apply_row(store, sign):  # type: ignore[no-untyped-def]
 
 
 @jit
-def refresh_row(store, kernel):  # type: ignore[no-untyped-def]
+def refresh_row(store, kernel) -> None:
     """Compute the latest state's kernel values, as after loading a store."""
     slot = store.counts[RECENT]
     if slot != NONE:
@@ -320,14 +320,14 @@ def refresh_row(store, kernel):  # type: ignore[no-untyped-def]
 
 
 @jit
-def precedes(store, slot, other):  # type: ignore[no-untyped-def]
+def precedes(store, slot, other):
     """Whether the slot's oldest id comes before the other's."""
     mine, its = store.ids[store.oldest[slot]], store.ids[store.oldest[other]]
     return mine[0] < its[0] or (mine[0] == its[0] and mine[1] < its[1])
 
 
 @jit
-def least_influential(store, greatest):  # type: ignore[no-untyped-def]
+def least_influential(store, greatest):
     """The slot with the greatest influence; of several the one with the smallest id."""
     best = NONE
     slots, high = store.counts[SLOTS], store.high

@@ -1,8 +1,8 @@
 """One draw against all kept ones: Stein kernel row, influence update, exact sum and greatest influence, in one pass.
 
-Points are stored in tiles of sixteen, ``tiles[t, k, 0]`` their k-th coordinates and ``tiles[t, k, 1]`` their k-th scores,
-so that memory is read in one stream and a whole tile is computed in registers. Cost: about five arithmetic operations
-per coordinate and pair, one square root and one division (IMQ) or one exponential (RBF) per pair.
+Points are stored in tiles of sixteen, ``tiles[t, k, 0]`` their k-th coordinates, ``tiles[t, k, 1]`` the k-th entries of
+their scores, so that memory is read in one stream and a whole tile is computed in registers. Cost: about five
+arithmetic operations per coordinate and pair, and per pair one square root and one division (IMQ) or one exponential.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from steinstream._engine.lanes import LANES, Lanes, Variable, integer, loop
 from steinstream.kernels import PROFILES
 
 # What a sweep does with the kernel values.
-ROW = 0  # write them down
-LOOK = 1  # sum them
-ADD = 2  # write them down, sum them, add them to the influences
-REMOVE = 3  # take them out of the influences
+# (Not plain integers: for each of those numba would compile every function that passes one on.)
+ROW = np.int64(0)  # write them down
+LOOK = np.int64(1)  # sum them
+ADD = np.int64(2)  # write them down, sum them, add them to the influences
+REMOVE = np.int64(3)  # take them out of the influences
 
 # Rows of the array in which a sweep leaves its findings, sixteen lanes each.
 HIGH, LOW, GREATEST = 0, 1, 2
@@ -56,7 +57,7 @@ _SIGNATURE = ir.FunctionType(
 )
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def sweep_tiles(
     context: Any, profile: Any, first: Any, second: Any, grid: Any, move: Any, x: Any, s: Any, tiles: Any,
     copies: Any, high: Any, low: Any, row: Any, found: Any, begin: Any, end: Any,
@@ -75,7 +76,7 @@ def sweep_tiles(
         for number, variant in product(range(len(PROFILES)), (ROW, LOOK, ADD, REMOVE)):
             chosen = builder.and_(
                 builder.icmp_signed("==", profile, integer(number)),
-                builder.icmp_signed("==", move, integer(variant)),
+                builder.icmp_signed("==", move, integer(int(variant))),
             )
             with builder.if_then(chosen):
                 builder.call(_function(builder.module, number, variant), given)
@@ -124,7 +125,8 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
         u = distance.value
         phi, slope, curvature = profile(u, first, second)
         k0 = phi.multiply_add(scores.value, slope.multiply_add(cross.value + dimension, -(curvature * u)))
-        return (k0 + shift) - shift  # onto the grid: larger than 2^52 grids, a double is on it already
+        on_grid: Lanes = (k0 + shift) - shift  # more than 2^52 grids away from 0 every double is on it
+        return on_grid
 
     def absorb(tile: Any, k0: Lanes) -> None:
         """Let the sum and the influences take in a tile's kernel values."""
@@ -156,7 +158,7 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
 
 
 @jit
-def collect(found):  # type: ignore[no-untyped-def]
+def collect(found):
     """The sum over all lanes (a pair), and the greatest influence."""
     high, low, greatest = 0.0, 0.0, -np.inf
     for lane in range(LANES):

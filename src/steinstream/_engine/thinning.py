@@ -1,8 +1,8 @@
 """Online KSD thinning (Algorithms 1 and 2 of Hawkins, Koppel and Zhang), over a block of the stream.
 
-At every step the best of the candidates is added; then, while more draws are kept than the growth function asks for, the
-least influential one goes if KSD^2 without it stays within the budget above KSD^2 right after the addition, or
-if more are kept than the cap allows. Cost per step: (candidates + 1 + removed) sweeps over the kept draws.
+At every step the best of the candidates is added; then, while more draws are kept than the growth function asks for,
+the least influential one goes if KSD^2 without it stays within the budget above KSD^2 right after the addition, or if
+more are kept than the cap allows. Cost per step: (candidates + 1 + removed) sweeps over the kept draws.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TIE = 1.0 + 2.0**-50
 
 
 @jit
-def square(store):  # type: ignore[no-untyped-def]
+def square(store) -> float:
     """KSD^2 of what is kept."""
     size = float(store.counts[DRAWS])
-    return max(store.total[0], 0.0) / (size * size)
+    return float(max(store.total[0], 0.0) / (size * size))
 
 
 @jit
-def square_without(store, slot):  # type: ignore[no-untyped-def]
+def square_without(store, slot):
     """KSD^2 if one draw of this slot were gone."""
     size = float(store.counts[DRAWS] - 1)
     high, low = -2.0 * store.high[slot], -2.0 * store.low[slot]
@@ -36,7 +36,7 @@ def square_without(store, slot):  # type: ignore[no-untyped-def]
 
 
 @jit
-def best_candidate(store, kernel, draws, scores, first, last, workers):  # type: ignore[no-untyped-def]
+def best_candidate(store, kernel, draws, scores, first, last, workers):
     """Which of the draws first .. last - 1 would have the least influence if added; the first of equals."""
     influences = np.zeros(last - first)
     if workers is None:
@@ -48,14 +48,14 @@ def best_candidate(store, kernel, draws, scores, first, last, workers):  # type:
 
 
 @jit(parallel=True)
-def influences_shared(store, kernel, draws, scores, influences):  # type: ignore[no-untyped-def]
+def influences_shared(store, kernel, draws, scores, influences):
     """The candidates' influences, spread over the threads."""
     for i in numba.prange(len(draws)):
         influences[i] = influence_of(store, kernel, draws[i], scores[i])
 
 
 @jit
-def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped, workers):  # type: ignore[no-untyped-def]  # fmt: skip  # noqa: E501
+def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
     """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
 
     The budget of a step is ``budget + share / n^2``, n draws being kept after the addition. Sizes and KSD^2 after each

@@ -9,7 +9,7 @@ from steinstream._engine.jit import jit
 
 
 @jit
-def _multiply(matrix, rows, out):  # type: ignore[no-untyped-def]
+def _multiply(matrix, rows, out):
     for i in range(rows.shape[0]):
         result = out[i]
         for k in range(matrix.shape[0]):

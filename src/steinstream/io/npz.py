@@ -101,8 +101,11 @@ class Member:
 def write_npz(kept: Kept, file: IO[bytes]) -> None:
     """Everything there is to know about ``kept``, as plain arrays."""
     names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
+    coordinates = {} if kept.coordinates is None else {"coordinates": kept.coordinates.factor}
     np.savez(
         file,
+        allow_pickle=False,
+        **coordinates,
         draws=kept.points,
         scores=kept.scores,
         ids=kept.ids,

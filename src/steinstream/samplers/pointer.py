@@ -12,7 +12,7 @@ import numba.experimental.function_type  # noqa: F401  (only then does numba kno
 from numba import types
 
 
-class Pointer(types.WrapperAddressProtocol):
+class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc]
     """A numba function at one signature, compiled when first needed. It must not raise."""
 
     def __init__(self, function: Any, returns: Any, *arguments: Any) -> None:

@@ -123,7 +123,7 @@ class RandomWalk:
         target = self.target
         if hasattr(target, "compiled"):
             many, one, parameters, lanes = target.compiled()
-            given = numba.typeof(parameters)  # type: ignore[no-untyped-call]
+            given = numba.typeof(parameters)
             vector = types.float64[::1]
             many = Pointer(many, types.void, given, types.float64[:, ::1], vector)
             one = Pointer(one, types.float64, given, vector, vector)

@@ -1,0 +1,56 @@
+"""The command line: one command a file, thin over the library.
+
+A mistake ends with one message and exit code 2, Ctrl-C with 130, and neither with a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from steinstream.cli.demo import demo
+from steinstream.cli.inspect import inspect
+from steinstream.cli.ksd import ksd
+from steinstream.cli.thin import thin
+from steinstream.errors import SteinstreamError
+from steinstream.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="steinstream")
+def commands() -> None:
+    r"""Keep only the MCMC samples that matter.
+
+    \b
+    steinstream demo                                   sample a posterior and thin it live
+    steinstream inspect chain.npz                      look before you thin
+    steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
+    steinstream ksd kept.npz                           how good are they?
+    """
+
+
+for command in (thin, inspect, ksd, demo):
+    commands.add_command(command)
+
+
+def main() -> None:
+    """What ``steinstream`` runs."""
+    try:
+        code = commands.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as mistake:
+        mistake.show()
+        sys.exit(2)
+    except SteinstreamError as mistake:
+        problem = mistake.problem[:1].lower() + mistake.problem[1:]
+        click.echo(f"error: {problem}", err=True)
+        if mistake.remedy:
+            click.echo(f"       {mistake.remedy}", err=True)
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone, and nobody is left to tell
+        sys.exit(141)

@@ -1,0 +1,143 @@
+"""``steinstream demo``: sample a real posterior and thin it while it is being sampled."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steinstream.cli.progress import bar, count, number
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steinstream.thinner import Thinner
+
+_BLOCK = 2000
+_WARMUP = 10_000  # draws from which the coordinates are estimated
+_PICTURED = 20_000  # draws of the chain in the picture
+_NAMES = ("log a", "log b", "log c", "log d")
+_METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
+
+
+@click.command(short_help="Sample a posterior and thin it live.")
+@click.option("--draws", type=click.IntRange(min=1000), default=300_000, show_default=True, help="Length of the chain.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the observations' noise and of the chain.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True,
+              help="Folder for the results.")  # fmt: skip
+def demo(draws: int, seed: int, output: Path) -> None:
+    r"""Sample the posterior of the Goodwin oscillator by a random walk, and thin it as it runs, three ways.
+
+    The oscillator is a model of gene regulation with four parameters; its posterior is the paper's first experiment.
+    The chain starts far out, so that there is a burn-in to get rid of. Kernel, growth and budget are the paper's, the
+    coordinates are fitted to the chain after 10 000 draws.
+
+    \b
+    Example: steinstream demo --draws 50000 -o demo
+    """
+    from dataclasses import replace
+
+    from steinstream.errors import InputError
+
+    output.mkdir(parents=True, exist_ok=True)
+    click.echo("Sampling the Goodwin oscillator posterior (4 parameters, random walk) and thinning it as it runs")
+    thinners, spent, chain = _run(draws, seed)
+    _table(thinners, spent, draws)
+    best = replace(thinners["KSDT-SQRT"].kept, names=_NAMES)
+    best.save(output / "kept.npz")
+    written = [str(output / "kept.npz")]
+    try:
+        _picture(output / "demo.png", thinners, chain)
+        written.append(str(output / "demo.png"))
+    except InputError as missing:
+        click.echo(f"no picture: {missing}")
+    click.echo(f"wrote {', '.join(written)}")
+
+
+def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float], NDArray[np.float64]]:
+    """The thinners at the end, the seconds that sampling and each of them took, and some of the chain."""
+    import numpy as np
+
+    from steinstream.coordinates import Warmup
+    from steinstream.samplers import RandomWalk
+    from steinstream.targets import Goodwin
+    from steinstream.thinner import Thinner
+
+    sampler = RandomWalk(Goodwin.simulated(seed), step=0.01)
+    state = sampler.init(np.log([0.5, 1.0, 3.0, 2.0]), seed)
+    thinners = {
+        name: Thinner(4, growth=growth, coordinates=Warmup("covariance", _WARMUP)) for name, growth in _METHODS.items()
+    }
+    _compile(sampler)
+    spent = dict.fromkeys(["sampling", *thinners], 0.0)
+    some, began = [], time.perf_counter()
+    with bar("", draws) as progress:
+        for done in range(0, draws, _BLOCK):
+            clock = time.perf_counter()
+            state, block = sampler.sample(state, min(_BLOCK, draws - done))
+            spent["sampling"] += time.perf_counter() - clock
+            some.append(block.draws[:: max(1, draws // _PICTURED)])
+            for name, thinner in thinners.items():
+                clock = time.perf_counter()
+                step = thinner.extend(block.draws, block.scores)
+                spent[name] += time.perf_counter() - clock
+            seen = thinner.seen
+            progress.show(
+                seen,
+                f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / (time.perf_counter() - began)))} draws/s"
+                f"  ·  kept {count(step.size)}  ·  KSD {number(step.ksd)}",
+            )
+    return thinners, spent, np.concatenate(some)
+
+
+def _compile(sampler: Any) -> None:
+    """Once per machine this takes some seconds, which belong neither to sampling nor to thinning."""
+    import numpy as np
+
+    from steinstream.thinner import Thinner
+
+    clock = time.perf_counter()
+    _, block = sampler.sample(sampler.init(np.zeros(4), 0), 2)
+    Thinner(4).extend(block.draws, block.scores)
+    if time.perf_counter() - clock > 3.0:
+        click.echo(
+            f"(compiled the engine for this machine in {time.perf_counter() - clock:.0f} s; it is kept for later)"
+        )
+
+
+def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for title in ("draws", "kept", "KSD", "normalised", "draws/s", "share of the time spent thinning"):
+        table.add_column(title, justify="right")
+    for name, thinner in thinners.items():
+        thins = _METHODS[name] != "none"  # the KSD of every draw is computed to compare with, not to thin
+        total = spent["sampling"] + (spent[name] if thins else 0.0)
+        table.add_row(
+            name, count(draws), count(thinner.size), number(thinner.ksd), number(thinner.normalised_ksd),
+            count(round(draws / total)), f"{spent[name] / total:.1%}" if thins else "-",
+        )  # fmt: skip
+    Console().print(table)
+
+
+def _picture(path: Path, thinners: dict[str, Thinner], chain: NDArray[np.float64]) -> None:
+    from steinstream.io import replacing
+    from steinstream.report import figures
+
+    plt = figures.pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figures.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
+    left.set_title("KSD while the chain runs")
+    kept = thinners["KSDT-SQRT"].kept
+    figures.kept_over_chain(right, chain[:, [0, 1]], kept.points[:, [0, 1]], _NAMES[:2])
+    right.set_title(f"{len(kept):,} of {thinners['KSDT-SQRT'].seen:,} draws kept")
+    right.legend(frameon=False, fontsize="small", markerscale=2)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=150, format="png")
+    plt.close(figure)

@@ -1,0 +1,176 @@
+"""``steinstream thin``: a file of draws in, the ones that matter out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
+from steinstream.cli.progress import Stop, bar, count, number, stoppable
+
+if TYPE_CHECKING:
+    from steinstream.coordinates import Coordinates
+    from steinstream.io import Chain
+    from steinstream.thinner import Thinner
+
+_ROWS = 2048  # draws between two looks at the clock, the progress bar and Ctrl-C
+_EVERY = 30.0  # seconds between two checkpoints
+
+
+@click.command(short_help="Keep the draws that matter.")
+@chain_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="npz, csv, csv.gz or parquet.")
+@click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws.")
+@click.option("--growth", help="Least number kept: none, linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]")
+@click.option("--budget", default="0", show_default=True, help="Rise of KSD^2 allowed: EPS, decaying, share:ETA.")
+@click.option(
+    "--candidates", type=click.IntRange(min=1), default=1, show_default=True, help="Best of so many (SPMCMC)."
+)
+@kernel_options
+@click.option("--paper", is_flag=True, help="The paper's settings: IMQ, identity coordinates, sqrt growth, budget 0.")
+@click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
+              help="What to do with a draw that is not finite.")  # fmt: skip
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the state here now and then, and on Ctrl-C.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there.")
+def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **options: Any) -> None:
+    r"""Keep the draws of CHAIN that matter.
+
+    \b
+    Example: steinstream thin chain.npz -o kept.npz --size 200
+    """
+    from steinstream.errors import InputError
+    from steinstream.io import check_output
+
+    check_output(output)
+    if checkpoint is not None and checkpoint.resolve() == output.resolve():
+        raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
+    if resume and checkpoint is None:
+        raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+    if options["paper"]:
+        options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt"}
+    source = open_the_chain(
+        chain, options.pop("scores_file"), options.pop("draws_name"), options.pop("scores_name"),
+        options.pop("negate_scores"),
+    )  # fmt: skip
+    began = time.perf_counter()
+    with stoppable() as stop:
+        thinner = _begin(source, checkpoint if resume else None, options, stop)
+        if thinner is not None:
+            _stream(source, thinner, checkpoint, stop)
+        if stop.signal:
+            _give_up(thinner, checkpoint)
+            sys.exit(stop.code)
+    if thinner is None or thinner.size == 0:
+        raise InputError(f"{chain} has no usable draws.")
+    kept = thinner.kept
+    replace(kept, names=source.names).save(output)
+    skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
+    click.echo(
+        f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {time.perf_counter() - began:.1f} s  ·  "
+        f"KSD {number(kept.ksd)}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
+    )
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+
+
+def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop: Stop) -> Thinner | None:
+    """The thinner in the checkpoint, or a new one fitted to the chain; None if stopped before it was."""
+    from steinstream.thinner import Thinner
+
+    kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    if checkpoint is not None and checkpoint.exists():
+        return _resumed(source, checkpoint, options)
+    if isinstance(coordinates, str):
+        fitted = _look(source, coordinates, options, stop)
+        if fitted is None:
+            return None
+        coordinates = fitted
+    thinner = Thinner(
+        source.dim,
+        kernel=kernel,
+        coordinates=coordinates,
+        growth=options["growth"],
+        budget=options["budget"],
+        size=options["size"],
+        candidates=options["candidates"],
+        on_bad=options["on_bad"],
+        check_scores=not options["trust_scores"],
+    )
+    thinner.note = {"chain": source.path.name, "options": options}
+    return thinner
+
+
+def _resumed(source: Chain, checkpoint: Path, options: dict[str, Any]) -> Thinner:
+    """The thinner in the checkpoint, if it is the one that this command would have made."""
+    from steinstream.errors import CheckpointError
+    from steinstream.thinner import Thinner
+
+    thinner = Thinner.load(checkpoint)
+    before = thinner.note.get("options", {})
+    for name, now in options.items():
+        if before.get(name) != now:
+            raise CheckpointError(
+                f"{checkpoint} was made with --{name.replace('_', '-')} {before.get(name)}, and now it is {now}.",
+                "Use the same options as before, or delete the checkpoint to start anew.",
+            )
+    if thinner.dim != source.dim or thinner.note.get("chain") != source.path.name:
+        raise CheckpointError(
+            f"{checkpoint} belongs to {thinner.note.get('chain')} ({thinner.dim} dimensions), not to {source.path}.",
+            "Name its own chain, or delete the checkpoint to start anew.",
+        )
+    click.echo(f"going on after {count(thinner.seen)} draws", err=True)
+    return thinner
+
+
+def _look(source: Chain, kind: str, options: dict[str, Any], stop: Stop) -> Coordinates | None:
+    """One pass through the file, to see where the draws lie; none where nobody asks."""
+    from steinstream import door
+    from steinstream.coordinates import Coordinates
+    from steinstream.sketch import Sketch
+    from steinstream.thinning import fitting
+
+    if kind == "identity":
+        return Coordinates.identity()
+    sketch, seen = Sketch(source.dim), 0
+    with bar("looking ", source.length or 1.0) as progress:
+        for block in source.blocks(_ROWS):
+            sketch.add(block.take(door.usable(block, options["on_bad"])))
+            seen += len(block.draws)
+            progress.show(seen if source.length else source.fraction() or 0.0, f"{count(seen)} draws")
+            if stop.signal:
+                return None
+    return fitting(kind, sketch, not options["trust_scores"])
+
+
+def _stream(source: Chain, thinner: Thinner, checkpoint: Path | None, stop: Stop) -> None:
+    """Run the chain through the thinner, saving now and then."""
+    began = saved = time.perf_counter()
+    start = thinner.seen
+    with bar("thinning", source.length or 1.0) as progress:
+        for block in source.blocks(_ROWS, skip=start):
+            thinner.extend(block.draws, block.scores, ids=block.ids)
+            now = time.perf_counter()
+            rate = (thinner.seen - start) / (now - began)
+            progress.show(
+                thinner.seen if source.length else source.fraction() or 0.0,
+                f"{count(thinner.seen)} draws  ·  {count(round(rate))} draws/s  ·  "
+                f"kept {count(thinner.size)}  ·  KSD {number(thinner.ksd)}",
+            )
+            if checkpoint is not None and now - saved > _EVERY:
+                thinner.save(checkpoint)
+                saved = time.perf_counter()
+            if stop.signal:
+                return
+
+
+def _give_up(thinner: Thinner | None, checkpoint: Path | None) -> None:
+    if thinner is None or checkpoint is None:
+        click.echo("stopped; nothing is written (with --checkpoint FILE it could go on later)", err=True)
+        return
+    thinner.save(checkpoint)
+    click.echo(f"stopped after {count(thinner.seen)} draws; the same command with --resume goes on", err=True)
