@@ -124,9 +124,9 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[A
     if not Path(path).is_file():
         raise CheckpointError(f"There is no checkpoint at {path}.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError):
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, NotImplementedError):
         raise CheckpointError(
             f"{path} is not a readable checkpoint: it is truncated or was made by something else.",
             "Delete it to start anew, or name another one.",

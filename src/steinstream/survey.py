@@ -69,8 +69,8 @@ class Survey:
         if self._first_bad is None:
             return "none: all values are finite"
         chain, draw = self._first_bad
-        share = f"{_spaced(self.bad_draws)} draws are not finite"
-        return f"{share}, the first is chain {chain}, draw {draw}; leave them out with --on-bad skip"
+        found = f"{_spaced(self.bad_draws)} of {_spaced(self.draws)} draws not finite"
+        return f"{found}, the first is chain {chain}, draw {draw}; leave them out with --on-bad skip"
 
     def expected_size(self) -> int:
         """How many draws sqrt growth keeps at least."""

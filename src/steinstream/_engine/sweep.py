@@ -79,7 +79,7 @@ def sweep_tiles(
                 builder.icmp_signed("==", move, integer(int(variant))),
             )
             with builder.if_then(chosen):
-                builder.call(_function(builder.module, number, variant), given)
+                builder.call(_function(builder.module, number, int(variant)), given)
         return context.get_dummy_value()
 
     return types.void(*arguments), generate

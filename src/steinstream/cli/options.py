@@ -99,9 +99,9 @@ def _from_file(path: Path) -> Coordinates:
     from steinstream.coordinates import Coordinates
 
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if path.suffix == ".npz":
-            with loaded:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if path.suffix == ".npz":
                 return Coordinates(loaded["coordinates"])
     except KeyError:
         raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.") from None

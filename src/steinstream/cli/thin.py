@@ -80,9 +80,11 @@ def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **opt
 
 def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop: Stop) -> Thinner | None:
     """The thinner in the checkpoint, or a new one fitted to the chain; None if stopped before it was."""
+    from steinstream import schedules
     from steinstream.thinner import Thinner
 
     kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    schedules.budget(options["budget"], schedules.growth(options["growth"] or "sqrt"))  # a typo should not cost a pass
     if checkpoint is not None and checkpoint.exists():
         return _resumed(source, checkpoint, options)
     if isinstance(coordinates, str):

@@ -1,0 +1,5 @@
+"""``python -m steinstream`` is ``steinstream``."""
+
+from steinstream.cli import main
+
+main()

@@ -1,0 +1,238 @@
+"""Each mistake gets one clear message with its remedy and exit code 2, no traceback, and touches no existing file."""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import pytest
+from conftest import write_chain
+
+import steinstream as ss
+from steinstream.errors import CheckpointError, InputError, NegatedScoresError, OutputError
+
+
+def refused(ran, *words):
+    """One message, remedy included, nothing else."""
+    assert ran.returncode == 2, (ran.stdout, ran.stderr)
+    assert ran.stderr.startswith("error: ") and ran.stdout == ""
+    assert "Traceback" not in ran.stderr and len(ran.stderr.strip().splitlines()) == 2
+    for word in words:
+        assert word in ran.stderr
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """An output and a checkpoint that were there before and must survive every failure."""
+    for name in ("kept.npz", "run.npz"):
+        (tmp_path / name).write_bytes(b"precious")
+    yield
+    for name in ("kept.npz", "run.npz"):
+        assert (tmp_path / name).read_bytes() == b"precious"
+    assert not list(tmp_path.glob("*.tmp")) and not list(tmp_path.glob(".*.tmp"))
+
+
+def spoilt(tmp_path, **changes):
+    """chain.npz with some values changed: array=(row, column, value)."""
+    path = write_chain(tmp_path / "chain.npz")
+    with np.load(path) as arrays:
+        both = {name: arrays[name].copy() for name in ("draws", "scores")}
+    for name, (row, column, value) in changes.items():
+        both[name][row, column] = value
+    np.savez(path, **both)
+    return path
+
+
+def test_nan_in_a_draw(steinstream, tmp_path, precious):
+    path = spoilt(tmp_path, draws=(2900, 1, np.nan))
+    refused(steinstream("thin", path, "-o", "kept.npz"), "draw 2900 is nan in coordinate 1", "--on-bad skip")
+
+
+def test_infinite_score(steinstream, tmp_path, precious):
+    path = spoilt(tmp_path, scores=(5, 2, -np.inf))
+    refused(steinstream("thin", path, "-o", "kept.npz", "--paper"), "score of chain 0, draw 5 is -inf", "--on-bad skip")
+
+
+def test_wrong_shape(steinstream, tmp_path, precious):
+    np.savez(tmp_path / "chain.npz", draws=np.zeros((2, 3, 4, 5)), scores=np.zeros((2, 3, 4, 5)))
+    refused(steinstream("thin", "chain.npz", "-o", "kept.npz"), "(2, 3, 4, 5)")
+
+
+def test_scores_of_another_length(steinstream, tmp_path, precious):
+    np.save(tmp_path / "x.npy", np.zeros((10, 2)))
+    np.save(tmp_path / "s.npy", np.zeros((9, 2)))
+    refused(steinstream("thin", "x.npy", "--scores", "s.npy", "-o", "kept.npz"), "9", "10")
+
+
+def test_dimension_that_changes_midway(steinstream, tmp_path, precious):
+    rows = "\n".join(["a,b,score_a,score_b", *["1,2,-1,-2"] * 5000, "1,2,3,-1,-2,-3", *["1,2,-1,-2"] * 10])
+    (tmp_path / "chain.csv").write_text(rows + "\n")
+    refused(steinstream("thin", "chain.csv", "-o", "kept.npz"), "line 5002", "6 fields, expected 4")
+
+
+def test_empty_stream(steinstream, tmp_path, precious):
+    np.savez(tmp_path / "chain.npz", draws=np.zeros((0, 2)), scores=np.zeros((0, 2)))
+    refused(steinstream("thin", "chain.npz", "-o", "kept.npz"), "empty")
+
+
+def test_unknown_column(steinstream, tmp_path, precious):
+    (tmp_path / "chain.csv").write_text("alpha,beta,score_alpha,score_beta\n1,2,-1,-2\n")
+    ran = steinstream("thin", "chain.csv", "--draws-name", "alhpa", "--scores-name", "score_alpha", "-o", "kept.npz")
+    refused(ran, "alhpa", "alpha")
+
+
+def test_negated_scores(steinstream, tmp_path, precious):
+    path = write_chain(tmp_path / "chain.npz", sign=-1.0)
+    for options in ([], ["--paper"]):
+        refused(steinstream("thin", path, "-o", "kept.npz", *options), "look negated", "--negate-scores")
+
+
+def test_negated_scores_can_be_negated_or_trusted(steinstream, tmp_path):
+    write_chain(tmp_path / "minus.npz", sign=-1.0)
+    write_chain(tmp_path / "plus.npz")
+    for source, option in (("minus.npz", "--negate-scores"), ("plus.npz", "--trust-scores")):
+        assert steinstream("thin", source, "-o", f"kept-{source}", option, "--size", 30).returncode == 0
+    with np.load(tmp_path / "kept-minus.npz") as one, np.load(tmp_path / "kept-plus.npz") as two:
+        assert np.array_equal(one["draws"], two["draws"])
+    assert steinstream("thin", "minus.npz", "-o", "wrong.npz", "--trust-scores", "--size", 30).returncode == 0
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "text", "flipped"])
+def test_damaged_checkpoint(steinstream, tmp_path, chain, damage):
+    thinner = ss.Thinner(3)
+    thinner.extend(np.ones((5, 3)), -np.ones((5, 3)))
+    path = tmp_path / "run.npz"
+    thinner.save(path)
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-200])
+    elif damage == "foreign":
+        np.savez(path, something=np.ones(3))
+    elif damage == "text":
+        path.write_text("not an archive")
+    else:
+        with np.load(path) as arrays:
+            contents = {name: arrays[name].copy() for name in arrays.files}
+        contents["kept_influence"][0, 0] += 1.0
+        np.savez(path, **contents)
+    before = path.read_bytes()
+    ran = steinstream("thin", chain, "-o", "kept.npz", "--checkpoint", "run.npz", "--resume")
+    assert ran.returncode == 2 and "run.npz" in ran.stderr and "Traceback" not in ran.stderr
+    assert path.read_bytes() == before and not (tmp_path / "kept.npz").exists()
+    with pytest.raises(CheckpointError):
+        ss.Thinner.load(path)
+
+
+def test_checkpoint_of_other_settings_or_another_chain(steinstream, tmp_path, chain):
+    thinner = ss.Thinner(2)
+    thinner.save(tmp_path / "run.npz")
+    options = ["-o", "kept.npz", "--checkpoint", "run.npz", "--resume"]
+    refused(steinstream("thin", chain, *options, "--growth", "linear"), "--", "Use the same options")
+
+
+def test_checkpoint_from_the_future(tmp_path):
+    from steinstream import checkpoint
+
+    checkpoint.write(tmp_path / "run.npz", {"format": 99, "steinstream": "9.9"}, {})
+    with pytest.raises(CheckpointError, match=r"format 99.*9\.9"):
+        ss.Thinner.load(tmp_path / "run.npz")
+
+
+def full_disk():
+    """No file may grow beyond one block: what a full disk feels like, for this process only."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+def test_full_disk_while_writing_the_output(steinstream, tmp_path, precious):
+    path = write_chain(tmp_path / "chain.npz")
+    ran = steinstream("thin", path, "-o", "kept.npz", "--size", 2000, preexec_fn=full_disk)
+    refused(ran, "cannot write kept.npz")
+
+
+def test_full_disk_while_saving_a_checkpoint(tmp_path, monkeypatch, precious):
+    thinner = ss.Thinner(2)
+    thinner.push([1.0, 2.0], [-1.0, -2.0])
+
+    def no_space(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", no_space)
+    with pytest.raises(OutputError, match=r"no space left.*Free some space"):
+        thinner.save(tmp_path / "run.npz")
+
+
+def test_output_that_cannot_be_is_refused_before_any_work(steinstream, chain, tmp_path):
+    refused(steinstream("thin", chain, "-o", "nowhere/kept.npz"), "nowhere", "-o")
+    refused(steinstream("thin", chain, "-o", "kept.xlsx"), "kept.xlsx", ".npz")
+    refused(steinstream("thin", chain, "-o", "a.npz", "--checkpoint", "a.npz"), "same file")
+    refused(steinstream("thin", chain, "-o", "a.npz", "--resume"), "--checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--kernel", "linear"], ["linear", "imq"]),
+        (["--kernel", "imq:c=-1"], ["positive"]),
+        (["--growth", "cubic"], ["cubic", "sqrt"]),
+        (["--budget", "much"], ["much", "decaying"]),
+        (["--scale", "wide"], ["wide", "covariance"]),
+        (["--scale", "-1"], ["above 0"]),
+        (["--scale", "missing.npy"], ["missing.npy"]),
+    ],
+)
+def test_unknown_settings(steinstream, chain, options, words):
+    ran = steinstream("thin", chain, "-o", "kept.npz", *options)
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert all(word in ran.stderr for word in words)
+
+
+def test_missing_file_and_unknown_format(steinstream, tmp_path):
+    refused(steinstream("inspect", "missing.npz"), "missing.npz")
+    (tmp_path / "chain.sas").write_text("x")
+    refused(steinstream("ksd", "chain.sas"), "chain.sas", ".npz")
+
+
+def test_the_library_refuses_the_same_mistakes():
+    good = np.ones((5, 2))
+    bad = good.copy()
+    bad[3, 1] = np.nan
+    thinner = ss.Thinner(2)
+    for draws, scores, words in (
+        (bad, good, r"draw of chain 0, draw 3 is nan in coordinate 1"),
+        (good, bad, r"score of chain 0, draw 3"),
+        (good, np.ones((4, 2)), r"shape \(5, 2\).*\(4, 2\)"),
+        (np.ones((5, 3)), np.ones((5, 3)), r"Expected draws with 2 dimensions, got 3"),
+        (np.ones(2), np.ones(2), r"A single draw goes to push"),
+        ([["a", "b"]], [["c", "d"]], r"real numbers"),
+        (good, 1e200 * good, r"1e\+200"),
+    ):
+        with pytest.raises(InputError, match=words):
+            thinner.extend(draws, scores)
+    assert (thinner.size, thinner.seen, thinner.steps) == (0, 0, 0)
+    for settings, words in (
+        ({"dim": 0}, "dim must be"),
+        ({"size": 0}, "size must be"),
+        ({"candidates": 1.5}, "candidates must be"),
+        ({"on_bad": "ignore"}, "on_bad"),
+        ({"history": "some"}, "history"),
+        ({"coordinates": ss.Coordinates.scales([1.0, 2.0, 3.0])}, "3 dimensions"),
+        ({"growth": "power:3"}, "between 0 and 2"),
+        ({"budget": -1.0}, "negative"),
+        ({"initial": (bad, good)}, "nan"),
+    ):
+        with pytest.raises(InputError, match=words):
+            ss.Thinner(**{"dim": 2, **settings})
+    for call in (lambda: ss.thin(good[:0], good[:0]), lambda: ss.ksd(good[:0], good[:0])):
+        with pytest.raises(InputError, match=r"no draws|at least one"):
+            call()
+    with pytest.raises(InputError, match="no expectation"):
+        thinner.kept.expect(lambda x: x)
+
+
+def test_the_thinner_itself_notices_negated_scores():
+    x = np.random.default_rng(0).normal(size=(400, 3))
+    thinner = ss.Thinner(3)
+    with pytest.raises(NegatedScoresError, match="look negated"):
+        for draw in x:
+            thinner.push(draw, draw)
+    ss.Thinner(3, check_scores=False).extend(x, x)
+    ss.Thinner(3).extend(x, -x)
