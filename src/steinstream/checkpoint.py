@@ -126,7 +126,16 @@ def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[A
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, NotImplementedError):
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+    ):
         raise CheckpointError(
             f"{path} is not a readable checkpoint: it is truncated or was made by something else.",
             "Delete it to start anew, or name another one.",

@@ -34,7 +34,7 @@ def ksd(
 
     >>> points = np.array([[-1.0], [0.0], [1.0]])
     >>> round(ksd(points, -points), 4)
-    0.6192
+    0.3364
     """
     return float(cumulative_ksd(points, scores, kernel=kernel, coordinates=coordinates, progress=progress)[-1])
 

@@ -80,8 +80,8 @@ class Kernel:
 
         >>> x = np.array([[0.0], [2.0]])
         >>> IMQ().matrix(x, -x, x, -x)
-        array([[1.        , 0.40249224],
-               [0.40249224, 5.        ]])
+        array([[ 1.        , -0.48299068],
+               [-0.48299068,  5.        ]])
         """
         x, sx, y, sy = (np.atleast_2d(np.asarray(a, dtype=np.float64)) for a in (x, sx, y, sy))
         dim = x.shape[1]

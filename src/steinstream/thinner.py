@@ -77,7 +77,7 @@ class Thinner:
     >>> thinner.extend(draws, -draws).size  # the score of a standard normal is -x
     20
     >>> thinner.kept
-    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1237)
+    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1485)
 
     """
 

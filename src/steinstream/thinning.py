@@ -45,7 +45,7 @@ def thin(
 
     >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
     >>> thin(draws, -draws / [1.0, 0.0001], size=25)
-    Kept(25 of 500 draws, 2 dimensions, KSD 0.1255)
+    Kept(25 of 500 draws, 2 dimensions, KSD 0.09746)
     """
     chains = as_chains(draws, scores)
     sketch = Sketch(chains[0].draws.shape[1])

@@ -46,8 +46,8 @@ def add(high: Any, low: Any, value: Any) -> Any:
 def add_pair(high: Any, low: Any, value: Any, rest: Any) -> Any:
     """The pair plus another pair.
 
-    >>> add_pair(1e16, 1.0, 1e-8, 0.0)
-    (1e+16, 1.00000001)
+    >>> add_pair(1e16, 1.0, 0.25, 0.0)
+    (1.0000000000000002e+16, -0.75)
     """
     total, error = two_sum(high, value)
     rest = error + (low + rest)

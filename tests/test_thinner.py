@@ -1,0 +1,175 @@
+"""What a caller of the thinner relies on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import growths, kernels, streams
+
+import steinstream as ss
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams(max_dim=5, max_length=60), growths, st.integers(1, 9), st.sampled_from([None, ss.Warmup("scales", 10)]))
+def test_following_the_steps_gives_what_is_kept(stream, growth, block, coordinates):
+    """A store that makes what is added and deletes what is dropped always holds exactly the kept ids."""
+    x, s = stream
+    thinner = ss.Thinner(x.shape[1], growth=growth, coordinates=coordinates, check_scores=False)
+    store = {}
+    for first in range(0, len(x), block):
+        step = thinner.extend(x[first : first + block], s[first : first + block])
+        for id in step.added:
+            assert id not in store
+            store[id] = x[id[1]]
+        for id in step.dropped:
+            del store[id]
+        assert step.size == len(store)
+        if thinner._dictionary is not None:
+            assert sorted(store) == [tuple(id) for id in thinner.kept.ids.tolist()]
+
+
+def test_chains_keep_their_numbers():
+    x = np.random.default_rng(0).normal(size=(3, 200, 2))
+    thinner = ss.Thinner(2, growth="none")
+    for chain in (2, 0, 1):
+        thinner.extend(x[chain, :150], -x[chain, :150], chain=chain)
+    thinner.extend(x[0, 150:], -x[0, 150:])
+    kept = thinner.kept
+    assert [tuple(id) for id in kept.ids[:200].tolist()] == [(0, i) for i in range(200)]
+    assert np.array_equal(kept.points, np.vstack([x[0], x[1, :150], x[2, :150]]))
+    whole = ss.thin(x, -x, size=40)
+    for (chain, draw), point in zip(whole.ids, whole.points, strict=True):
+        assert np.array_equal(point, x[chain, draw])
+
+
+def test_ids_of_ones_own():
+    thinner = ss.Thinner(1)
+    assert thinner.push([1.0], [-1.0], id=(7, 42)).added == ((7, 42),)
+    thinner.extend([[2.0], [3.0]], [[-2.0], [-3.0]], ids=[(7, 50), (8, 1)])
+    assert {tuple(id) for id in thinner.kept.ids.tolist()} <= {(7, 42), (7, 50), (8, 1)}
+
+
+def test_repeated_states_are_stored_once_and_counted():
+    x = np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 50, axis=0)
+    thinner = ss.Thinner(3, growth="none")
+    thinner.extend(x, -x)
+    assert len(thinner._dictionary.state()["copies"]) == 20
+    kept = thinner.kept
+    assert len(kept) == 1000 and np.array_equal(kept.points, x)
+    states = kept.states()
+    assert len(states.points) == 20 and (states.multiplicity == 50).all()
+    assert kept.ksd == ss.ksd(x, -x)
+
+
+def test_draws_come_back_bit_for_bit_whatever_the_coordinates():
+    x = np.random.default_rng(0).normal(size=(300, 4)) * [1.0, 1e-3, 1e3, 1 / 3]
+    s = -x / np.array([1.0, 1e-3, 1e3, 1 / 3]) ** 2
+    for coordinates in ("auto", "scales", "scale", "identity"):
+        kept = ss.thin(x, s, size=30, coordinates=coordinates)
+        rows = kept.ids[:, 1]
+        assert np.array_equal(kept.points, x[rows]) and np.array_equal(kept.scores, s[rows])
+
+
+def test_warmup_waits_and_then_is_the_same_as_known_coordinates():
+    x = np.random.default_rng(0).normal(size=(500, 2)) * [1.0, 100.0]
+    s = -x / np.array([1.0, 1e4])
+    waiting = ss.Thinner(2, coordinates=ss.Warmup("covariance", 200))
+    step = waiting.extend(x[:150], s[:150])
+    assert len(step.added) == 150 and step.dropped == () and np.isnan(step.ksd)
+    early = waiting.kept  # as if the stream ended here
+    assert 0 < len(early) < 150 and waiting.size == 150
+    waiting.extend(x[150:], s[150:])
+    known = ss.Thinner(2, coordinates=ss.Coordinates.estimate("covariance", x[100:200]))
+    known.extend(x, s)
+    assert np.array_equal(waiting.kept.ids, known.kept.ids) and waiting.ksd == known.ksd
+
+
+def test_the_set_grows_only_as_needed_and_memory_with_it():
+    x = np.random.default_rng(0).normal(size=(20_000, 2))
+    thinner = ss.Thinner(2, size=100)
+    thinner.extend(x, -x)
+    assert len(thinner._dictionary._store.copies) < 300 and len(thinner._dictionary._store.ids) < 300
+
+
+def test_history_is_log_spaced_and_ends_now():
+    x = np.random.default_rng(0).normal(size=(5000, 1))
+    thinner = ss.Thinner(1)
+    thinner.extend(x, -x)
+    step, size, ksd = thinner.history
+    assert step[0] == 1 and step[-1] == 5000 and len(step) < 80 and (np.diff(step) > 0).all()
+    assert size[-1] == thinner.size and ksd[-1] == thinner.ksd
+    for rule, steps in (("all", 5000), (100, 50), (None, 1)):
+        other = ss.Thinner(1, history=rule)
+        other.extend(x, -x)
+        assert len(other.history.step) == steps and other.history.ksd[-1] == thinner.ksd
+
+
+def test_expectations():
+    x = np.random.default_rng(0).normal(size=(20_000, 2))
+    kept = ss.thin(x, -x, size=200)
+    assert kept.expect(lambda point: point**2) == pytest.approx(1.0, abs=0.1)
+    calls = []
+    twice = ss.Kept(np.vstack([kept.points] * 2), kept.scores, kept.ids, 0.0, kept.history)
+    twice.expect(lambda point: calls.append(1) or 1.0)
+    assert len(calls) == 200
+    weights = np.zeros(200)
+    weights[3] = 2.0
+    assert kept.expect(lambda point: point, weights) == pytest.approx(kept.points[3])
+
+
+@settings(max_examples=30, deadline=None)
+@given(streams(max_dim=6, max_length=30, min_length=3), kernels)
+def test_coordinates_are_a_change_of_variables(stream, kernel):
+    """Thinning in coordinates L is thinning L^-1 x with scores L^T s."""
+    x, s = stream
+    dim = x.shape[1]
+    root = np.linalg.cholesky(np.eye(dim) + 0.5)
+    for coordinates, y, t in (
+        (ss.Coordinates.covariance(root @ root.T), np.linalg.solve(root, x.T).T, s @ root),
+        (ss.Coordinates.scales(np.arange(1.0, dim + 1)), x / np.arange(1.0, dim + 1), s * np.arange(1.0, dim + 1)),
+        (ss.Coordinates.length_scale(2.0), x / 2.0, s * 2.0),
+    ):
+        assert ss.ksd(x, s, kernel=kernel, coordinates=coordinates) == pytest.approx(
+            ss.ksd(y, t, kernel=kernel), rel=1e-6, abs=1e-9
+        )
+
+
+def test_default_coordinates_serve_different_widths():
+    x = np.random.default_rng(0).normal(size=(20_000, 2)) * [1.0, 0.01]
+    kept = ss.thin(x, -x / np.array([1.0, 1e-4]), size=100)
+    assert (np.abs(kept.points.std(axis=0) / [1.0, 0.01] - 1.0) < 0.1).all()
+
+
+def test_kernels_say_no_to_nonsense():
+    for make in (lambda: ss.IMQ(c=0.0), lambda: ss.IMQ(beta=-1.0), lambda: ss.RBF(h=-2.0)):
+        with pytest.raises(ss.SteinstreamError):
+            make()
+    for make in (
+        lambda: ss.Coordinates.scales([1.0, -1.0]),
+        lambda: ss.Coordinates.covariance([[1.0, 2.0], [2.0, 1.0]]),
+        lambda: ss.Coordinates.covariance([[1.0, 0.5], [0.2, 1.0]]),
+        lambda: ss.Coordinates.covariance([1.0, 2.0]),
+        lambda: ss.Coordinates.estimate("wide", np.ones((3, 2))),
+        lambda: ss.Warmup("wide"),
+        lambda: ss.Warmup("auto", draws=1),
+    ):
+        with pytest.raises(ss.SteinstreamError):
+            make()
+
+
+def test_public_names_are_lazy_and_all_there():
+    program = """
+import sys, steinstream
+assert not {"numba", "numpy"} & sys.modules.keys(), "import steinstream must cost nothing"
+for name in dir(steinstream):
+    getattr(steinstream, name)
+assert "matplotlib" not in sys.modules and "pyarrow" not in sys.modules
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+    with pytest.raises(AttributeError):
+        ss.nonsense  # noqa: B018
