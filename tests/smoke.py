@@ -14,7 +14,9 @@ import steinstream as ss
 
 
 def command(*arguments: str) -> str:
-    ran = subprocess.run([str(Path(sys.executable).with_name("steinstream")), *arguments], capture_output=True, text=True)
+    ran = subprocess.run(
+        [str(Path(sys.executable).with_name("steinstream")), *arguments], capture_output=True, text=True
+    )
     if ran.returncode:
         raise SystemExit(f"steinstream {' '.join(arguments)} failed:\n{ran.stderr}")
     return ran.stdout

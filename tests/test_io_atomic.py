@@ -23,7 +23,7 @@ def old(tmp_path):
 
 def kept(n=5):
     history = History(np.arange(2), np.arange(2), np.ones(2))
-    return Kept(np.ones((n, 2)), np.ones((n, 2)), np.zeros((n, 2), np.int64), 0.5, history, {})
+    return Kept(np.ones((n, 2)), np.ones((n, 2)), np.zeros((n, 2), np.int64), 0.5, history)
 
 
 def untouched(path):
@@ -114,7 +114,7 @@ def test_a_disk_that_is_really_full_leaves_the_old_file(tiny_disk, suffix):
     path = tiny_disk / f"out{suffix}"
     path.write_bytes(b"what was there before")
     noise = np.random.default_rng(0).standard_normal((20_000, 2))
-    many = Kept(noise, noise, np.zeros((20_000, 2), np.int64), 0.5, kept().history, {})
+    many = Kept(noise, noise, np.zeros((20_000, 2), np.int64), 0.5, kept().history)
     with pytest.raises(OutputError, match="no space left"):
         write_kept(many, path)
     assert untouched(path)

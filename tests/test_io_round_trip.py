@@ -24,7 +24,8 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(lambda
 def make(points, ids, names=None):
     history = History(np.arange(3), np.arange(3) + 1, np.array([0.5, 0.25, 1 / 3]))
     scores = np.nextafter(-points, 0.0)
-    return Kept(points, scores, ids, 0.125, history, {"version": "0.1.0", "kernel": {"c": 1 / 3}}, names)
+    settings = {"version": "0.1.0", "kernel": {"c": 1 / 3}}
+    return Kept(points, scores, ids, 0.125, history, settings=settings, names=names)
 
 
 def whole(chain, **how):

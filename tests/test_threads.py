@@ -12,22 +12,21 @@ import pytest
 
 import steinstream as ss
 from steinstream._engine.jit import threads
+from steinstream.pace import PATIENCE, Pace
 
 pytestmark = pytest.mark.skipif(threads() is None, reason="one core, or no OpenMP or TBB for numba here")
 
 
 def kept_by(monkeypatch, workers, **settings):
-    from steinstream.dictionary import Dictionary
-
-    monkeypatch.setattr(Dictionary, "_workers", lambda self, candidates: workers)
+    monkeypatch.setattr(Pace, "choose", lambda self: workers)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(3000, 60))
+    x = rng.normal(size=(5000, 60))
     thinner = ss.Thinner(60, check_scores=False, **settings)
     thinner.extend(x, -x)
     return thinner.kept
 
 
-@pytest.mark.parametrize("settings", [{"growth": "none"}, {"size": 1700}, {"growth": 20, "size": 40, "candidates": 10}])
+@pytest.mark.parametrize("settings", [{"growth": "none"}, {"size": 3200}, {"size": 400, "candidates": 10}])
 def test_threads_change_nothing(monkeypatch, settings):
     alone, shared, many = (kept_by(monkeypatch, workers, **settings) for workers in (None, 2, 5))
     assert alone.ksd == shared.ksd == many.ksd
@@ -35,12 +34,10 @@ def test_threads_change_nothing(monkeypatch, settings):
 
 
 def test_several_thinners_may_run_in_several_threads(monkeypatch):
-    from steinstream.dictionary import Dictionary
-
-    monkeypatch.setattr(Dictionary, "_workers", lambda self, candidates: 2)
+    monkeypatch.setattr(Pace, "choose", lambda self: 2)
 
     def run(seed):
-        x = np.random.default_rng(seed).normal(size=(2500, 60))
+        x = np.random.default_rng(seed).normal(size=(3500, 60))
         thinner = ss.Thinner(60, growth="none", check_scores=False)
         thinner.extend(x, -x)
         return thinner.ksd
@@ -54,7 +51,9 @@ def test_several_thinners_may_run_in_several_threads(monkeypatch):
 def test_a_forked_child_goes_on_with_one_thread():
     program = """
 import os, numpy as np, steinstream as ss
-x = np.random.default_rng(0).normal(size=(2500, 60))
+from steinstream import pace
+pace.PATIENCE = 0.0
+x = np.random.default_rng(0).normal(size=(4000, 60))
 def run():
     thinner = ss.Thinner(60, growth="none", check_scores=False)
     thinner.extend(x, -x)
@@ -66,3 +65,31 @@ if child == 0:
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", program], timeout=120).returncode == 0
+
+
+def test_pace_follows_the_clock():
+    pace = Pace(lambda: 2)
+    assert pace.choose() is None
+    for _ in range(2):
+        pace.learn(None, 1000, PATIENCE)
+    assert pace.choose() == 2, "after a while sharing is tried"
+    pace.learn(2, 1000, 60.0)
+    assert pace.choose() == 2, "and tried again, for the first time was spent compiling"
+    pace.learn(2, 1000, 1.0)
+    assert pace.choose() == 2, "and kept while it is faster"
+    pace.learn(2, 1000, 1000.0)
+    assert pace.choose() is None, "but not on a machine that is busy"
+    choices = []
+    for _ in range(100):
+        choices.append(pace.choose())
+        pace.learn(choices[-1], 1000, 1.0 if choices[-1] is None else 50.0)
+    assert 1 <= choices.count(2) <= 5, "though it gets another chance now and then"
+    assert Pace(lambda: None).choose() is None
+
+
+def test_pieces_take_about_the_same_time():
+    pace = Pace(lambda: 2)
+    assert pace.portion(1000.0) > 0
+    for _ in range(2):
+        pace.learn(None, 1e6, 1.0)
+    assert pace.portion(1e3) in (199, 200) and pace.portion(1e9) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from steinstream._engine.thinning import square, thin_block
 from steinstream.coordinates import Coordinates
 from steinstream.door import Block
 from steinstream.kernels import Kernel
+from steinstream.pace import Pace
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -65,6 +67,7 @@ class Dictionary:
         # The engine works in its own coordinates; the draws as given are kept beside them, to be handed back unchanged.
         self._raw = 0 if coordinates.is_identity else 2 * dim
         self._store = empty_store(dim, self._raw)
+        self._pace = Pace(threads)
 
     def run(self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None) -> Run:
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
@@ -76,16 +79,23 @@ class Dictionary:
         sizes, squares = np.zeros(steps, dtype=np.int64), np.zeros(steps)
         dropped = [np.zeros((0, 3), dtype=np.int64)]
         while done < steps:
-            log = np.zeros((self.size + steps - done, 3), dtype=np.int64)
-            rest = slice(done * candidates, None)
+            slots = int(self._store.counts[SLOTS]) * candidates
+            shareable = worth_sharing(slots, self.dim)
+            last = min(steps, done + self._pace.portion(slots)) if shareable else steps
+            workers = self._pace.choose() if shareable else None
+            part, rest = slice(done, last), slice(done * candidates, last * candidates)
+            log = np.zeros((self.size + last - done, 3), dtype=np.int64)
+            began = time.perf_counter()
             ran, drops = thin_block(
-                self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates,
-                start + done, plan.floor[done:], plan.budget[done:], plan.share[done:],
-                _NO_CAP if cap is None else cap, sizes[done:], squares[done:], log, self._workers(candidates),
+                self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates, start + done,
+                plan.floor[part], plan.budget[part], plan.share[part], _NO_CAP if cap is None else cap,
+                sizes[part], squares[part], log, workers,
             )  # fmt: skip
+            if shareable:
+                self._pace.learn(workers, ran * slots, time.perf_counter() - began)
             dropped.append(log[:drops].copy())
             done += ran
-            if done < steps:
+            if done < last:
                 self._store = roomier(self._store)
         return Run(sizes, squares, np.concatenate(dropped))
 
@@ -94,10 +104,6 @@ class Dictionary:
         count = len(block.draws)
         plan = Plan(np.full(count, _NO_CAP), np.zeros(count), np.zeros(count))
         self.run(block, 1, -count, plan, None)
-
-    def _workers(self, candidates: int) -> int | None:
-        """How many threads to share the work among; None where one is faster, which is compiled separately."""
-        return threads() if worth_sharing(int(self._store.counts[SLOTS]) * candidates, self.dim) else None
 
     @property
     def size(self) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -77,7 +78,12 @@ def threads() -> int | None:
     Only OpenMP and TBB wake threads fast enough to pay here, and only they can be used from several Python threads at
     once. GNU OpenMP does not survive a fork, so a forked child keeps to one thread.
     """
-    if _forked or config.THREADING_LAYER in ("workqueue", "forksafe"):
+    return None if _forked else _usable_threads()
+
+
+@cache
+def _usable_threads() -> int | None:
+    if config.THREADING_LAYER in ("workqueue", "forksafe"):
         return None
     if not any(find_spec(f"numba.np.ufunc.{layer}") for layer in ("tbbpool", "omppool")):
         return None
