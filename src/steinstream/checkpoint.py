@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,21 +120,14 @@ def write(path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, ND
 
 def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What :func:`write` wrote, or a :class:`CheckpointError` that says what is wrong with the file."""
+    from steinstream.io.problems import DAMAGE
+
     if not Path(path).is_file():
         raise CheckpointError(f"There is no checkpoint at {path}.")
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        zipfile.BadZipFile,
-        NotImplementedError,
-    ):
+    except (*DAMAGE, KeyError, TypeError, AttributeError):
         raise CheckpointError(
             f"{path} is not a readable checkpoint: it is truncated or was made by something else.",
             "Delete it to start anew, or name another one.",

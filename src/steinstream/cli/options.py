@@ -92,11 +92,10 @@ def as_coordinates(text: str) -> Coordinates | str:
 
 
 def _from_file(path: Path) -> Coordinates:
-    import zipfile
-
     import numpy as np
 
     from steinstream.coordinates import Coordinates
+    from steinstream.io.problems import DAMAGE
 
     try:
         with path.open("rb") as file:
@@ -105,6 +104,6 @@ def _from_file(path: Path) -> Coordinates:
                 return Coordinates(loaded["coordinates"])
     except KeyError:
         raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except DAMAGE:
         raise InputError(f"{path} cannot be read.", "Give a .npy file of scales or of a covariance.") from None
     return Coordinates.covariance(loaded) if loaded.ndim == 2 else Coordinates.scales(loaded)

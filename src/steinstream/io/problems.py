@@ -6,6 +6,7 @@ import csv
 import difflib
 import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -14,13 +15,16 @@ from pathlib import Path
 
 from steinstream.errors import InputError, SteinstreamError
 
-_DAMAGE = (
+#: What the libraries that we read with raise when a file is damaged.
+DAMAGE = (
     OSError,
     EOFError,
     ValueError,  # numpy and pyarrow for a header they cannot make sense of, UnicodeDecodeError
     RuntimeError,  # zipfile for an encrypted member or an unknown compression
     MemoryError,  # a damaged size field
     OverflowError,
+    SyntaxError,  # numpy reads an array's header as a Python literal, after a look at its tokens
+    tokenize.TokenError,
     csv.Error,
     lzma.LZMAError,
     struct.error,
@@ -38,7 +42,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise
     except (PermissionError, IsADirectoryError) as error:
         raise InputError(f"cannot read {path}: {error.strerror}.", "Check the path and its permissions.") from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{path} cannot be read as {kind}: {said.rstrip('.')}.",
