@@ -24,7 +24,7 @@ _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 
 
 @click.command(short_help="Sample a posterior and thin it live.")
-@click.option("--draws", type=click.IntRange(min=1000), default=300_000, show_default=True, help="Length of the chain.")
+@click.option("--draws", type=click.IntRange(min=1000), default=500_000, show_default=True, help="Length of the chain.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the observations' noise and of the chain.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True,
               help="Folder for the results.")  # fmt: skip

@@ -1,0 +1,61 @@
+"""A long stream must neither slow down nor grow: a step's cost and the memory held, early and late.
+
+Thinner(2, size=200) on draws from a standard normal, made block by block. Two thinners, one early and one late in its
+stream, take turns with the same new draws. *growth* is that of the process's resident memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from benchmarks.memory import resident
+from benchmarks.race import Contender, race
+from benchmarks.table import Options, Row, at_most
+
+from steinstream import Thinner
+
+EARLY, SETTLED, LATE = 10_000, 100_000, 10_000_000
+BLOCK = 10_000
+
+
+def run(options: Options) -> list[Row]:
+    late = LATE // 10 if options.quick else LATE
+    rng = np.random.default_rng(0)
+    thinner = fed(Thinner(2, size=200), rng, SETTLED)
+    before = resident()
+    fed(thinner, rng, late - SETTLED)
+    growth = resident() - before
+
+    best = race(both(thinner, rng), seconds=1.0 if options.quick else 5.0)
+    ratio = best["late"] / best["early"]
+    return [
+        {
+            "kept": thinner.size,
+            f"a step at draw {EARLY:,}, us": best["early"] / BLOCK * 1e6,
+            f"a step at draw {late:,}, us": best["late"] / BLOCK * 1e6,
+            "late / early": ratio,
+            "memory, MB": before,
+            f"growth from {SETTLED:,} to {late:,}, MB": growth,
+            "goal": f"ratio {at_most(ratio, 1.1)}; growth {at_most(growth, 1.0)}",
+        }
+    ]
+
+
+def fed(thinner: Thinner, rng: np.random.Generator, count: int) -> Thinner:
+    for _ in range(count // BLOCK):
+        draws = rng.normal(size=(BLOCK, 2))
+        thinner.extend(draws, -draws)
+    return thinner
+
+
+def both(late: Thinner, rng: np.random.Generator) -> dict[str, Contender]:
+    """An early thinner, made anew for each round, and the late one; the round's draws are the same."""
+    draws = np.zeros((BLOCK, 2))
+
+    def ready_early() -> Callable[[], object]:
+        draws[:] = rng.normal(size=draws.shape)
+        early = fed(Thinner(2, size=200), rng, EARLY)
+        return lambda: early.extend(draws, -draws)
+
+    return {"early": ready_early, "late": lambda: lambda: late.extend(draws, -draws)}

@@ -1,0 +1,66 @@
+"""Run the benchmarks: ``python benchmarks/run.py [NAME ...] [--quick] [--data FOLDER]``.
+
+A full pass writes its tables to results.md, each in place of the benchmark's former one; a quick pass only prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from inspect import cleandoc
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NAMES = ("row", "step", "stein_thinning", "long", "startup", "ksd")
+
+# The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
+sys.path[0] = str(HERE.parent)
+
+from benchmarks.native import compiler  # noqa: E402
+from benchmarks.table import Options, markdown, show  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Benchmarks of steinstream.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="a short pass, printed only")
+    parser.add_argument("--data", type=Path, help="folder that holds goodwin/goodwin_rw_stride100.npz")
+    given = parser.parse_args()
+    unknown = set(given.names) - set(NAMES)
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    for name in given.names or NAMES:
+        benchmark = import_module(f"benchmarks.{name}")
+        title, _, text = cleandoc(benchmark.__doc__).partition("\n")
+        rows = benchmark.run(Options(given.quick, given.data))
+        show(title, rows)
+        if not given.quick:
+            write(name, f"{title}\n{text}\n\n{markdown(rows)}")
+
+
+def write(name: str, section: str) -> None:
+    """Put the section into results.md."""
+    path = HERE / "results.md"
+    parts = re.split(r"^## (\w+)\n", path.read_text(), flags=re.MULTILINE)[1:] if path.exists() else []
+    sections = dict(zip(parts[::2], parts[1::2], strict=True)) | {name: section}
+    body = "\n\n".join(f"## {each}\n\n{sections[each].strip()}" for each in NAMES if each in sections)
+    path.write_text(f"# Results\n\n{machine()}\n\n{body}\n")
+
+
+def machine() -> str:
+    """What this ran on."""
+    processor = platform.processor()
+    if Path("/proc/cpuinfo").exists():
+        match = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        processor = match.group(1) if match else processor
+    packages = ", ".join(f"{package} {version(package)}" for package in ("numpy", "numba", "stein-thinning"))
+    return f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}; {compiler()}."
+
+
+if __name__ == "__main__":
+    main()
