@@ -104,11 +104,11 @@ def permuted(state, random):
     slots = list(range(len(state["copies"])))
     random.shuffle(slots)
     groups = np.split(state["ids"], np.cumsum(state["copies"])[:-1])
-    recent = int(state["recent"])
+    latest = int(state["latest"])
     return {
         **{name: state[name][slots] for name in ("points", "raw", "copies", "influence")},
         "ids": np.concatenate([groups[slot] for slot in slots]),
-        "recent": np.array(slots.index(recent) if recent >= 0 else recent),
+        "latest": np.array(slots.index(latest) if latest >= 0 else latest),
         "total": state["total"],
     }
 

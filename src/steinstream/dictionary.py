@@ -13,11 +13,13 @@ from steinstream._engine.lanes import LANES
 from steinstream._engine.store import (
     DRAWS,
     FREE,
+    LATEST,
     NONE,
-    RECENT,
     SLOTS,
+    TOTAL,
+    TOTAL_LOW,
     empty_store,
-    refresh_row,
+    refresh,
     roomier,
     worth_sharing,
 )
@@ -142,15 +144,15 @@ class Dictionary:
                 labels.append(label)
                 label = store.following[label]
         points = store.tiles.transpose(0, 3, 2, 1).reshape(-1, 2 * self.dim)
-        recent = np.flatnonzero(order == store.counts[RECENT])
+        latest = np.flatnonzero(order == store.counts[LATEST])
         return {
             "points": points[order],
             "raw": store.raw[order],
             "copies": store.copies[order].astype(np.int64),
             "influence": np.column_stack([store.high[order], store.low[order]]),
             "ids": store.ids[np.array(labels, dtype=np.int64)],
-            "recent": np.array(int(recent[0]) if len(recent) else NONE),
-            "total": store.total.copy(),
+            "latest": np.array(int(latest[0]) if len(latest) else NONE),
+            "total": store.sums[[TOTAL, TOTAL_LOW]],
         }
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
@@ -167,7 +169,7 @@ class Dictionary:
         last = np.cumsum(state["copies"]) - 1
         store.following[last] = NONE  # before that, each label is followed by the next
         store.oldest[:slots], store.newest[:slots] = last - state["copies"] + 1, last
-        store.counts[[SLOTS, DRAWS, FREE, RECENT]] = slots, labels, labels, state["recent"]
-        store.total[:] = state["total"]
-        refresh_row(store, self._kernel)
+        store.counts[[SLOTS, DRAWS, FREE, LATEST]] = slots, labels, labels, state["latest"]
+        store.sums[[TOTAL, TOTAL_LOW]] = state["total"]
+        refresh(store, self._kernel)
         self._store = store

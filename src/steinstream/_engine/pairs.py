@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.sweep import ADD, LOOK, collect, sweep_tiles
+from steinstream._engine.sweep import LOOK, WEIGH, collect, sweep_tiles
 
 _CACHE = 1 << 18  # bytes of points to stay with while many rows pass: a share of the second-level cache
 
@@ -49,7 +49,7 @@ def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, di
         for other in range(LANES):
             mask[other] = copies[tile * LANES + other] if other < lane else 0.0
         sweep_tiles(
-            profile, first, second, grid, ADD, points[i], scores[i], tiles[tile : tile + 1],
+            profile, first, second, grid, WEIGH, points[i], scores[i], tiles[tile : tile + 1],
             mask, spare, spare, row, found, 0, 1,
         )  # fmt: skip
         more, rest, _ = collect(found)

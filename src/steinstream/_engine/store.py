@@ -1,4 +1,4 @@
-"""What is kept, as plain arrays, and the moves that change it: insert a draw, remove one, find the least influential.
+"""What is kept, as plain arrays, and the moves that change it: weigh a draw, keep it or turn it away, remove another.
 
 Influence. With ``k0`` the Stein kernel and ``S`` its sum over all pairs of kept draws (KSD^2 = S / n^2), let
 
@@ -9,6 +9,9 @@ influential draw (the one whose loss helps most) the greatest. So u and S are al
 
 A state that repeats its predecessor shares one slot with it; each copy has a label with its own id. Slots have no
 order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so this never shows.
+
+The latest state's kernel values stay: a repeated draw needs no new ones, and a draw that is turned away costs one sweep
+and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +25,18 @@ from numpy.typing import NDArray
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.sweep import ADD, GREATEST, LOOK, REMOVE, ROW, collect, sweep_tiles
+from steinstream._engine.sweep import GREATEST as TOP
+from steinstream._engine.sweep import LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Places in Store.counts.
-SLOTS, DRAWS, FREE, RECENT = 0, 1, 2, 3
+SLOTS, DRAWS, FREE, LATEST = 0, 1, 2, 3
 NONE = -1
+
+# Places in Store.sums.
+TOTAL, TOTAL_LOW, GREATEST, OWN, OWN_LOW, OTHERS = 0, 1, 2, 3, 4, 5
 
 
 class Store(NamedTuple):
@@ -47,8 +54,8 @@ class Store(NamedTuple):
     ids: Integers  # (labels, 3): chain, draw, and the step of arrival; a free label has step -1
     following: Integers  # (labels,): next label of the same state, or of the free list
     point: Floats  # (2, d): the state being removed
-    counts: Integers  # slots, draws, first free label, slot of the latest state
-    total: Floats  # (2,): S, an exact pair
+    counts: Integers  # slots, draws, first free label, slot of the latest state (the first spare one if not kept)
+    sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others'
 
 
 def _aligned(*shape: int) -> Floats:
@@ -81,7 +88,7 @@ def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
         following=following,
         point=np.zeros((2, dim)),
         counts=np.array([0, 0, 0, NONE], dtype=np.int64),
-        total=np.zeros(2),
+        sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0]),
     )
 
 
@@ -95,7 +102,7 @@ def roomier(store: Store) -> Store:
     for name in ("tiles", "copies", "high", "low", "row", "raw", "oldest", "newest", "ids"):
         old = getattr(store, name)
         getattr(new, name)[: len(old)] = old
-    new.counts[:], new.total[:] = store.counts, store.total
+    new.counts[:], new.sums[:] = store.counts, store.sums
     new.following[:labels] = store.following
     if more_labels > labels:  # the free list was empty: it now begins with the new labels
         new.counts[FREE] = labels
@@ -198,69 +205,111 @@ def influence_of(store, kernel, x, s):
 
 
 @jit
-def insert(store, kernel, x, s, name, step, raw, workers):
-    """Add a draw; returns the greatest influence."""
-    slots = store.counts[SLOTS]
+def weigh(store, kernel, x, s, workers):
+    """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?"""
+    sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
+    if not holds(store, slot, x, s):
+        put(store, slots, x, s)
+        high, low, sums[OTHERS] = sweep(store, kernel, WEIGH, x, s, slots + 1, workers)
+        sums[OWN], sums[OWN_LOW] = exact.add(high, low, 0.5 * store.row[slots])
+        store.counts[LATEST] = slots
+    elif slot < slots:  # it repeats a state that is kept
+        sums[OWN], sums[OWN_LOW] = exact.add(store.high[slot], store.low[slot], store.row[slot])
+        aside, store.high[slot] = store.high[slot], -np.inf
+        sums[OTHERS] = greatest_with_row(store)
+        store.high[slot] = aside
+
+
+@jit
+def greatest_with_row(store):
+    """The greatest influence if the latest state's kernel values were added once more."""
+    high, low, row, found = store.high, store.low, store.row, store.found
+    for lane in range(LANES):
+        found[TOP, lane] = -np.inf
+    top = found[TOP]
+    for first in range(0, store.counts[SLOTS], LANES):
+        some, rest, more = high[first : first + LANES], low[first : first + LANES], row[first : first + LANES]
+        for lane in range(LANES):
+            influence, _ = exact.add(some[lane], rest[lane], more[lane])
+            top[lane] = influence if influence > top[lane] else top[lane]
+    _, _, greatest = collect(found)
+    return greatest
+
+
+@jit
+def keep(store, name, step, raw):
+    """Add the draw that was weighed."""
+    sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
+    apply_row(store, 1.0)
+    if slot == slots:
+        for k in range(raw.shape[0]):
+            store.raw[slot, k] = raw[k]
+        store.oldest[slot] = NONE
+        store.counts[SLOTS] += 1
+    store.high[slot], store.low[slot] = sums[OWN], sums[OWN_LOW]
+    store.copies[slot] += 1.0
+    attach(store, slot, name, step)
+    sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
+    sums[GREATEST] = max(sums[OWN], sums[OTHERS])
+
+
+@jit
+def turn_away(store, name, step, gone):
+    """Leave things as they are, and tell in ``gone`` who went: the draw that was weighed, or its oldest kept copy."""
+    slot = store.counts[LATEST]
+    if slot < store.counts[SLOTS]:
+        attach(store, slot, name, step)
+        detach(store, slot, gone)
+    else:
+        gone[0], gone[1], gone[2] = name[0], name[1], step
+
+
+@jit
+def remove(store, kernel, slot, gone, workers):
+    """Remove the oldest copy of a state and leave its id in ``gone``."""
+    sums = store.sums
+    high, low = store.high[slot], store.low[slot]
+    sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * high, -2.0 * low)
+    copy_point(store, slot)
+    latest = slot == store.counts[LATEST]
+    detach(store, slot, gone)
+    store.copies[slot] -= 1.0
+    if store.copies[slot] == 0.0:
+        vacate(store, slot)
+    if latest:
+        apply_row(store, -1.0)
+        sums[GREATEST] = greatest_of(store)
+    else:
+        point, slots = store.point, store.counts[SLOTS]
+        _, _, sums[GREATEST] = sweep(store, kernel, REMOVE, point[0], point[1], slots, workers)
+
+
+@jit
+def attach(store, slot, name, step):
+    """One more copy of the slot's state, with this id."""
     label = store.counts[FREE]
     store.counts[FREE] = store.following[label]
     store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = name[0], name[1], step
     store.following[label] = NONE
-    slot = store.counts[RECENT]
-    if holds(store, slot, x, s):
-        greatest = apply_row(store, 1.0)
-        store.following[store.newest[slot]] = label
-    else:
-        slot = slots
-        put(store, slot, x, s)
-        high, low, greatest = sweep(store, kernel, ADD, x, s, slots + 1, workers)
-        store.high[slot], store.low[slot] = exact.add(high, low, 0.5 * store.row[slot])
-        greatest = max(greatest, store.high[slot])
-        for k in range(raw.shape[0]):
-            store.raw[slot, k] = raw[k]
+    if store.oldest[slot] == NONE:
         store.oldest[slot] = label
-        store.counts[SLOTS] += 1
-        store.counts[RECENT] = slot
+    else:
+        store.following[store.newest[slot]] = label
     store.newest[slot] = label
-    store.copies[slot] += 1.0
     store.counts[DRAWS] += 1
-    change(store, slot, 2.0)
-    return greatest
 
 
 @jit
-def remove(store, kernel, slot, name, workers):
-    """Remove the oldest copy of a state, leave its id in ``name``; returns the greatest influence that remains.
-
-    The latest state's kernel values are still there: a draw that goes as soon as it came costs no second sweep.
-    """
-    latest = slot == store.counts[RECENT]
-    change(store, slot, -2.0)
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.point.shape[1]):
-        store.point[0, k] = store.tiles[tile, k, 0, lane]
-        store.point[1, k] = store.tiles[tile, k, 1, lane]
+def detach(store, slot, gone):
+    """One copy less of the slot's state, the oldest."""
     label = store.oldest[slot]
     for k in range(3):
-        name[k] = store.ids[label, k]
+        gone[k] = store.ids[label, k]
     store.ids[label, 2] = NONE
     store.oldest[slot] = store.following[label]
     store.following[label] = store.counts[FREE]
     store.counts[FREE] = label
-    store.copies[slot] -= 1.0
     store.counts[DRAWS] -= 1
-    if store.copies[slot] == 0.0:
-        vacate(store, slot)
-    if latest:
-        return apply_row(store, -1.0)
-    _, _, greatest = sweep(store, kernel, REMOVE, store.point[0], store.point[1], store.counts[SLOTS], workers)
-    return greatest
-
-
-@jit
-def change(store, slot, factor):
-    """S, once a draw of this slot has come (factor 2) or is about to go (factor -2)."""
-    high, low = factor * store.high[slot], factor * store.low[slot]
-    store.total[0], store.total[1] = exact.add_pair(store.total[0], store.total[1], high, low)
 
 
 @jit
@@ -272,50 +321,59 @@ def vacate(store, slot):
         for k in range(store.point.shape[1]):
             store.tiles[to_tile, k, 0, to_lane] = store.tiles[tile, k, 0, lane]
             store.tiles[to_tile, k, 1, to_lane] = store.tiles[tile, k, 1, lane]
-        store.copies[slot], store.high[slot], store.low[slot] = (
-            store.copies[last],
-            store.high[last],
-            store.low[last],
-        )
-        store.row[slot] = store.row[last]
-        store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
         for k in range(store.raw.shape[1]):
             store.raw[slot, k] = store.raw[last, k]
+        store.copies[slot], store.row[slot] = store.copies[last], store.row[last]
+        store.high[slot], store.low[slot] = store.high[last], store.low[last]
+        store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
     store.copies[last] = 0.0
     store.high[last] = -np.inf
-    if store.counts[RECENT] == slot:
-        store.counts[RECENT] = NONE
-    elif store.counts[RECENT] == last:
-        store.counts[RECENT] = slot
+    if store.counts[LATEST] == last and slot != last:
+        store.counts[LATEST] = slot
+    elif store.counts[LATEST] == slot or store.counts[LATEST] > last:
+        store.counts[LATEST] = NONE
     store.counts[SLOTS] = last
 
 
 @jit
 def apply_row(store, sign):
-    """Add the latest state's kernel values to the influences once more, or take them out; returns the greatest."""
-    slots, high, low, row, found = store.counts[SLOTS], store.high, store.low, store.row, store.found
-    for slot in range(slots):
+    """Add the latest state's kernel values to the influences, or take them out."""
+    high, low, row = store.high, store.low, store.row
+    for slot in range(store.counts[SLOTS]):
         high[slot], low[slot] = exact.add(high[slot], low[slot], sign * row[slot])
-    for lane in range(LANES):
-        found[GREATEST, lane] = -np.inf
-    greatest = found[GREATEST]
-    for first in range(0, slots, LANES):
-        some = high[first : first + LANES]
-        for lane in range(LANES):
-            greatest[lane] = some[lane] if some[lane] > greatest[lane] else greatest[lane]
-    _, _, top = collect(found)
-    return top
 
 
 @jit
-def refresh_row(store, kernel) -> None:
-    """Compute the latest state's kernel values, as after loading a store."""
-    slot = store.counts[RECENT]
+def greatest_of(store):
+    """The greatest influence."""
+    found, high = store.found, store.high
+    for lane in range(LANES):
+        found[TOP, lane] = -np.inf
+    top = found[TOP]
+    for first in range(0, store.counts[SLOTS], LANES):
+        some = high[first : first + LANES]
+        for lane in range(LANES):
+            top[lane] = some[lane] if some[lane] > top[lane] else top[lane]
+    _, _, greatest = collect(found)
+    return greatest
+
+
+@jit
+def copy_point(store, slot):
+    """The slot's state, where a sweep can read it."""
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(store.point.shape[1]):
+        store.point[0, k] = store.tiles[tile, k, 0, lane]
+        store.point[1, k] = store.tiles[tile, k, 1, lane]
+
+
+@jit
+def refresh(store, kernel) -> None:
+    """Compute what is not written into a checkpoint: the greatest influence, the latest state's kernel values."""
+    store.sums[GREATEST] = greatest_of(store)
+    slot = store.counts[LATEST]
     if slot != NONE:
-        tile, lane = slot // LANES, slot % LANES
-        for k in range(store.point.shape[1]):
-            store.point[0, k] = store.tiles[tile, k, 0, lane]
-            store.point[1, k] = store.tiles[tile, k, 1, lane]
+        copy_point(store, slot)
         sweep(store, kernel, ROW, store.point[0], store.point[1], store.counts[SLOTS], None)
 
 
@@ -327,9 +385,9 @@ def precedes(store, slot, other):
 
 
 @jit
-def least_influential(store, greatest):
+def least_influential(store):
     """The slot with the greatest influence; of several the one with the smallest id."""
-    best = NONE
+    best, greatest = NONE, store.sums[GREATEST]
     slots, high = store.counts[SLOTS], store.high
     for first in range(0, slots, LANES):
         hits = 0

@@ -1,4 +1,4 @@
-"""One draw against all kept ones: Stein kernel row, influence update, exact sum and greatest influence, in one pass.
+"""One draw against all kept ones: Stein kernel values, their exact sum and the influences, in one pass.
 
 Points are stored in tiles of sixteen, ``tiles[t, k, 0]`` their k-th coordinates, ``tiles[t, k, 1]`` the k-th entries of
 their scores, so that memory is read in one stream and a whole tile is computed in registers. Cost: about five
@@ -26,7 +26,7 @@ from steinstream.kernels import PROFILES
 # (Not plain integers: for each of those numba would compile every function that passes one on.)
 ROW = np.int64(0)  # write them down
 LOOK = np.int64(1)  # sum them
-ADD = np.int64(2)  # write them down, sum them, add them to the influences
+WEIGH = np.int64(2)  # write them down, sum them, find the greatest influence if they were added
 REMOVE = np.int64(3)  # take them out of the influences
 
 # Rows of the array in which a sweep leaves its findings, sixteen lanes each.
@@ -73,7 +73,7 @@ def sweep_tiles(
         ]
         dim = cgutils.unpack_tuple(builder, arrays[0].shape, 1)[0]
         given = (first, second, grid, *(array.data for array in arrays), dim, begin, end)
-        for number, variant in product(range(len(PROFILES)), (ROW, LOOK, ADD, REMOVE)):
+        for number, variant in product(range(len(PROFILES)), (ROW, LOOK, WEIGH, REMOVE)):
             chosen = builder.and_(
                 builder.icmp_signed("==", profile, integer(number)),
                 builder.icmp_signed("==", move, integer(int(variant))),
@@ -130,20 +130,21 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
 
     def absorb(tile: Any, k0: Lanes) -> None:
         """Let the sum and the influences take in a tile's kernel values."""
-        if move in (ROW, ADD):
+        if move in (ROW, WEIGH):
             k0.store(given.row, tile)
-        if move in (LOOK, ADD):
+        if move in (LOOK, WEIGH):
             count = Lanes.load(builder, given.copies, tile)
             times = k0 * count
             error = k0.multiply_add(count, -times)
             total.value, lost = exact.two_sum(total.value, times)
             rest.value = rest.value + (lost + error)
-        if move in (ADD, REMOVE):
+        if move in (WEIGH, REMOVE):
             before = Lanes.load(builder, given.high, tile), Lanes.load(builder, given.low, tile)
-            influence, remainder = exact.add(*before, k0 if move == ADD else -k0)
+            influence, remainder = exact.add(*before, k0 if move == WEIGH else -k0)
+            greatest.value = greatest.value.where_less(influence, influence, greatest.value)
+        if move == REMOVE:
             influence.store(given.high, tile)
             remainder.store(given.low, tile)
-            greatest.value = greatest.value.where_less(influence, influence, greatest.value)
 
     # Divisions and square roots of one tile run while the sums of the tile before are made.
     pending.value = compare(given.begin)

@@ -2,7 +2,8 @@
 
 At every step the best of the candidates is added; then, while more draws are kept than the growth function asks for,
 the least influential one goes if KSD^2 without it stays within the budget above KSD^2 right after the addition, or if
-more are kept than the cap allows. Cost per step: (candidates + 1 + removed) sweeps over the kept draws.
+more are kept than the cap allows. A new draw that would be the first to go is never let in. Cost per step:
+(candidates + removed) sweeps over the kept draws; none for a repeated state.
 """
 
 from __future__ import annotations
@@ -12,7 +13,21 @@ import numpy as np
 
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
-from steinstream._engine.store import DRAWS, influence_of, insert, is_full, least_influential, remove
+from steinstream._engine.store import (
+    DRAWS,
+    OTHERS,
+    OWN,
+    OWN_LOW,
+    TOTAL,
+    TOTAL_LOW,
+    influence_of,
+    is_full,
+    keep,
+    least_influential,
+    remove,
+    turn_away,
+    weigh,
+)
 
 # KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
 # symmetric sets). Rounding in the two divisions must not turn "equal" into "greater".
@@ -22,17 +37,29 @@ TIE = 1.0 + 2.0**-50
 @jit
 def square(store) -> float:
     """KSD^2 of what is kept."""
-    size = float(store.counts[DRAWS])
-    return float(max(store.total[0], 0.0) / (size * size))
+    return mean(store.sums[TOTAL], store.counts[DRAWS])
+
+
+@jit
+def square_with_latest(store):
+    """KSD^2 if the draw that was weighed were added."""
+    sums = store.sums
+    total, _ = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
+    return mean(total, store.counts[DRAWS] + 1)
 
 
 @jit
 def square_without(store, slot):
     """KSD^2 if one draw of this slot were gone."""
-    size = float(store.counts[DRAWS] - 1)
-    high, low = -2.0 * store.high[slot], -2.0 * store.low[slot]
-    total, _ = exact.add_pair(store.total[0], store.total[1], high, low)
-    return max(total, 0.0) / (size * size)
+    sums = store.sums
+    total, _ = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * store.high[slot], -2.0 * store.low[slot])
+    return mean(total, store.counts[DRAWS] - 1)
+
+
+@jit
+def mean(total, draws) -> float:
+    """S / n^2. Rounding onto the grid may leave an S of 0 slightly negative."""
+    return max(total, 0.0) / (float(draws) * float(draws))
 
 
 @jit
@@ -69,16 +96,21 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
         new = step * candidates
         if candidates > 1:
             new = best_candidate(store, kernel, draws, scores, new, new + candidates, workers)
-        greatest = insert(store, kernel, draws[new], scores[new], ids[new], start + step + 1, raw[new], workers)
+        weigh(store, kernel, draws[new], scores[new], workers)
 
-        size = store.counts[DRAWS]
-        allowed = (square(store) + budget[step] + share[step] / float(size * size)) * TIE
-        while size > floor[step]:
-            slot = least_influential(store, greatest)
-            if size <= cap and square_without(store, slot) > allowed:
-                break
-            greatest = remove(store, kernel, slot, dropped[drops], workers)
+        size = store.counts[DRAWS] + 1
+        allowed = (square_with_latest(store) + budget[step] + share[step] / float(size * size)) * TIE
+        least = store.sums[OWN] > store.sums[OTHERS]
+        if least and size > floor[step] and (size > cap or square(store) <= allowed):
+            turn_away(store, ids[new], start + step + 1, dropped[drops])
             drops += 1
-            size -= 1
-        sizes[step], squares[step] = size, square(store)
+        else:
+            keep(store, ids[new], start + step + 1, raw[new])
+        while store.counts[DRAWS] > floor[step]:
+            slot = least_influential(store)
+            if store.counts[DRAWS] <= cap and square_without(store, slot) > allowed:
+                break
+            remove(store, kernel, slot, dropped[drops], workers)
+            drops += 1
+        sizes[step], squares[step] = store.counts[DRAWS], square(store)
     return floor.shape[0], drops
