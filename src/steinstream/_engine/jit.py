@@ -60,6 +60,10 @@ def jit(function: Any = None, /, **options: Any) -> Any:
     return compiled
 
 
+#: For what runs inside a loop: a call would hand over every array anew, counting references, and stop vectorisation.
+inlined = jit(forceinline=True)
+
+
 _forked = False
 
 

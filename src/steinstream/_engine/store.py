@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steinstream._engine import exact
-from steinstream._engine.jit import jit
+from steinstream._engine.jit import inlined, jit
 from steinstream._engine.lanes import LANES
 from steinstream._engine.sweep import GREATEST as TOP
 from steinstream._engine.sweep import LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
@@ -109,13 +109,13 @@ def roomier(store: Store) -> Store:
     return new
 
 
-@jit
+@inlined
 def is_full(store):
     """Whether the next insertion needs more room."""
     return store.counts[SLOTS] == store.copies.shape[0] or store.counts[FREE] == NONE
 
 
-@jit
+@inlined
 def sweep(store, kernel, move, x, s, slots, workers):
     """One draw against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
 
@@ -159,7 +159,7 @@ def sweep_shared(store, kernel, move, x, s, tiles, workers):
     return high, low, greatest
 
 
-@jit
+@inlined
 def put(store, slot, x, s):
     """Write a state into a spare slot, where it counts for nothing yet."""
     tile, lane = slot // LANES, slot % LANES
@@ -171,7 +171,7 @@ def put(store, slot, x, s):
     store.low[slot] = 0.0
 
 
-@jit
+@inlined
 def holds(store, slot, x, s):
     """Whether the slot's state is exactly this one."""
     if slot == NONE:
@@ -183,7 +183,7 @@ def holds(store, slot, x, s):
     return True
 
 
-@jit
+@inlined
 def influence_of(store, kernel, x, s):
     """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
     profile, first, second, grid = kernel
@@ -204,7 +204,7 @@ def influence_of(store, kernel, x, s):
     return high
 
 
-@jit
+@inlined
 def weigh(store, kernel, x, s, workers):
     """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?"""
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
@@ -220,7 +220,7 @@ def weigh(store, kernel, x, s, workers):
         store.high[slot] = aside
 
 
-@jit
+@inlined
 def greatest_with_row(store):
     """The greatest influence if the latest state's kernel values were added once more."""
     high, low, row, found = store.high, store.low, store.row, store.found
@@ -236,7 +236,7 @@ def greatest_with_row(store):
     return greatest
 
 
-@jit
+@inlined
 def keep(store, name, step, raw):
     """Add the draw that was weighed."""
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
@@ -253,7 +253,7 @@ def keep(store, name, step, raw):
     sums[GREATEST] = max(sums[OWN], sums[OTHERS])
 
 
-@jit
+@inlined
 def turn_away(store, name, step, gone):
     """Leave things as they are, and tell in ``gone`` who went: the draw that was weighed, or its oldest kept copy."""
     slot = store.counts[LATEST]
@@ -264,7 +264,7 @@ def turn_away(store, name, step, gone):
         gone[0], gone[1], gone[2] = name[0], name[1], step
 
 
-@jit
+@inlined
 def remove(store, kernel, slot, gone, workers):
     """Remove the oldest copy of a state and leave its id in ``gone``."""
     sums = store.sums
@@ -284,7 +284,7 @@ def remove(store, kernel, slot, gone, workers):
         _, _, sums[GREATEST] = sweep(store, kernel, REMOVE, point[0], point[1], slots, workers)
 
 
-@jit
+@inlined
 def attach(store, slot, name, step):
     """One more copy of the slot's state, with this id."""
     label = store.counts[FREE]
@@ -299,7 +299,7 @@ def attach(store, slot, name, step):
     store.counts[DRAWS] += 1
 
 
-@jit
+@inlined
 def detach(store, slot, gone):
     """One copy less of the slot's state, the oldest."""
     label = store.oldest[slot]
@@ -312,7 +312,7 @@ def detach(store, slot, gone):
     store.counts[DRAWS] -= 1
 
 
-@jit
+@inlined
 def vacate(store, slot):
     """Fill the slot with the last one, which becomes spare."""
     last = store.counts[SLOTS] - 1
@@ -335,7 +335,7 @@ def vacate(store, slot):
     store.counts[SLOTS] = last
 
 
-@jit
+@inlined
 def apply_row(store, sign):
     """Add the latest state's kernel values to the influences, or take them out."""
     high, low, row = store.high, store.low, store.row
@@ -343,7 +343,7 @@ def apply_row(store, sign):
         high[slot], low[slot] = exact.add(high[slot], low[slot], sign * row[slot])
 
 
-@jit
+@inlined
 def greatest_of(store):
     """The greatest influence."""
     found, high = store.found, store.high
@@ -358,7 +358,7 @@ def greatest_of(store):
     return greatest
 
 
-@jit
+@inlined
 def copy_point(store, slot):
     """The slot's state, where a sweep can read it."""
     tile, lane = slot // LANES, slot % LANES
@@ -377,14 +377,14 @@ def refresh(store, kernel) -> None:
         sweep(store, kernel, ROW, store.point[0], store.point[1], store.counts[SLOTS], None)
 
 
-@jit
+@inlined
 def precedes(store, slot, other):
     """Whether the slot's oldest id comes before the other's."""
     mine, its = store.ids[store.oldest[slot]], store.ids[store.oldest[other]]
     return mine[0] < its[0] or (mine[0] == its[0] and mine[1] < its[1])
 
 
-@jit
+@inlined
 def least_influential(store):
     """The slot with the greatest influence; of several the one with the smallest id."""
     best, greatest = NONE, store.sums[GREATEST]

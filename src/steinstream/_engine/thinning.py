@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from steinstream._engine import exact
-from steinstream._engine.jit import jit
+from steinstream._engine.jit import inlined, jit
 from steinstream._engine.store import (
     DRAWS,
     OTHERS,
@@ -40,7 +40,7 @@ def square(store) -> float:
     return mean(store.sums[TOTAL], store.counts[DRAWS])
 
 
-@jit
+@inlined
 def square_with_latest(store):
     """KSD^2 if the draw that was weighed were added."""
     sums = store.sums
@@ -48,7 +48,7 @@ def square_with_latest(store):
     return mean(total, store.counts[DRAWS] + 1)
 
 
-@jit
+@inlined
 def square_without(store, slot):
     """KSD^2 if one draw of this slot were gone."""
     sums = store.sums
@@ -56,13 +56,13 @@ def square_without(store, slot):
     return mean(total, store.counts[DRAWS] - 1)
 
 
-@jit
+@inlined
 def mean(total, draws) -> float:
     """S / n^2. Rounding onto the grid may leave an S of 0 slightly negative."""
-    return max(total, 0.0) / (float(draws) * float(draws))
+    return float(max(total, 0.0) / (float(draws) * float(draws)))
 
 
-@jit
+@inlined
 def best_candidate(store, kernel, draws, scores, first, last, workers):
     """Which of the draws first .. last - 1 would have the least influence if added; the first of equals."""
     influences = np.zeros(last - first)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steinstream._engine.jit import jit
+from steinstream._engine.jit import inlined, jit
 from steinstream.errors import InputError
 from steinstream.targets import Array, Compiled
 
@@ -36,9 +36,6 @@ _PRECISION_V = 1 / 0.05**2
 
 _Pair = tuple[float, float]
 _Four = tuple[float, float, float, float]
-
-# What runs inside a loop over lanes must be inlined, or the loop is not vectorised.
-inlined = jit(forceinline=True)
 
 
 @inlined
