@@ -3,7 +3,7 @@
 Nanoseconds per kernel evaluation. *C* is the fastest of several strict variants: tiles of 8, 16 and 32 points and
 plain columns, each with two sets of compiler flags. *loose C* is the fastest that may break the rules of IEEE
 arithmetic (-ffast-math, libmvec's exp, an approximate inverse square root). The last columns are ratios to *C*: the
-engine's row alone, with the exact sum (look), with the sum and the influences (add), with the influences (remove).
+engine's row alone, with the exact sum (look), with the sum and the greatest influence (weigh), with the influences (remove).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES
 from steinstream._engine.pairs import as_tiles
 from steinstream._engine.store import empty_store
-from steinstream._engine.sweep import ADD, LOOK, REMOVE, ROW, sweep_tiles
+from steinstream._engine.sweep import LOOK, REMOVE, ROW, WEIGH, sweep_tiles
 from steinstream.kernels import Kernel
 
 SIZES = ((2, 960), (2, 8192), (4, 960), (4, 8192), (10, 960), (38, 960), (200, 960), (1000, 960))
-MOVES = {"row": ROW, "look": LOOK, "add": ADD, "remove": REMOVE}
+MOVES = {"row": ROW, "look": LOOK, "weigh": WEIGH, "remove": REMOVE}
 FLAT = 38  # beyond this dimension columns are hopeless, and slow to compile
 
 Run = Callable[[int], object]
@@ -80,7 +80,7 @@ def engine(kernel: Kernel, points: Any, draw: Any, move: int, expected: Any) -> 
     store.tiles[:] = as_tiles(points, -points)
     store.copies[:] = 1.0
     store.high[:] = 0.0
-    sweeps = partial(sweep_often, store, kernel.compiled(dim), move, draw, -draw)
+    sweeps = partial(sweep_often, store, kernel.compiled(dim), move, np.stack([draw, -draw]))
     sweeps(1)
     if move == ROW and not np.allclose(store.row, expected):
         raise ArithmeticError(f"The engine's row is wrong at d = {dim}.")
@@ -88,11 +88,11 @@ def engine(kernel: Kernel, points: Any, draw: Any, move: int, expected: Any) -> 
 
 
 @jit
-def sweep_often(store, kernel, move, x, s, times):
+def sweep_often(store, kernel, move, draw, times):
     profile, first, second, grid = kernel
     for _ in range(times):
         sweep_tiles(
-            profile, first, second, grid, move, x, s, store.tiles, store.copies,
+            profile, first, second, grid, move, draw, store.tiles, store.copies,
             store.high, store.low, store.row, store.found, 0, store.tiles.shape[0],
         )  # fmt: skip
 

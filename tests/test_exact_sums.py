@@ -16,9 +16,9 @@ from steinstream._engine.sweep import ROW, sweep_tiles
 
 
 @jit
-def one_row(profile, first, second, grid, move, x, s, tiles, copies, row, found):
+def one_row(profile, first, second, grid, move, draw, tiles, copies, row, found):
     """Kernel values of one point with sixteen others."""
-    sweep_tiles(profile, first, second, grid, move, x, s, tiles, copies, copies, copies, row, found, 0, 1)
+    sweep_tiles(profile, first, second, grid, move, draw, tiles, copies, copies, copies, row, found, 0, 1)
 
 
 integers = st.integers(-(2**52), 2**52)
@@ -74,7 +74,7 @@ def test_kernel_values_are_symmetric_and_close_to_the_formula(dim, seed, kernel)
 
     rows = []
     for i in range(16):
-        one_row(*kernel.compiled(dim), ROW, x[i], s[i], tiles, none, row, found)
+        one_row(*kernel.compiled(dim), ROW, np.stack([x[i], s[i]]), tiles, none, row, found)
         rows.append(row.copy())
     matrix = np.array(rows)
     assert np.array_equal(matrix, matrix.T)
@@ -92,7 +92,7 @@ def test_vector_exp_is_accurate(u):
     tiles = np.zeros((1, 1, 2, 16))
     tiles[0, 0, 1, :] = 1.0
     x, s = np.array([np.sqrt(u)]), np.array([1e12])
-    one_row(2, 1.0, 0.0, 2.0**-1070, ROW, x, s, tiles, none, row, found)
+    one_row(2, 1.0, 0.0, 2.0**-1070, ROW, np.stack([x, s]), tiles, none, row, found)
     square = x[0] * x[0]  # not x[0] ** 2, which is off by one unit now and then
     phi = np.exp(-square)
     expected = phi * s[0] + 2 * phi * ((s[0] - 1.0) * x[0] + 1.0) - 4 * phi * square

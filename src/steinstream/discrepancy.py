@@ -74,13 +74,13 @@ def cumulative_ksd(
     x, s, copies = _states(x, s)
     x, s = coordinates.apply(x, s)
     compiled = (kernel or IMQ()).compiled(x.shape[1])
-    tiles = as_tiles(x, s)
+    tiles, draws = as_tiles(x, s), np.stack([x, s], axis=1)
     padded = np.zeros(len(tiles) * tiles.shape[-1])
     padded[: len(copies)] = copies
     high, low, diagonal = (np.zeros(len(x)) for _ in range(3))
 
     def rows(begin: int, end: int) -> int:
-        rows_before(compiled, tiles, x, s, padded, begin, end, high, low, diagonal)
+        rows_before(compiled, tiles, draws, padded, begin, end, high, low, diagonal)
         return end * end - begin * begin
 
     _spread(rows, len(x), progress)

@@ -28,10 +28,10 @@ def as_tiles(points: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArra
 
 
 @jit
-def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, diagonal) -> None:
-    """For the rows begin .. end - 1: the sum of copies * k0 over all rows before, as a pair, and k0 with itself."""
+def rows_before(kernel, tiles, draws, copies, begin, end, high, low, diagonal) -> None:
+    """For the rows begin .. end - 1 of draws (n, 2, d): the sum of copies * k0 over all rows before, as a pair, and k0 with itself."""
     profile, first, second, grid = kernel
-    dim = points.shape[1]
+    dim = draws.shape[2]
     step = max(1, _CACHE // (dim * 2 * LANES * 8))
     row, found, mask, spare = np.zeros(LANES), np.zeros((3, LANES)), np.zeros(LANES), np.zeros(LANES)
     for start in range(0, (end - 1) // LANES + 1, step):
@@ -39,7 +39,7 @@ def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, di
             count = min(step, i // LANES - start)
             if count > 0:
                 sweep_tiles(
-                    profile, first, second, grid, LOOK, points[i], scores[i], tiles[start : start + count],
+                    profile, first, second, grid, LOOK, draws[i], tiles[start : start + count],
                     copies[start * LANES :], spare, spare, row, found, 0, count,
                 )  # fmt: skip
                 more, rest, _ = collect(found)
@@ -49,7 +49,7 @@ def rows_before(kernel, tiles, points, scores, copies, begin, end, high, low, di
         for other in range(LANES):
             mask[other] = copies[tile * LANES + other] if other < lane else 0.0
         sweep_tiles(
-            profile, first, second, grid, WEIGH, points[i], scores[i], tiles[tile : tile + 1],
+            profile, first, second, grid, WEIGH, draws[i], tiles[tile : tile + 1],
             mask, spare, spare, row, found, 0, 1,
         )  # fmt: skip
         more, rest, _ = collect(found)

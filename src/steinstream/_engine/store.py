@@ -53,7 +53,8 @@ class Store(NamedTuple):
     newest: Integers  # (slots,): last label of the state
     ids: Integers  # (labels, 3): chain, draw, and the step of arrival; a free label has step -1
     following: Integers  # (labels,): next label of the same state, or of the free list
-    point: Floats  # (2, d): the state being removed
+    draw: Floats  # (2, d): the draw being weighed, and its score
+    removed: Floats  # (2, d): the state being removed
     counts: Integers  # slots, draws, first free label, slot of the latest state (the first spare one if not kept)
     sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others'
 
@@ -86,7 +87,8 @@ def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
         newest=np.full(slots, NONE, dtype=np.int64),
         ids=np.full((labels, 3), NONE, dtype=np.int64),
         following=following,
-        point=np.zeros((2, dim)),
+        draw=np.zeros((2, dim)),
+        removed=np.zeros((2, dim)),
         counts=np.array([0, 0, 0, NONE], dtype=np.int64),
         sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0]),
     )
@@ -95,7 +97,7 @@ def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
 def roomier(store: Store) -> Store:
     """The same contents with half as much room again, at least one slot and one label of it free."""
     slots, labels = len(store.copies), len(store.following)
-    dim, raw = store.point.shape[1], store.raw.shape[1]
+    dim, raw = store.draw.shape[1], store.raw.shape[1]
     more_slots = slots if store.counts[SLOTS] < slots else slots + slots // 2 + LANES
     more_labels = labels if store.counts[FREE] != NONE else labels + labels // 2 + LANES
     new = empty_store(dim, raw, more_slots, more_labels)
@@ -116,8 +118,8 @@ def is_full(store):
 
 
 @inlined
-def sweep(store, kernel, move, x, s, slots, workers):
-    """One draw against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
+def sweep(store, kernel, move, draw, slots, workers):
+    """One draw (2, d) against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
 
     With ``workers`` (a number, or None) large sweeps are shared among threads; the sums being exact, nothing changes.
     """
@@ -125,11 +127,11 @@ def sweep(store, kernel, move, x, s, slots, workers):
     if tiles == 0:
         return 0.0, 0.0, -np.inf
     if workers is not None:  # noqa: SIM102 (alone, numba drops this branch where workers is None)
-        if worth_sharing(slots, x.shape[0]):
-            return sweep_shared(store, kernel, move, x, s, tiles, workers)
+        if worth_sharing(slots, draw.shape[1]):
+            return sweep_shared(store, kernel, move, draw, tiles, workers)
     profile, first, second, grid = kernel
     sweep_tiles(
-        profile, first, second, grid, move, x, s, store.tiles, store.copies,
+        profile, first, second, grid, move, draw, store.tiles, store.copies,
         store.high, store.low, store.row, store.found, 0, tiles,
     )  # fmt: skip
     return collect(store.found)
@@ -142,13 +144,13 @@ def worth_sharing(slots, dim) -> bool:
 
 
 @jit(parallel=True)
-def sweep_shared(store, kernel, move, x, s, tiles, workers):
+def sweep_shared(store, kernel, move, draw, tiles, workers):
     """The sweep, cut into one piece per worker."""
     profile, first, second, grid = kernel
     found = np.zeros((workers, 3, LANES))
     for part in numba.prange(workers):
         sweep_tiles(
-            profile, first, second, grid, move, x, s, store.tiles, store.copies, store.high, store.low, store.row,
+            profile, first, second, grid, move, draw, store.tiles, store.copies, store.high, store.low, store.row,
             found[part], part * tiles // workers, (part + 1) * tiles // workers,
         )  # fmt: skip
     high, low, greatest = 0.0, 0.0, -np.inf
@@ -160,43 +162,44 @@ def sweep_shared(store, kernel, move, x, s, tiles, workers):
 
 
 @inlined
-def put(store, slot, x, s):
-    """Write a state into a spare slot, where it counts for nothing yet."""
+def put(store, slot):
+    """Write the draw into a spare slot, where it counts for nothing yet."""
     tile, lane = slot // LANES, slot % LANES
-    for k in range(x.shape[0]):
-        store.tiles[tile, k, 0, lane] = x[k]
-        store.tiles[tile, k, 1, lane] = s[k]
+    for k in range(store.draw.shape[1]):
+        store.tiles[tile, k, 0, lane] = store.draw[0, k]
+        store.tiles[tile, k, 1, lane] = store.draw[1, k]
     store.copies[slot] = 0.0
     store.high[slot] = -np.inf
     store.low[slot] = 0.0
 
 
 @inlined
-def holds(store, slot, x, s):
-    """Whether the slot's state is exactly this one."""
+def holds(store, slot):
+    """Whether the slot's state is exactly the draw's."""
     if slot == NONE:
         return False
     tile, lane = slot // LANES, slot % LANES
-    for k in range(x.shape[0]):
-        if store.tiles[tile, k, 0, lane] != x[k] or store.tiles[tile, k, 1, lane] != s[k]:
+    for k in range(store.draw.shape[1]):
+        if store.tiles[tile, k, 0, lane] != store.draw[0, k] or store.tiles[tile, k, 1, lane] != store.draw[1, k]:
             return False
     return True
 
 
 @inlined
-def influence_of(store, kernel, x, s):
+def influence_of(store, kernel, draws, scores, candidate):
     """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
     profile, first, second, grid = kernel
-    found, row, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((1, x.shape[0], 2, LANES))
-    for k in range(x.shape[0]):
-        alone[0, k, 0, 0] = x[k]
-        alone[0, k, 1, 0] = s[k]
-    sweep_tiles(profile, first, second, grid, ROW, x, s, alone, row, row, row, row, found, 0, 1)
+    dim = draws.shape[1]
+    found, row, draw, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((2, dim)), np.zeros((1, dim, 2, LANES))
+    for k in range(dim):
+        draw[0, k] = alone[0, k, 0, 0] = draws[candidate, k]
+        draw[1, k] = alone[0, k, 1, 0] = scores[candidate, k]
+    sweep_tiles(profile, first, second, grid, ROW, draw, alone, row, row, row, row, found, 0, 1)
     high, low = 0.5 * row[0], 0.0
     tiles = (store.counts[SLOTS] + LANES - 1) // LANES
     if tiles > 0:
         sweep_tiles(
-            profile, first, second, grid, LOOK, x, s, store.tiles, store.copies,
+            profile, first, second, grid, LOOK, draw, store.tiles, store.copies,
             store.high, store.low, store.row, found, 0, tiles,
         )  # fmt: skip
         more, rest, _ = collect(found)
@@ -205,12 +208,15 @@ def influence_of(store, kernel, x, s):
 
 
 @inlined
-def weigh(store, kernel, x, s, workers):
+def weigh(store, kernel, draws, scores, new, workers):
     """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?"""
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
-    if not holds(store, slot, x, s):
-        put(store, slots, x, s)
-        high, low, sums[OTHERS] = sweep(store, kernel, WEIGH, x, s, slots + 1, workers)
+    for k in range(draws.shape[1]):
+        store.draw[0, k] = draws[new, k]
+        store.draw[1, k] = scores[new, k]
+    if not holds(store, slot):
+        put(store, slots)
+        high, low, sums[OTHERS] = sweep(store, kernel, WEIGH, store.draw, slots + 1, workers)
         sums[OWN], sums[OWN_LOW] = exact.add(high, low, 0.5 * store.row[slots])
         store.counts[LATEST] = slots
     elif slot < slots:  # it repeats a state that is kept
@@ -237,42 +243,42 @@ def greatest_with_row(store):
 
 
 @inlined
-def keep(store, name, step, raw):
-    """Add the draw that was weighed."""
+def keep(store, ids, raw, new, step):
+    """Add the draw that was weighed, with its id and what else belongs to it."""
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
     apply_row(store, 1.0)
     if slot == slots:
-        for k in range(raw.shape[0]):
-            store.raw[slot, k] = raw[k]
+        for k in range(raw.shape[1]):
+            store.raw[slot, k] = raw[new, k]
         store.oldest[slot] = NONE
         store.counts[SLOTS] += 1
     store.high[slot], store.low[slot] = sums[OWN], sums[OWN_LOW]
     store.copies[slot] += 1.0
-    attach(store, slot, name, step)
+    attach(store, slot, ids[new, 0], ids[new, 1], step)
     sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
     sums[GREATEST] = max(sums[OWN], sums[OTHERS])
 
 
 @inlined
-def turn_away(store, name, step, gone):
-    """Leave things as they are, and tell in ``gone`` who went: the draw that was weighed, or its oldest kept copy."""
+def turn_away(store, ids, new, step, dropped, at):
+    """Leave things as they are, and log who went: the draw that was weighed, or its oldest kept copy."""
     slot = store.counts[LATEST]
     if slot < store.counts[SLOTS]:
-        attach(store, slot, name, step)
-        detach(store, slot, gone)
+        attach(store, slot, ids[new, 0], ids[new, 1], step)
+        detach(store, slot, dropped, at)
     else:
-        gone[0], gone[1], gone[2] = name[0], name[1], step
+        dropped[at, 0], dropped[at, 1], dropped[at, 2] = ids[new, 0], ids[new, 1], step
 
 
 @inlined
-def remove(store, kernel, slot, gone, workers):
-    """Remove the oldest copy of a state and leave its id in ``gone``."""
+def remove(store, kernel, slot, dropped, at, workers):
+    """Remove the oldest copy of a state and log its id."""
     sums = store.sums
     high, low = store.high[slot], store.low[slot]
     sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * high, -2.0 * low)
-    copy_point(store, slot)
+    copy_state(store, slot)
     latest = slot == store.counts[LATEST]
-    detach(store, slot, gone)
+    detach(store, slot, dropped, at)
     store.copies[slot] -= 1.0
     if store.copies[slot] == 0.0:
         vacate(store, slot)
@@ -280,16 +286,15 @@ def remove(store, kernel, slot, gone, workers):
         apply_row(store, -1.0)
         sums[GREATEST] = greatest_of(store)
     else:
-        point, slots = store.point, store.counts[SLOTS]
-        _, _, sums[GREATEST] = sweep(store, kernel, REMOVE, point[0], point[1], slots, workers)
+        _, _, sums[GREATEST] = sweep(store, kernel, REMOVE, store.removed, store.counts[SLOTS], workers)
 
 
 @inlined
-def attach(store, slot, name, step):
+def attach(store, slot, chain, draw, step):
     """One more copy of the slot's state, with this id."""
     label = store.counts[FREE]
     store.counts[FREE] = store.following[label]
-    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = name[0], name[1], step
+    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = chain, draw, step
     store.following[label] = NONE
     if store.oldest[slot] == NONE:
         store.oldest[slot] = label
@@ -300,11 +305,11 @@ def attach(store, slot, name, step):
 
 
 @inlined
-def detach(store, slot, gone):
+def detach(store, slot, dropped, at):
     """One copy less of the slot's state, the oldest."""
     label = store.oldest[slot]
     for k in range(3):
-        gone[k] = store.ids[label, k]
+        dropped[at, k] = store.ids[label, k]
     store.ids[label, 2] = NONE
     store.oldest[slot] = store.following[label]
     store.following[label] = store.counts[FREE]
@@ -318,7 +323,7 @@ def vacate(store, slot):
     last = store.counts[SLOTS] - 1
     if slot != last:
         to_tile, to_lane, tile, lane = slot // LANES, slot % LANES, last // LANES, last % LANES
-        for k in range(store.point.shape[1]):
+        for k in range(store.draw.shape[1]):
             store.tiles[to_tile, k, 0, to_lane] = store.tiles[tile, k, 0, lane]
             store.tiles[to_tile, k, 1, to_lane] = store.tiles[tile, k, 1, lane]
         for k in range(store.raw.shape[1]):
@@ -359,29 +364,28 @@ def greatest_of(store):
 
 
 @inlined
-def copy_point(store, slot):
+def copy_state(store, slot):
     """The slot's state, where a sweep can read it."""
     tile, lane = slot // LANES, slot % LANES
-    for k in range(store.point.shape[1]):
-        store.point[0, k] = store.tiles[tile, k, 0, lane]
-        store.point[1, k] = store.tiles[tile, k, 1, lane]
+    for k in range(store.draw.shape[1]):
+        store.removed[0, k] = store.tiles[tile, k, 0, lane]
+        store.removed[1, k] = store.tiles[tile, k, 1, lane]
 
 
 @jit
 def refresh(store, kernel) -> None:
     """Compute what is not written into a checkpoint: the greatest influence, the latest state's kernel values."""
     store.sums[GREATEST] = greatest_of(store)
-    slot = store.counts[LATEST]
-    if slot != NONE:
-        copy_point(store, slot)
-        sweep(store, kernel, ROW, store.point[0], store.point[1], store.counts[SLOTS], None)
+    if store.counts[LATEST] != NONE:
+        copy_state(store, store.counts[LATEST])
+        sweep(store, kernel, ROW, store.removed, store.counts[SLOTS], None)
 
 
 @inlined
 def precedes(store, slot, other):
     """Whether the slot's oldest id comes before the other's."""
-    mine, its = store.ids[store.oldest[slot]], store.ids[store.oldest[other]]
-    return mine[0] < its[0] or (mine[0] == its[0] and mine[1] < its[1])
+    ids, mine, its = store.ids, store.oldest[slot], store.oldest[other]
+    return ids[mine, 0] < ids[its, 0] or (ids[mine, 0] == ids[its, 0] and ids[mine, 1] < ids[its, 1])
 
 
 @inlined

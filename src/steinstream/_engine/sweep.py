@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from steinstream._engine import exact
-from steinstream._engine.jit import jit
+from steinstream._engine.jit import inlined
 from steinstream._engine.lanes import LANES, Lanes, Variable, integer, loop
 from steinstream.kernels import PROFILES
 
@@ -39,8 +39,7 @@ class _Arguments(NamedTuple):
     first: Any  # the kernel's parameters and grid
     second: Any
     grid: Any
-    x: Any  # the draw and its score
-    s: Any
+    draw: Any  # (2, d): the draw and its score
     tiles: Any
     copies: Any  # how often each stored point counts; 0 where there is none
     high: Any  # the influences, as exact pairs
@@ -53,25 +52,25 @@ class _Arguments(NamedTuple):
 
 
 _SIGNATURE = ir.FunctionType(
-    ir.VoidType(), [ir.DoubleType()] * 3 + [ir.DoubleType().as_pointer()] * 8 + [ir.IntType(64)] * 3
+    ir.VoidType(), [ir.DoubleType()] * 3 + [ir.DoubleType().as_pointer()] * 7 + [ir.IntType(64)] * 3
 )
 
 
 @intrinsic
 def sweep_tiles(
-    context: Any, profile: Any, first: Any, second: Any, grid: Any, move: Any, x: Any, s: Any, tiles: Any,
+    context: Any, profile: Any, first: Any, second: Any, grid: Any, move: Any, draw: Any, tiles: Any,
     copies: Any, high: Any, low: Any, row: Any, found: Any, begin: Any, end: Any,
 ) -> Any:  # fmt: skip
     """Run the sweep for this kernel profile and this move over the tiles from begin to end; at least one."""
-    arguments = (profile, first, second, grid, move, x, s, tiles, copies, high, low, row, found, begin, end)
+    arguments = (profile, first, second, grid, move, draw, tiles, copies, high, low, row, found, begin, end)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         profile, first, second, grid, move, *arrays, begin, end = values
         arrays = [
             context.make_array(kind)(context, builder, array)
-            for kind, array in zip(signature.args[5:13], arrays, strict=True)
+            for kind, array in zip(signature.args[5:12], arrays, strict=True)
         ]
-        dim = cgutils.unpack_tuple(builder, arrays[0].shape, 1)[0]
+        dim = cgutils.unpack_tuple(builder, arrays[0].shape, 2)[1]
         given = (first, second, grid, *(array.data for array in arrays), dim, begin, end)
         for number, variant in product(range(len(PROFILES)), (ROW, LOOK, WEIGH, REMOVE)):
             chosen = builder.and_(
@@ -113,7 +112,8 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
         distance.value = cross.value = scores.value = 0.0
         with loop(builder, integer(0), given.dim) as k:
             here, slope_here = (
-                Lanes.fill(builder, builder.load(builder.gep(array, [k]))) for array in (given.x, given.s)
+                Lanes.fill(builder, builder.load(builder.gep(given.draw, [place])))
+                for place in (k, builder.add(given.dim, k))
             )
             at = builder.mul(builder.add(builder.mul(tile, given.dim), k), integer(2))
             there, slope_there = (Lanes.load(builder, given.tiles, builder.add(at, integer(i))) for i in (0, 1))
@@ -158,11 +158,13 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
         variable.value.store(given.found, integer(place))
 
 
-@jit
+@inlined
 def collect(found):
     """The sum over all lanes (a pair), and the greatest influence."""
     high, low, greatest = 0.0, 0.0, -np.inf
     for lane in range(LANES):
-        high, low = exact.add_pair(high, low, found[HIGH, lane], found[LOW, lane])
+        high, lost = exact.two_sum(high, found[HIGH, lane])
+        low += lost + found[LOW, lane]
         greatest = max(greatest, found[GREATEST, lane])
+    high, low = exact.two_sum(high, low)
     return high, low, greatest

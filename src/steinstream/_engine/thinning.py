@@ -68,17 +68,17 @@ def best_candidate(store, kernel, draws, scores, first, last, workers):
     influences = np.zeros(last - first)
     if workers is None:
         for i in range(last - first):
-            influences[i] = influence_of(store, kernel, draws[first + i], scores[first + i])
+            influences[i] = influence_of(store, kernel, draws, scores, first + i)
     else:
-        influences_shared(store, kernel, draws[first:last], scores[first:last], influences)
+        influences_shared(store, kernel, draws, scores, first, influences)
     return first + np.argmin(influences)
 
 
 @jit(parallel=True)
-def influences_shared(store, kernel, draws, scores, influences):
+def influences_shared(store, kernel, draws, scores, first, influences):
     """The candidates' influences, spread over the threads."""
-    for i in numba.prange(len(draws)):
-        influences[i] = influence_of(store, kernel, draws[i], scores[i])
+    for i in numba.prange(len(influences)):
+        influences[i] = influence_of(store, kernel, draws, scores, first + i)
 
 
 @jit
@@ -96,21 +96,21 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
         new = step * candidates
         if candidates > 1:
             new = best_candidate(store, kernel, draws, scores, new, new + candidates, workers)
-        weigh(store, kernel, draws[new], scores[new], workers)
+        weigh(store, kernel, draws, scores, new, workers)
 
         size = store.counts[DRAWS] + 1
         allowed = (square_with_latest(store) + budget[step] + share[step] / float(size * size)) * TIE
         least = store.sums[OWN] > store.sums[OTHERS]
         if least and size > floor[step] and (size > cap or square(store) <= allowed):
-            turn_away(store, ids[new], start + step + 1, dropped[drops])
+            turn_away(store, ids, new, start + step + 1, dropped, drops)
             drops += 1
         else:
-            keep(store, ids[new], start + step + 1, raw[new])
+            keep(store, ids, raw, new, start + step + 1)
         while store.counts[DRAWS] > floor[step]:
             slot = least_influential(store)
             if store.counts[DRAWS] <= cap and square_without(store, slot) > allowed:
                 break
-            remove(store, kernel, slot, dropped[drops], workers)
+            remove(store, kernel, slot, dropped, drops, workers)
             drops += 1
         sizes[step], squares[step] = store.counts[DRAWS], square(store)
     return floor.shape[0], drops
