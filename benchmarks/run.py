@@ -21,6 +21,9 @@ NAMES = ("row", "step", "stein_thinning", "long", "startup", "ksd")
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)
 
+# Read when numpy is loaded. The peers' matrix products are small and gained nothing from a second thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from benchmarks.native import compiler  # noqa: E402
 from benchmarks.table import Options, markdown, show  # noqa: E402
 

@@ -73,7 +73,7 @@ def steady(size: int, dim: int, steps: int, before: int) -> Case:
 
 def duplicate(store: Store) -> Store:
     """A copy, aligned as the original is: every run starts from the same state."""
-    copy = empty_store(store.point.shape[1], 0, len(store.copies), len(store.following))
+    copy = empty_store(store.tiles.shape[1], 0, len(store.copies), len(store.following))
     for mine, its in zip(copy, store, strict=True):
         mine[...] = its
     return copy

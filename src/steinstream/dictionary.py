@@ -74,8 +74,9 @@ class Dictionary:
     def run(self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None) -> Run:
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
         draws, scores, ids = block
-        raw = np.hstack([draws, scores])[:, : self._raw]
+        raw = np.zeros((len(draws), 0))
         if self._raw:
+            raw = np.hstack([draws, scores])
             draws, scores = self.coordinates.apply(draws, scores)
         steps, done = len(plan.floor), 0
         sizes, squares = np.zeros(steps, dtype=np.int64), np.zeros(steps)

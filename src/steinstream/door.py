@@ -90,8 +90,9 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
 def usable(block: Block, on_bad: str) -> NDArray[np.bool_]:
     """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``."""
     draws, scores, ids = block
-    with np.errstate(invalid="ignore"):
-        good = (np.abs(draws) < HUGE) & (np.abs(scores) < HUGE)
+    if all(-HUGE < part.min(initial=0.0) and part.max(initial=0.0) < HUGE for part in (draws, scores)):
+        return np.ones(len(draws), dtype=bool)
+    good = (np.abs(draws) < HUGE) & (np.abs(scores) < HUGE)
     rows = np.asarray(good.all(axis=1))
     if on_bad == "raise" and not rows.all():
         row = int(np.flatnonzero(~rows)[0])

@@ -13,6 +13,7 @@ from steinstream.kept import History
 Integers = NDArray[np.int64]
 
 _PER_DECADE = 20
+_EDGES = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
 
 
 class Recorder:
@@ -53,5 +54,4 @@ class Recorder:
 
 def _cell(steps: Integers) -> Integers:
     """The number of the logarithmic cell that a step falls in; the same for any block the step comes in."""
-    edges = np.unique(np.ceil(10.0 ** (np.arange(19 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
-    return np.searchsorted(edges, steps, side="right")
+    return np.searchsorted(_EDGES, steps, side="right")

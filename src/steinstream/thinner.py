@@ -170,7 +170,8 @@ class Thinner:
         if not good.all():
             block = block.take(good)
         if self.check_scores and self._identity.count < door.MOST:
-            identity = self._identity.with_more(block.draws, block.scores)
+            few = block.take(slice(0, door.MOST))
+            identity = self._identity.with_more(few.draws, few.scores)
             identity.require_plausible()
             self._identity = identity
         if ids is None:

@@ -29,7 +29,7 @@ def as_tiles(points: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArra
 
 @jit
 def rows_before(kernel, tiles, draws, copies, begin, end, high, low, diagonal) -> None:
-    """For the rows begin .. end - 1 of draws (n, 2, d): the sum of copies * k0 over all rows before, as a pair, and k0 with itself."""
+    """For rows begin .. end - 1 of draws (n, 2, d): the sum of copies * k0 over the rows before, and k0 with itself."""
     profile, first, second, grid = kernel
     dim = draws.shape[2]
     step = max(1, _CACHE // (dim * 2 * LANES * 8))

@@ -185,7 +185,7 @@ def holds(store, slot):
     return True
 
 
-@inlined
+@jit
 def influence_of(store, kernel, draws, scores, candidate):
     """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
     profile, first, second, grid = kernel

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from steinstream._engine import exact
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.jit import bare, inlined, jit
 from steinstream._engine.store import (
     DRAWS,
     OTHERS,
@@ -65,23 +65,26 @@ def mean(total, draws) -> float:
 @inlined
 def best_candidate(store, kernel, draws, scores, first, last, workers):
     """Which of the draws first .. last - 1 would have the least influence if added; the first of equals."""
-    influences = np.zeros(last - first)
-    if workers is None:
-        for i in range(last - first):
-            influences[i] = influence_of(store, kernel, draws, scores, first + i)
-    else:
-        influences_shared(store, kernel, draws, scores, first, influences)
-    return first + np.argmin(influences)
+    if workers is not None:
+        return best_candidate_shared(store, kernel, draws, scores, first, last)
+    best, least = first, np.inf
+    for candidate in range(first, last):
+        weigh(store, kernel, draws, scores, candidate, workers)
+        if store.sums[OWN] < least:
+            best, least = candidate, store.sums[OWN]
+    return best
 
 
 @jit(parallel=True)
-def influences_shared(store, kernel, draws, scores, first, influences):
-    """The candidates' influences, spread over the threads."""
-    for i in numba.prange(len(influences)):
+def best_candidate_shared(store, kernel, draws, scores, first, last):
+    """The same, with the candidates spread over the threads."""
+    influences = np.zeros(last - first)
+    for i in numba.prange(last - first):
         influences[i] = influence_of(store, kernel, draws, scores, first + i)
+    return first + np.argmin(influences)
 
 
-@jit
+@bare
 def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
     """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
 
