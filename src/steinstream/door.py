@@ -90,7 +90,7 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
 def usable(block: Block, on_bad: str) -> NDArray[np.bool_]:
     """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``."""
     draws, scores, ids = block
-    if all(-HUGE < part.min(initial=0.0) and part.max(initial=0.0) < HUGE for part in (draws, scores)):
+    if all(part.min(initial=0.0) > -HUGE and part.max(initial=0.0) < HUGE for part in (draws, scores)):
         return np.ones(len(draws), dtype=bool)
     good = (np.abs(draws) < HUGE) & (np.abs(scores) < HUGE)
     rows = np.asarray(good.all(axis=1))

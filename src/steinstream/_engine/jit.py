@@ -49,6 +49,7 @@ def jit(function: Any = None, /, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: jit(function, **options)
+    options = {"_nrt": True, **options}  # said outright, or it is inherited from the caller
     compiled = numba.njit(function, error_model="numpy", nogil=True, **options)
     ours, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
     try:
