@@ -33,6 +33,17 @@ def test_threads_change_nothing(monkeypatch, settings):
     assert np.array_equal(alone.ids, shared.ids) and np.array_equal(alone.ids, many.ids)
 
 
+def test_fewer_tiles_than_threads(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(12, 60_000))
+    results = []
+    for workers in (None, 4):
+        monkeypatch.setattr(Pace, "choose", lambda self, workers=workers: workers)
+        thinner = ss.Thinner(60_000, size=5, check_scores=False)
+        thinner.extend(x, -x)
+        results.append((thinner.ksd, thinner.kept.ids.tolist()))
+    assert results[0] == results[1]
+
+
 def test_several_thinners_may_run_in_several_threads(monkeypatch):
     monkeypatch.setattr(Pace, "choose", lambda self: 2)
 

@@ -10,19 +10,8 @@ from numpy.typing import NDArray
 
 from steinstream._engine.jit import threads
 from steinstream._engine.lanes import LANES
-from steinstream._engine.store import (
-    DRAWS,
-    FREE,
-    LATEST,
-    NONE,
-    SLOTS,
-    TOTAL,
-    TOTAL_LOW,
-    empty_store,
-    refresh,
-    roomier,
-    worth_sharing,
-)
+from steinstream._engine.moves import refresh, worth_sharing
+from steinstream._engine.store import DRAWS, FREE, LATEST, NONE, SLOTS, TOTAL, TOTAL_LOW, empty_store, roomier
 from steinstream._engine.thinning import square, thin_block
 from steinstream.coordinates import Coordinates
 from steinstream.door import Block

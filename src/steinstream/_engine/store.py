@@ -1,4 +1,4 @@
-"""What is kept, as plain arrays, and the moves that change it: weigh a draw, keep it or turn it away, remove another.
+"""What is kept, as plain arrays.
 
 Influence. With ``k0`` the Stein kernel and ``S`` its sum over all pairs of kept draws (KSD^2 = S / n^2), let
 
@@ -9,24 +9,16 @@ influential draw (the one whose loss helps most) the greatest. So u and S are al
 
 A state that repeats its predecessor shares one slot with it; each copy has a label with its own id. Slots have no
 order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so this never shows.
-
-The latest state's kernel values stay: a repeated draw needs no new ones, and a draw that is turned away costs one sweep
-and changes nothing.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream._engine import exact
-from steinstream._engine.jit import inlined, jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.sweep import GREATEST as TOP
-from steinstream._engine.sweep import LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -46,7 +38,7 @@ class Store(NamedTuple):
     copies: Floats  # (slots,): how many kept draws are in this state; 0 in spare slots
     high: Floats  # (slots,): influence, an exact pair; -inf or not a number in spare slots
     low: Floats
-    row: Floats  # (slots,): kernel values with the latest state, while that is kept
+    row: Floats  # (slots,): kernel values with the latest state
     found: Floats  # (3, 16): the last sweep's findings
     raw: Floats  # (slots, w): what the caller wants back with each state; w may be 0
     oldest: Integers  # (slots,): first label of the state
@@ -109,297 +101,3 @@ def roomier(store: Store) -> Store:
     if more_labels > labels:  # the free list was empty: it now begins with the new labels
         new.counts[FREE] = labels
     return new
-
-
-@inlined
-def is_full(store):
-    """Whether the next insertion needs more room."""
-    return store.counts[SLOTS] == store.copies.shape[0] or store.counts[FREE] == NONE
-
-
-@inlined
-def sweep(store, kernel, move, draw, slots, workers):
-    """One draw (2, d) against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
-
-    With ``workers`` (a number, or None) large sweeps are shared among threads; the sums being exact, nothing changes.
-    """
-    tiles = (slots + LANES - 1) // LANES
-    if tiles == 0:
-        return 0.0, 0.0, -np.inf
-    if workers is not None:  # noqa: SIM102 (alone, numba drops this branch where workers is None)
-        if worth_sharing(slots, draw.shape[1]):
-            return sweep_shared(store, kernel, move, draw, tiles, workers)
-    profile, first, second, grid = kernel
-    sweep_tiles(
-        profile, first, second, grid, move, draw, store.tiles, store.copies,
-        store.high, store.low, store.row, store.found, 0, tiles,
-    )  # fmt: skip
-    return collect(store.found)
-
-
-@jit
-def worth_sharing(slots, dim) -> bool:
-    """Whether so many kernel evaluations take longer than waking another thread (measured: some 15 microseconds)."""
-    return bool(slots * (dim + 8) >= 200_000)
-
-
-@jit(parallel=True)
-def sweep_shared(store, kernel, move, draw, tiles, workers):
-    """The sweep, cut into one piece per worker."""
-    profile, first, second, grid = kernel
-    found = np.zeros((workers, 3, LANES))
-    for part in numba.prange(workers):
-        sweep_tiles(
-            profile, first, second, grid, move, draw, store.tiles, store.copies, store.high, store.low, store.row,
-            found[part], part * tiles // workers, (part + 1) * tiles // workers,
-        )  # fmt: skip
-    high, low, greatest = 0.0, 0.0, -np.inf
-    for part in range(workers):
-        more, rest, top = collect(found[part])
-        high, low = exact.add_pair(high, low, more, rest)
-        greatest = max(greatest, top)
-    return high, low, greatest
-
-
-@inlined
-def put(store, slot):
-    """Write the draw into a spare slot, where it counts for nothing yet."""
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.draw.shape[1]):
-        store.tiles[tile, k, 0, lane] = store.draw[0, k]
-        store.tiles[tile, k, 1, lane] = store.draw[1, k]
-    store.copies[slot] = 0.0
-    store.high[slot] = -np.inf
-    store.low[slot] = 0.0
-
-
-@inlined
-def holds(store, slot):
-    """Whether the slot's state is exactly the draw's."""
-    if slot == NONE:
-        return False
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.draw.shape[1]):
-        if store.tiles[tile, k, 0, lane] != store.draw[0, k] or store.tiles[tile, k, 1, lane] != store.draw[1, k]:
-            return False
-    return True
-
-
-@jit
-def influence_of(store, kernel, draws, scores, candidate):
-    """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
-    profile, first, second, grid = kernel
-    dim = draws.shape[1]
-    found, row, draw, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((2, dim)), np.zeros((1, dim, 2, LANES))
-    for k in range(dim):
-        draw[0, k] = alone[0, k, 0, 0] = draws[candidate, k]
-        draw[1, k] = alone[0, k, 1, 0] = scores[candidate, k]
-    sweep_tiles(profile, first, second, grid, ROW, draw, alone, row, row, row, row, found, 0, 1)
-    high, low = 0.5 * row[0], 0.0
-    tiles = (store.counts[SLOTS] + LANES - 1) // LANES
-    if tiles > 0:
-        sweep_tiles(
-            profile, first, second, grid, LOOK, draw, store.tiles, store.copies,
-            store.high, store.low, store.row, found, 0, tiles,
-        )  # fmt: skip
-        more, rest, _ = collect(found)
-        high, _ = exact.add_pair(more, rest, high, low)
-    return high
-
-
-@inlined
-def weigh(store, kernel, draws, scores, new, workers):
-    """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?"""
-    sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
-    for k in range(draws.shape[1]):
-        store.draw[0, k] = draws[new, k]
-        store.draw[1, k] = scores[new, k]
-    if not holds(store, slot):
-        put(store, slots)
-        high, low, sums[OTHERS] = sweep(store, kernel, WEIGH, store.draw, slots + 1, workers)
-        sums[OWN], sums[OWN_LOW] = exact.add(high, low, 0.5 * store.row[slots])
-        store.counts[LATEST] = slots
-    elif slot < slots:  # it repeats a state that is kept
-        sums[OWN], sums[OWN_LOW] = exact.add(store.high[slot], store.low[slot], store.row[slot])
-        aside, store.high[slot] = store.high[slot], -np.inf
-        sums[OTHERS] = greatest_with_row(store)
-        store.high[slot] = aside
-
-
-@inlined
-def greatest_with_row(store):
-    """The greatest influence if the latest state's kernel values were added once more."""
-    high, low, row, found = store.high, store.low, store.row, store.found
-    for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top = found[TOP]
-    for first in range(0, store.counts[SLOTS], LANES):
-        some, rest, more = high[first : first + LANES], low[first : first + LANES], row[first : first + LANES]
-        for lane in range(LANES):
-            influence, _ = exact.add(some[lane], rest[lane], more[lane])
-            top[lane] = influence if influence > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
-
-
-@inlined
-def keep(store, ids, raw, new, step):
-    """Add the draw that was weighed, with its id and what else belongs to it."""
-    sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
-    apply_row(store, 1.0)
-    if slot == slots:
-        for k in range(raw.shape[1]):
-            store.raw[slot, k] = raw[new, k]
-        store.oldest[slot] = NONE
-        store.counts[SLOTS] += 1
-    store.high[slot], store.low[slot] = sums[OWN], sums[OWN_LOW]
-    store.copies[slot] += 1.0
-    attach(store, slot, ids[new, 0], ids[new, 1], step)
-    sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
-    sums[GREATEST] = max(sums[OWN], sums[OTHERS])
-
-
-@inlined
-def turn_away(store, ids, new, step, dropped, at):
-    """Leave things as they are, and log who went: the draw that was weighed, or its oldest kept copy."""
-    slot = store.counts[LATEST]
-    if slot < store.counts[SLOTS]:
-        attach(store, slot, ids[new, 0], ids[new, 1], step)
-        detach(store, slot, dropped, at)
-    else:
-        dropped[at, 0], dropped[at, 1], dropped[at, 2] = ids[new, 0], ids[new, 1], step
-
-
-@inlined
-def remove(store, kernel, slot, dropped, at, workers):
-    """Remove the oldest copy of a state and log its id."""
-    sums = store.sums
-    high, low = store.high[slot], store.low[slot]
-    sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * high, -2.0 * low)
-    copy_state(store, slot)
-    latest = slot == store.counts[LATEST]
-    detach(store, slot, dropped, at)
-    store.copies[slot] -= 1.0
-    if store.copies[slot] == 0.0:
-        vacate(store, slot)
-    if latest:
-        apply_row(store, -1.0)
-        sums[GREATEST] = greatest_of(store)
-    else:
-        _, _, sums[GREATEST] = sweep(store, kernel, REMOVE, store.removed, store.counts[SLOTS], workers)
-
-
-@inlined
-def attach(store, slot, chain, draw, step):
-    """One more copy of the slot's state, with this id."""
-    label = store.counts[FREE]
-    store.counts[FREE] = store.following[label]
-    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = chain, draw, step
-    store.following[label] = NONE
-    if store.oldest[slot] == NONE:
-        store.oldest[slot] = label
-    else:
-        store.following[store.newest[slot]] = label
-    store.newest[slot] = label
-    store.counts[DRAWS] += 1
-
-
-@inlined
-def detach(store, slot, dropped, at):
-    """One copy less of the slot's state, the oldest."""
-    label = store.oldest[slot]
-    for k in range(3):
-        dropped[at, k] = store.ids[label, k]
-    store.ids[label, 2] = NONE
-    store.oldest[slot] = store.following[label]
-    store.following[label] = store.counts[FREE]
-    store.counts[FREE] = label
-    store.counts[DRAWS] -= 1
-
-
-@inlined
-def vacate(store, slot):
-    """Fill the slot with the last one, which becomes spare."""
-    last = store.counts[SLOTS] - 1
-    if slot != last:
-        to_tile, to_lane, tile, lane = slot // LANES, slot % LANES, last // LANES, last % LANES
-        for k in range(store.draw.shape[1]):
-            store.tiles[to_tile, k, 0, to_lane] = store.tiles[tile, k, 0, lane]
-            store.tiles[to_tile, k, 1, to_lane] = store.tiles[tile, k, 1, lane]
-        for k in range(store.raw.shape[1]):
-            store.raw[slot, k] = store.raw[last, k]
-        store.copies[slot], store.row[slot] = store.copies[last], store.row[last]
-        store.high[slot], store.low[slot] = store.high[last], store.low[last]
-        store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
-    store.copies[last] = 0.0
-    store.high[last] = -np.inf
-    if store.counts[LATEST] == last and slot != last:
-        store.counts[LATEST] = slot
-    elif store.counts[LATEST] == slot or store.counts[LATEST] > last:
-        store.counts[LATEST] = NONE
-    store.counts[SLOTS] = last
-
-
-@inlined
-def apply_row(store, sign):
-    """Add the latest state's kernel values to the influences, or take them out."""
-    high, low, row = store.high, store.low, store.row
-    for slot in range(store.counts[SLOTS]):
-        high[slot], low[slot] = exact.add(high[slot], low[slot], sign * row[slot])
-
-
-@inlined
-def greatest_of(store):
-    """The greatest influence."""
-    found, high = store.found, store.high
-    for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top = found[TOP]
-    for first in range(0, store.counts[SLOTS], LANES):
-        some = high[first : first + LANES]
-        for lane in range(LANES):
-            top[lane] = some[lane] if some[lane] > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
-
-
-@inlined
-def copy_state(store, slot):
-    """The slot's state, where a sweep can read it."""
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.draw.shape[1]):
-        store.removed[0, k] = store.tiles[tile, k, 0, lane]
-        store.removed[1, k] = store.tiles[tile, k, 1, lane]
-
-
-@jit
-def refresh(store, kernel) -> None:
-    """Compute what is not written into a checkpoint: the greatest influence, the latest state's kernel values."""
-    store.sums[GREATEST] = greatest_of(store)
-    if store.counts[LATEST] != NONE:
-        copy_state(store, store.counts[LATEST])
-        sweep(store, kernel, ROW, store.removed, store.counts[SLOTS], None)
-
-
-@inlined
-def precedes(store, slot, other):
-    """Whether the slot's oldest id comes before the other's."""
-    ids, mine, its = store.ids, store.oldest[slot], store.oldest[other]
-    return ids[mine, 0] < ids[its, 0] or (ids[mine, 0] == ids[its, 0] and ids[mine, 1] < ids[its, 1])
-
-
-@inlined
-def least_influential(store):
-    """The slot with the greatest influence; of several the one with the smallest id."""
-    best, greatest = NONE, store.sums[GREATEST]
-    slots, high = store.counts[SLOTS], store.high
-    for first in range(0, slots, LANES):
-        hits = 0
-        some = high[first : first + LANES]
-        for lane in range(LANES):
-            hits += some[lane] == greatest
-        if hits > 0:
-            for slot in range(first, min(first + LANES, slots)):
-                if high[slot] == greatest and (best == NONE or precedes(store, slot, best)):
-                    best = slot
-    return best

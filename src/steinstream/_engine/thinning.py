@@ -13,21 +13,8 @@ import numpy as np
 
 from steinstream._engine import exact
 from steinstream._engine.jit import bare, inlined, jit
-from steinstream._engine.store import (
-    DRAWS,
-    OTHERS,
-    OWN,
-    OWN_LOW,
-    TOTAL,
-    TOTAL_LOW,
-    influence_of,
-    is_full,
-    keep,
-    least_influential,
-    remove,
-    turn_away,
-    weigh,
-)
+from steinstream._engine.moves import influence_of, is_full, keep, least_influential, remove, turn_away, weigh
+from steinstream._engine.store import DRAWS, OTHERS, OWN, OWN_LOW, TOTAL, TOTAL_LOW
 
 # KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
 # symmetric sets). Rounding in the two divisions must not turn "equal" into "greater".
