@@ -127,8 +127,11 @@ def influence_of(store, kernel, draws, scores, candidate):
 
 
 @inlined
-def weigh(store, kernel, draws, scores, new, workers):
-    """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?"""
+def weigh(store, kernel, draws, scores, new, alone, workers):
+    """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?
+
+    ``alone`` says that the others do not matter, which saves a pass for a repeated state.
+    """
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
     for k in range(draws.shape[1]):
         store.draw[0, k] = draws[new, k]
@@ -140,9 +143,11 @@ def weigh(store, kernel, draws, scores, new, workers):
         store.counts[LATEST] = slots
     elif slot < slots:  # it repeats a state that is kept
         sums[OWN], sums[OWN_LOW] = exact.add(store.high[slot], store.low[slot], store.row[slot])
-        aside, store.high[slot] = store.high[slot], -np.inf
-        sums[OTHERS] = greatest_with_row(store)
-        store.high[slot] = aside
+        sums[OTHERS] = np.nan
+        if not alone:
+            aside, store.high[slot] = store.high[slot], -np.inf
+            sums[OTHERS] = greatest_with_row(store)
+            store.high[slot] = aside
 
 
 @inlined
@@ -175,7 +180,7 @@ def keep(store, ids, raw, new, step):
     store.copies[slot] += 1.0
     attach(store, slot, ids[new, 0], ids[new, 1], step)
     sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
-    sums[GREATEST] = max(sums[OWN], sums[OTHERS])
+    sums[GREATEST] = sums[OWN] if sums[OWN] >= sums[OTHERS] else sums[OTHERS]  # not a number until somebody asks
 
 
 @inlined
@@ -310,6 +315,8 @@ def precedes(store, slot, other):
 @inlined
 def least_influential(store):
     """The slot with the greatest influence; of several the one with the smallest id."""
+    if np.isnan(store.sums[GREATEST]):
+        store.sums[GREATEST] = greatest_of(store)
     best, greatest = NONE, store.sums[GREATEST]
     slots, high = store.counts[SLOTS], store.high
     for first in range(0, slots, LANES):

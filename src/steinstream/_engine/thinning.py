@@ -56,7 +56,7 @@ def best_candidate(store, kernel, draws, scores, first, last, workers):
         return best_candidate_shared(store, kernel, draws, scores, first, last)
     best, least = first, np.inf
     for candidate in range(first, last):
-        weigh(store, kernel, draws, scores, candidate, workers)
+        weigh(store, kernel, draws, scores, candidate, True, workers)
         if store.sums[OWN] < least:
             best, least = candidate, store.sums[OWN]
     return best
@@ -86,9 +86,9 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
         new = step * candidates
         if candidates > 1:
             new = best_candidate(store, kernel, draws, scores, new, new + candidates, workers)
-        weigh(store, kernel, draws, scores, new, workers)
-
         size = store.counts[DRAWS] + 1
+        weigh(store, kernel, draws, scores, new, size <= floor[step], workers)
+
         allowed = (square_with_latest(store) + budget[step] + share[step] / float(size * size)) * TIE
         least = store.sums[OWN] > store.sums[OTHERS]
         if least and size > floor[step] and (size > cap or square(store) <= allowed):
