@@ -115,7 +115,7 @@ def write(path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, ND
     everything = {"about": np.array(head), **arrays}
     everything["checksum"] = np.array(_checksum(everything))
     with replacing(path) as file:
-        np.savez(file, allow_pickle=False, **everything)
+        np.savez(file, **everything)  # type: ignore[arg-type]
 
 
 def read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

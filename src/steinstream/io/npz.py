@@ -104,8 +104,7 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
     coordinates = {} if kept.coordinates is None else {"coordinates": kept.coordinates.factor}
     np.savez(
         file,
-        allow_pickle=False,
-        **coordinates,
+        **coordinates,  # type: ignore[arg-type]
         draws=kept.points,
         scores=kept.scores,
         ids=kept.ids,
