@@ -4,7 +4,7 @@ Nanoseconds per kernel evaluation. *C* is the fastest of several strict variants
 plain columns, each with two sets of compiler flags. *loose C* is the fastest that may break the rules of IEEE
 arithmetic (-ffast-math, libmvec's exp, an approximate inverse square root). The last columns are ratios to *C*: the
 engine's row alone, with the exact sum (look), with the sum and the greatest influence (weigh), with the influences
-(remove). All data are in the cache as far as they fit; at d = 1000 they do not, and ratios move by a fifth.
+(remove). Each contender warms the cache before it is timed.
 """
 
 from __future__ import annotations

@@ -99,3 +99,12 @@ def test_rates_for_independent_draws():
     for growth, slope in (("linear", -1.6), ("sqrt", -1.1)):
         measured = np.polyfit(np.log(lengths), np.log(mean_squares(growth, 0.0, lengths, 12)), 1)[0]
         assert abs(measured - slope) < 0.2
+
+
+def test_equal_is_within_a_budget_of_zero():
+    """All copies of one state have the same KSD, however many: rounding must not turn equal into greater."""
+    for seed in range(100):
+        x = np.repeat(np.random.default_rng(seed).normal(size=(1, 3)), 9, axis=0)
+        thinner = ss.Thinner(3, growth=lambda t: t if t < 9 else 1)
+        thinner.extend(x, -x / 3.0)
+        assert thinner.size == 1
