@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from benchmarks.memory import resident
+from benchmarks.memory import resident, trim
 from benchmarks.race import Contender, race
 from benchmarks.table import Options, Row
 
@@ -23,6 +23,7 @@ def run(options: Options) -> list[Row]:
     late = LATE // 10 if options.quick else LATE
     rng = np.random.default_rng(0)
     thinner = fed(Thinner(2, size=200), rng, SETTLED)
+    trim()
     before = resident()
     fed(thinner, rng, late - SETTLED)
     growth = resident() - before

@@ -15,9 +15,14 @@ def resident() -> float:
     return _status("VmRSS")
 
 
+def trim() -> None:
+    """Give back what earlier calls left, which later ones could use again unseen."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def growth(run: Callable[[], object]) -> float:
     """Megabytes that a call takes at its peak, beyond what was there before."""
-    ctypes.CDLL(None).malloc_trim(0)  # what earlier calls left must not be used again unseen
+    trim()
     (_PROCESS / "clear_refs").write_text("5")  # the peak starts anew
     before = resident()
     run()

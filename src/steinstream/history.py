@@ -13,7 +13,7 @@ from steinstream.kept import History
 Integers = NDArray[np.int64]
 
 _PER_DECADE = 20
-_EDGES = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
+_LOGARITHMIC = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
 
 
 class Recorder:
@@ -28,17 +28,19 @@ class Recorder:
     def add(self, steps: Integers, sizes: Integers, squares: NDArray[np.float64]) -> None:
         """Take in consecutive steps; keep those the rule wants."""
         wanted = self._wanted(steps)
-        if wanted.any():
+        if len(wanted):
             self._parts.append(History(steps[wanted], sizes[wanted], np.sqrt(squares[wanted])))
 
-    def _wanted(self, steps: Integers) -> NDArray[np.bool_]:
-        if self.rule is None:
-            return np.zeros(len(steps), dtype=bool)
+    def _wanted(self, steps: Integers) -> Integers:
+        """Places in ``steps``."""
+        if self.rule is None or len(steps) == 0:
+            return np.zeros(0, dtype=np.int64)
         if self.rule == "all":
-            return np.ones(len(steps), dtype=bool)
+            return np.arange(len(steps))
         if isinstance(self.rule, int):
-            return np.asarray(steps % self.rule == 0)
-        return np.asarray(_cell(steps) != _cell(steps - 1))
+            return np.flatnonzero(steps % self.rule == 0)
+        first, last = np.searchsorted(_LOGARITHMIC, [steps[0], steps[-1] + 1])
+        return np.asarray(_LOGARITHMIC[first:last] - steps[0])
 
     def history(self) -> History:
         """All that is remembered, in one piece."""
@@ -50,8 +52,3 @@ class Recorder:
     def restore(self, history: History) -> None:
         """Go on from what was remembered before."""
         self._parts = [history]
-
-
-def _cell(steps: Integers) -> Integers:
-    """The number of the logarithmic cell that a step falls in; the same for any block the step comes in."""
-    return np.searchsorted(_EDGES, steps, side="right")
