@@ -79,6 +79,16 @@ def test_every_input_and_output_format_gives_the_same_set(steinstream, tmp_path,
         assert np.array_equal(np.vstack([block.ids for block in blocks]), expected.ids)
 
 
+def test_an_earlier_set_can_be_the_initial_dictionary(steinstream, chain, tmp_path):
+    steinstream("thin", chain, "-o", "first.npz", "--size", 20)
+    ran = steinstream("thin", chain, "-o", "kept.npz", "--paper", "--initial", "first.npz")
+    assert ran.returncode == 0, ran.stderr
+    with np.load(chain) as arrays, np.load(tmp_path / "first.npz") as first, np.load(tmp_path / "kept.npz") as kept:
+        thinner = ss.Thinner(3, initial=(first["draws"], first["scores"]))
+        thinner.extend(arrays["draws"], arrays["scores"])
+        assert np.array_equal(kept["ids"], thinner.kept.ids) and float(kept["ksd"]) == thinner.ksd
+
+
 def test_ksd_of_a_kept_set_is_the_one_reported(steinstream, chain, tmp_path):
     steinstream("thin", chain, "-o", "kept.npz", "--size", 60)
     with np.load(tmp_path / "kept.npz") as written:

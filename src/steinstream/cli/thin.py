@@ -15,6 +15,7 @@ from steinstream.cli.progress import Stop, bar, count, number, stoppable
 
 if TYPE_CHECKING:
     from steinstream.coordinates import Coordinates
+    from steinstream.door import Array
     from steinstream.io import Chain
     from steinstream.thinner import Thinner
 
@@ -35,6 +36,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--paper", is_flag=True, help="The paper's settings: IMQ, identity coordinates, sqrt growth, budget 0.")
 @click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
               help="What to do with a draw that is not finite.")  # fmt: skip
+@click.option("--initial", help="A file of draws and scores to begin with: an earlier kept set, say.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the state here now and then, and on Ctrl-C.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there.")
 def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **options: Any) -> None:
@@ -100,11 +102,31 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
         budget=options["budget"],
         size=options["size"],
         candidates=options["candidates"],
+        initial=_initial(options["initial"], source.dim),
         on_bad=options["on_bad"],
         check_scores=not options["trust_scores"],
     )
     thinner.note = {"chain": source.path.name, "options": options}
     return thinner
+
+
+def _initial(path: str | None, dim: int) -> tuple[Array, Array] | None:
+    """The draws and scores to begin with."""
+    if path is None:
+        return None
+    from steinstream import door
+    from steinstream.errors import InputError
+    from steinstream.io import open_chain
+
+    first = open_chain(path)
+    if first.dim != dim:
+        raise InputError(
+            f"{path} has {first.dim} dimensions, the chain has {dim}.", "Begin with draws of the same model."
+        )
+    block = door.no_draws(dim)
+    for more in first.blocks():
+        block = block.then(more)
+    return block.draws, block.scores
 
 
 def _resumed(source: Chain, checkpoint: Path, options: dict[str, Any]) -> Thinner:
