@@ -9,7 +9,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import numpy as np
-from benchmarks.memory import growth
+from benchmarks.memory import growth, hoard
 from benchmarks.race import Contender, race
 from benchmarks.streams import Array, Stream, normal
 from benchmarks.table import Options, Row
@@ -20,6 +20,7 @@ ROWS = 20
 
 
 def run(options: Options) -> list[Row]:
+    hoard()
     counts = (10_000,) if options.quick else (10_000, 100_000)
     return [measure(normal(count, dim), options.quick) for count in counts for dim in (2, 10)]
 

@@ -1,6 +1,7 @@
 """Run the benchmarks: ``python benchmarks/run.py [NAME ...] [--quick] [--data FOLDER]``.
 
-A full pass writes its tables to results.md, each in place of the benchmark's former one; a quick pass only prints.
+Each runs in a process of its own, so that none depends on what ran before it. A full pass writes its tables to
+results.md, each in place of the benchmark's former one; a quick pass only prints.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import os
 import platform
 import re
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from importlib.metadata import version
 from inspect import cleandoc
+from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -25,7 +28,7 @@ sys.path[0] = str(HERE.parent)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.native import compiler  # noqa: E402
-from benchmarks.table import Options, markdown, show  # noqa: E402
+from benchmarks.table import Options, Row, markdown, show  # noqa: E402
 
 
 def main() -> None:
@@ -38,12 +41,18 @@ def main() -> None:
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     for name in given.names or NAMES:
-        benchmark = import_module(f"benchmarks.{name}")
-        title, _, text = cleandoc(benchmark.__doc__).partition("\n")
-        rows = benchmark.run(Options(given.quick, given.data))
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            title, text, rows = process.submit(measure, name, Options(given.quick, given.data)).result()
         show(title, rows)
         if not given.quick:
             write(name, f"{title}\n{text}\n\n{markdown(rows)}")
+
+
+def measure(name: str, options: Options) -> tuple[str, str, list[Row]]:
+    """Title, explanation and rows of a benchmark."""
+    benchmark = import_module(f"benchmarks.{name}")
+    title, _, text = cleandoc(benchmark.__doc__).partition("\n")
+    return title, text, benchmark.run(options)
 
 
 def write(name: str, section: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from benchmarks.memory import hoard
 from benchmarks.race import race
 from benchmarks.streams import Stream, goodwin, mixture, normal
 from benchmarks.table import Options, Row, at_least, at_most
@@ -21,6 +22,7 @@ SIZE = 500
 
 
 def run(options: Options) -> list[Row]:
+    hoard()
     return [measure(stream, 2 if options.quick else 5) for stream in streams(options)]
 
 

@@ -5,7 +5,7 @@ fast, but neither exact nor free of drift. The engine runs on one thread, on all
 worth it), and as a user calls it: Thinner.extend, with all checks and records. *replaced* is the share of steps that
 drop an older draw and so cost a second sweep. *same ids* names those who kept the same draws as one thread did.
 *threads* asks for all cores at every step, and means something only where all of them are free: a thread that has to
-wait for its core holds up the other. *extend* chooses for itself.
+wait for its core holds up the other. *extend* keeps to one thread here: it tries more only in long runs.
 """
 
 from __future__ import annotations
