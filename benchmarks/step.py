@@ -88,7 +88,7 @@ class InEngine:
         self.case, self.workers = case, workers
         steps, size = len(case.draws), case.thinner.size
         self.ids = np.column_stack([np.zeros(steps, np.int64), case.start + np.arange(steps)])
-        self.plan = np.full(steps, size), np.zeros(steps), np.zeros(steps), size
+        self.plan = np.full(steps, size), np.zeros(steps), np.zeros(steps), False, size
         self.log = np.zeros(steps, np.int64), np.zeros(steps), np.zeros((size + steps, 3), np.int64)
 
     def __call__(self) -> Callable[[], object]:

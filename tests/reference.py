@@ -56,8 +56,9 @@ class Reference:
         rest = np.delete(np.delete(self.matrix(), j, 0), j, 1)
         return max(math.fsum(rest.ravel()), 0.0) / (len(self.points) - 1) ** 2
 
-    def step(self, candidates, scores, names, floor, budget, cap=None):
+    def step(self, candidates, scores, names, floor, budget, cap=None, rule="paper"):
         """One step of Algorithm 1. Returns the ids dropped and KSD^2 right after the addition."""
+        before = self.square if self.points and rule == "monotone" else math.inf
         costs = [self.influence(x, s) for x, s in zip(candidates, scores, strict=True)]
         best = costs.index(min(costs))
         self.add(candidates[best], scores[best], names[best])
@@ -65,7 +66,7 @@ class Reference:
         dropped = []
         while len(self.points) > floor:
             j = self.least_influential()
-            within = self.without(j) <= (enlarged + budget) * TIE
+            within = self.without(j) <= (min(enlarged, before) + budget) * TIE
             if not within and (cap is None or len(self.points) <= cap):
                 break
             dropped.append(self.ids[j])

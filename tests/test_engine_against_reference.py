@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Reference
-from streams import budgets, growths, kernels, streams
+from streams import budgets, growths, kernels, rules, streams
 
 import steinstream as ss
 from steinstream import schedules
@@ -29,14 +29,15 @@ def budget_at(t, budget, growth, size):
 
 
 @settings(max_examples=150, deadline=None)
-@given(streams(), kernels, growths, budgets, st.sampled_from([None, 1, 4, 9]), st.integers(1, 4))
-def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, cap, candidates):
+@given(streams(), kernels, growths, budgets, st.sampled_from([None, 1, 4, 9]), st.integers(1, 4), rules)
+def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, cap, candidates, rule):
     x, s = stream
     thinner = ss.Thinner(
         x.shape[1],
         kernel=kernel,
         growth=growth,
         budget=budget,
+        rule=rule,
         size=cap,
         candidates=candidates,
         check_scores=False,
@@ -49,7 +50,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
         before = set(reference.ids)
         reference.step(
             x[group], s[group], names,
-            floor_at(t, growth, cap=cap), budget_at(t, budget, growth, size), cap,
+            floor_at(t, growth, cap=cap), budget_at(t, budget, growth, size), cap, rule,
         )  # fmt: skip
         step = thinner.extend(x[group], s[group])
         kept = thinner.kept

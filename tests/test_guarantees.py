@@ -41,6 +41,26 @@ def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(
         before = kept.points, kept.scores
 
 
+@settings(max_examples=80, deadline=None)
+@given(streams(max_dim=12, max_length=50), kernels, growths, st.sampled_from([0.0, 0.05]), st.integers(1, 3))
+def test_under_the_monotone_rule_ksd_never_rises_above_the_floor(stream, kernel, growth, budget, candidates):
+    x, s = stream
+    thinner = ss.Thinner(
+        x.shape[1], kernel=kernel, growth=growth, budget=budget, rule="monotone", candidates=candidates,
+        check_scores=False,
+    )  # fmt: skip
+    before = None
+    for t in range(1, len(x) // candidates + 1):
+        size = thinner.size
+        thinner.extend(*(part[(t - 1) * candidates : t * candidates] for part in (x, s)))
+        measured, terms = square(kernel, thinner.kept.points, thinner.kept.scores)
+        floor = max(1, math.ceil(min(float(schedules.evaluate(thinner.growth, np.array([float(t)]))[0]), t)))
+        assert thinner.size >= floor
+        if size + 1 > floor and before is not None:
+            assert measured <= before + budget + 1e-12 * terms
+        before = measured
+
+
 @settings(max_examples=100, deadline=None)
 @given(streams(max_dim=10, max_length=30, min_length=2), kernels)
 def test_removal_lemma(stream, kernel):

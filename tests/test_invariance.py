@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import budgets, growths, kernels, streams
+from streams import budgets, growths, kernels, rules, streams
 
 import steinstream as ss
 from steinstream import schedules
@@ -16,6 +16,7 @@ choices = st.fixed_dictionaries(
         "kernel": kernels,
         "growth": growths,
         "budget": budgets,
+        "rule": rules,
         "size": st.sampled_from([None, 6]),
         "candidates": st.integers(1, 3),
         "coordinates": st.sampled_from(["identity", "scales", "covariance", "warmup"]),

@@ -26,7 +26,7 @@ from steinstream.version import __version__
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(thinner: Thinner, path: str | PathLike[str]) -> None:
@@ -49,6 +49,7 @@ def save(thinner: Thinner, path: str | PathLike[str]) -> None:
         "warmup": vars(coordinates) if isinstance(coordinates, Warmup) else None,
         "growth": str(thinner.growth) if schedules.is_named(thinner.growth) else None,
         "budget": str(thinner.budget) if schedules.is_named(thinner.budget) else None,
+        "rule": thinner.rule,
         "size": thinner.cap,
         "candidates": thinner.candidates,
         "history": thinner._recorder.rule,
@@ -79,6 +80,7 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
         coordinates=Warmup(**about["warmup"]) if about["warmup"] else Coordinates(arrays["factor"]),
         growth=about["growth"] or growth,
         budget=about["budget"] or budget or 0.0,
+        rule=about["rule"],
         size=about["size"],
         candidates=about["candidates"],
         history=about["history"],

@@ -25,11 +25,15 @@ _NO_CAP = np.iinfo(np.int64).max
 
 
 class Plan(NamedTuple):
-    """For each step the least number to keep, the budget, and the part of the budget that is divided by size^2."""
+    """For each step the least number to keep, the budget, and the part of the budget that is divided by size^2.
+
+    ``monotone``: the budget counts from KSD^2 before the step if that was less than after the addition.
+    """
 
     floor: Integers
     budget: Array
     share: Array
+    monotone: bool = False
 
 
 class Run(NamedTuple):
@@ -80,8 +84,8 @@ class Dictionary:
             began = time.perf_counter()
             ran, drops = thin_block(
                 self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates, start + done,
-                plan.floor[part], plan.budget[part], plan.share[part], _NO_CAP if cap is None else cap,
-                sizes[part], squares[part], log, workers,
+                plan.floor[part], plan.budget[part], plan.share[part], plan.monotone,
+                _NO_CAP if cap is None else cap, sizes[part], squares[part], log, workers,
             )  # fmt: skip
             if shareable:
                 self._pace.learn(workers, ran * slots, time.perf_counter() - began)

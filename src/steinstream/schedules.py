@@ -23,6 +23,8 @@ from steinstream.errors import InputError
 Array = NDArray[np.float64]
 Schedule = Callable[[Any], Any]
 
+RULES = ("paper", "monotone")  # from where the budget counts: see Thinner
+
 
 @dataclass(frozen=True)
 class Everything:

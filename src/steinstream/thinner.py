@@ -57,6 +57,9 @@ class Thinner:
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
+    rule
+        What KSD^2 is compared with when a draw is to go: its value after the new draw came (``"paper"``), or the lesser
+        of that and its value before (``"monotone"``), so that KSD falls as long as more are kept than ``growth`` asks.
     size
         A hard cap. Without ``growth`` exactly so many draws are kept as soon as so many have come.
     candidates
@@ -89,6 +92,7 @@ class Thinner:
         coordinates: Coordinates | Warmup | None = None,
         growth: str | float | schedules.Schedule | None = None,
         budget: str | float | schedules.Schedule = 0.0,
+        rule: str = "paper",
         size: int | None = None,
         candidates: int = 1,
         initial: tuple[ArrayLike, ArrayLike] | None = None,
@@ -102,6 +106,9 @@ class Thinner:
         self.cap = None if size is None else _count(size, "size")
         self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
         self.budget = schedules.budget(budget, self.growth)
+        if rule not in schedules.RULES:
+            raise InputError(f"rule must be {' or '.join(map(repr, schedules.RULES))}, got {rule!r}.")
+        self.rule = rule
         self.candidates = _count(candidates, "candidates")
         if on_bad not in ("raise", "skip"):
             raise InputError(f'on_bad must be "raise" or "skip", got {on_bad!r}.')
@@ -241,7 +248,7 @@ class Thinner:
             growth = np.minimum(growth, self.cap)
         floor = np.maximum(np.ceil(growth), 1.0).astype(np.int64)
         share = self.budget.eta if isinstance(self.budget, schedules.Share) else 0.0
-        return Plan(floor, schedules.evaluate(self.budget, t), np.full(len(t), share))
+        return Plan(floor, schedules.evaluate(self.budget, t), np.full(len(t), share), self.rule == "monotone")
 
     # -- the result ------------------------------------------------------------------------------------------------
 
@@ -288,6 +295,7 @@ class Thinner:
             "coordinates": str(self.coordinates),
             "growth": str(self.growth),
             "budget": str(self.budget),
+            "rule": self.rule,
             "size": self.cap,
             "candidates": self.candidates,
             "seen": self.seen,

@@ -21,6 +21,7 @@ PAPER: dict[str, Any] = {
     "coordinates": Coordinates.identity(),
     "growth": "sqrt",
     "budget": 0.0,
+    "rule": "paper",
 }
 
 
@@ -33,6 +34,7 @@ def thin(
     coordinates: Coordinates | str = "auto",
     growth: str | float | schedules.Schedule | None = None,
     budget: str | float | schedules.Schedule = 0.0,
+    rule: str = "paper",
     candidates: int = 1,
     on_bad: str = "raise",
     check_scores: bool = True,
@@ -57,6 +59,7 @@ def thin(
         coordinates=fitting(coordinates, sketch, check_scores),
         growth=growth,
         budget=budget,
+        rule=rule,
         size=size,
         candidates=candidates,
         on_bad=on_bad,

@@ -104,6 +104,15 @@ def holds(store, slot):
     return True
 
 
+@inlined
+def repeats(draws, scores, i):
+    """Whether this draw is exactly the one before it."""
+    for k in range(draws.shape[1]):
+        if draws[i, k] != draws[i - 1, k] or scores[i, k] != scores[i - 1, k]:
+            return False
+    return True
+
+
 @jit
 def influence_of(store, kernel, draws, scores, candidate):
     """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""

@@ -2,8 +2,9 @@
 
 At every step the best of the candidates is added; then, while more draws are kept than the growth function asks for,
 the least influential one goes if KSD^2 without it stays within the budget above KSD^2 right after the addition, or if
-more are kept than the cap allows. A new draw that would be the first to go is never let in. Cost per step:
-(candidates + removed) sweeps over the kept draws; none for a repeated state.
+more are kept than the cap allows. Under the monotone rule KSD^2 must not rise above what it was before the addition
+either, so that above the floor it never rises at all (but for the budget). A new draw that would be the first to go is
+never let in. Cost per step: (candidates + removed) sweeps over the kept draws; none for a repeated state.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ import numpy as np
 
 from steinstream._engine import exact
 from steinstream._engine.jit import bare, inlined, jit
-from steinstream._engine.moves import influence_of, is_full, keep, least_influential, remove, turn_away, weigh
+from steinstream._engine.moves import (
+    influence_of,
+    is_full,
+    keep,
+    least_influential,
+    remove,
+    repeats,
+    turn_away,
+    weigh,
+)
 from steinstream._engine.store import DRAWS, OTHERS, OWN, OWN_LOW, TOTAL, TOTAL_LOW
 
 # KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
@@ -67,15 +77,17 @@ def best_candidate_shared(store, kernel, draws, scores, first, last):
     """The same, with the candidates spread over the threads."""
     influences = np.zeros(last - first)
     for i in numba.prange(last - first):
-        influences[i] = influence_of(store, kernel, draws, scores, first + i)
+        again = i > 0 and repeats(draws, scores, first + i)
+        influences[i] = np.inf if again else influence_of(store, kernel, draws, scores, first + i)
     return first + np.argmin(influences)
 
 
 @bare
-def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, cap, sizes, squares, dropped, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
+def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, monotone, cap, sizes, squares, dropped, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
     """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
 
-    The budget of a step is ``budget + share / n^2``, n draws being kept after the addition. Sizes and KSD^2 after each
+    The budget of a step is ``budget + share / n^2``, n draws being kept after the addition; ``monotone`` counts it from
+    KSD^2 before the addition if that was less. Sizes and KSD^2 after each
     step go to ``sizes`` and ``squares``, the dropped draws' ids and steps of arrival, in order, to ``dropped``.
     ``workers`` is None, or a number of threads to share large sweeps among.
     """
@@ -89,7 +101,10 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
         size = store.counts[DRAWS] + 1
         weigh(store, kernel, draws, scores, new, size <= floor[step], workers)
 
-        allowed = (square_with_latest(store) + budget[step] + share[step] / float(size * size)) * TIE
+        most = square_with_latest(store)
+        if monotone and size > 1:
+            most = min(most, square(store))
+        allowed = (most + budget[step] + share[step] / float(size * size)) * TIE
         least = store.sums[OWN] > store.sums[OTHERS]
         if least and size > floor[step] and (size > cap or square(store) <= allowed):
             turn_away(store, ids, new, start + step + 1, dropped, drops)

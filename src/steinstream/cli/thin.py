@@ -29,6 +29,8 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws.")
 @click.option("--growth", help="Least number kept: none, linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]")
 @click.option("--budget", default="0", show_default=True, help="Rise of KSD^2 allowed: EPS, decaying, share:ETA.")
+@click.option("--rule", type=click.Choice(["paper", "monotone"]), default="paper", show_default=True,
+              help="Whether KSD may rise with a new draw, or never above the growth's floor.")  # fmt: skip
 @click.option(
     "--candidates", type=click.IntRange(min=1), default=1, show_default=True, help="Best of so many (SPMCMC)."
 )
@@ -54,7 +56,7 @@ def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **opt
     if resume and checkpoint is None:
         raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
     if options["paper"]:
-        options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt"}
+        options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
     source = open_the_chain(
         chain, options.pop("scores_file"), options.pop("draws_name"), options.pop("scores_name"),
         options.pop("negate_scores"),
@@ -100,6 +102,7 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
         coordinates=coordinates,
         growth=options["growth"],
         budget=options["budget"],
+        rule=options["rule"],
         size=options["size"],
         candidates=options["candidates"],
         initial=_initial(options["initial"], source.dim),
