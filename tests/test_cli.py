@@ -212,3 +212,14 @@ def test_a_termination_signal_saves_too(tmp_path):
 def test_ctrl_c_without_a_checkpoint_says_so(tmp_path):
     code, error = start_and_interrupt(tmp_path, signal.SIGINT)
     assert code == 130 and "nothing is written" in error and "Traceback" not in error
+
+
+def test_help_shows_examples_on_lines_of_their_own(steinstream):
+    from steinstream.cli import commands
+
+    ran = steinstream("--help")
+    assert "\\" not in ran.stdout and "\n  steinstream demo " in ran.stdout
+    for name in commands.commands:
+        ran = steinstream(name, "--help")
+        assert ran.returncode == 0
+        assert "\\b" not in ran.stdout and f"  Example: steinstream {name}" in ran.stdout, name

@@ -100,6 +100,18 @@ def test_the_order_of_storage_does_not_matter(stream, kernel, growth, random):
     same(ordered, shuffled)
 
 
+def test_a_draw_turned_away_is_weighed_anew_when_the_set_has_changed():
+    """At step 13 the far draw is turned away and, the floor having fallen, a copy of another state goes; then it comes
+    again, and the floor having risen, stays."""
+    far = np.array([3.0, 3.0])
+    for seed in range(20):
+        x = np.vstack([np.repeat(np.random.default_rng(seed).normal(size=(4, 2)), 3, axis=0), far, far, far])
+        thinner = ss.Thinner(2, growth=lambda t: 11 if t == 13 else 12, check_scores=False)
+        thinner.extend(x, -x)
+        kept = thinner.kept
+        assert kept.ksd == ss.ksd(kept.points, kept.scores)
+
+
 def permuted(state, random):
     """The same contents with the slots in another order."""
     slots = list(range(len(state["copies"])))

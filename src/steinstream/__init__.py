@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from steinstream.kept import Kept as Kept
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
+    from steinstream.planning import plan as plan
     from steinstream.thinner import Step as Step
     from steinstream.thinner import Thinner as Thinner
     from steinstream.thinning import PAPER as PAPER
@@ -45,6 +46,7 @@ _HOME = {
     "Kept": "kept",
     "IMQ": "kernels",
     "RBF": "kernels",
+    "plan": "planning",
     "PAPER": "thinning",
     "thin": "thinning",
     "Step": "thinner",

@@ -94,6 +94,17 @@ class Kernel:
         matrix: Array = phi * scores + slope * (cross + dim) - curvature * u
         return matrix
 
+    def diagonal(self, scores: Array) -> Array:
+        """The Stein kernel of each point with itself; the points do not matter, only their scores (n, d).
+
+        >>> IMQ().diagonal(np.array([[0.0], [-2.0]]))
+        array([1., 5.])
+        """
+        dim = scores.shape[1]
+        profile, first, second = self._parameters(dim)
+        phi, slope, _ = PROFILES[profile](0.0, first, second)
+        return np.asarray(phi * np.sum(scores**2, axis=1) + slope * dim)
+
 
 @dataclass(frozen=True)
 class IMQ(Kernel):

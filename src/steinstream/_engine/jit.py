@@ -89,13 +89,14 @@ def threads() -> int | None:
     Only OpenMP and TBB wake threads fast enough to pay here, and only they can be used from several Python threads at
     once. GNU OpenMP does not survive a fork, so a forked child keeps to one thread.
     """
-    return None if _forked else _usable_threads()
+    if _forked or not _threads_pay():
+        return None
+    count = int(numba.get_num_threads())  # of the calling thread: its owner may have set it
+    return count if count > 1 else None
 
 
 @cache
-def _usable_threads() -> int | None:
+def _threads_pay() -> bool:
     if config.THREADING_LAYER in ("workqueue", "forksafe"):
-        return None
-    if not any(find_spec(f"numba.np.ufunc.{layer}") for layer in ("tbbpool", "omppool")):
-        return None
-    return numba.get_num_threads() if numba.get_num_threads() > 1 else None
+        return False
+    return any(find_spec(f"numba.np.ufunc.{layer}") for layer in ("tbbpool", "omppool"))

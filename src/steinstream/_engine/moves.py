@@ -108,7 +108,10 @@ def holds(store, slot):
 def repeats(draws, scores, i):
     """Whether this draw is exactly the one before it."""
     for k in range(draws.shape[1]):
-        if draws[i, k] != draws[i - 1, k] or scores[i, k] != scores[i - 1, k]:
+        if draws[i, k] != draws[i - 1, k]:
+            return False
+    for k in range(draws.shape[1]):  # noqa: SIM110 (numba has no all())
+        if scores[i, k] != scores[i - 1, k]:
             return False
     return True
 
@@ -215,6 +218,8 @@ def remove(store, kernel, slot, dropped, at, workers):
     store.copies[slot] -= 1.0
     if store.copies[slot] == 0.0:
         vacate(store, slot)
+    elif store.counts[LATEST] == store.counts[SLOTS]:  # what was weighed for a draw that was turned away holds no more
+        store.counts[LATEST] = NONE
     if latest:
         apply_row(store, -1.0)
         sums[GREATEST] = greatest_of(store)

@@ -12,6 +12,8 @@ import click
 from steinstream.cli.demo import demo
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
+from steinstream.cli.plan import plan
+from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
 from steinstream.errors import SteinstreamError
 from steinstream.version import __version__
@@ -20,17 +22,19 @@ from steinstream.version import __version__
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="steinstream")
 def commands() -> None:
-    r"""Keep only the MCMC samples that matter.
+    """Keep only the MCMC samples that matter.
 
     \b
     steinstream demo                                   sample a posterior and thin it live
     steinstream inspect chain.npz                      look before you thin
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
     steinstream ksd kept.npz                           how good are they?
+    steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
+    steinstream reproduce goodwin-rwm                  the paper's experiments
     """
 
 
-for command in (thin, inspect, ksd, demo):
+for command in (thin, plan, inspect, ksd, demo, reproduce):
     commands.add_command(command)
 
 

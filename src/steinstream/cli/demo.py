@@ -29,7 +29,7 @@ _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True,
               help="Folder for the results.")  # fmt: skip
 def demo(draws: int, seed: int, output: Path) -> None:
-    r"""Sample the posterior of the Goodwin oscillator by a random walk, and thin it as it runs, three ways.
+    """Sample the posterior of the Goodwin oscillator by a random walk, and thin it as it runs, three ways.
 
     The oscillator is a model of gene regulation with four parameters; its posterior is the paper's first experiment.
     The chain starts far out, so that there is a burn-in to get rid of. Kernel, growth and budget are the paper's, the

@@ -15,7 +15,7 @@ from steinstream.cli.progress import bar, count
 @chain_options
 @click.option("--size", type=click.IntRange(min=1), help="How many draws you mean to keep, for the memory estimate.")
 def inspect(chain: Path, size: int | None, **options: Any) -> None:
-    r"""Tell what CHAIN holds: shape, bad values, repeats, the scores' sign, the memory that thinning it takes.
+    """Tell what CHAIN holds: shape, bad values, repeats, the scores' sign, the memory that thinning it takes.
 
     \b
     Example: steinstream inspect chain.npz

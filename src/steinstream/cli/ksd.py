@@ -16,7 +16,7 @@ from steinstream.cli.progress import bar, count, number
 @kernel_options
 @click.option("--cumulative", type=click.Path(path_type=Path), help="Write KSD of the first 1, 2, ... draws as csv.")
 def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
-    r"""Measure the kernelized Stein discrepancy of CHAIN: lower is better.
+    """Measure the kernelized Stein discrepancy of CHAIN: lower is better.
 
     A set kept by steinstream (npz) is measured in the coordinates it was thinned in; to compare another file with it,
     measure that in the same ones: --scale kept.npz.

@@ -42,7 +42,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the state here now and then, and on Ctrl-C.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there.")
 def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **options: Any) -> None:
-    r"""Keep the draws of CHAIN that matter.
+    """Keep the draws of CHAIN that matter.
 
     \b
     Example: steinstream thin chain.npz -o kept.npz --size 200

@@ -1,0 +1,60 @@
+"""Run the paper's experiments at full scale and keep what is worth keeping: figures, numbers, summary.
+
+``python experiments/run.py [NAME ...] [--scale quick|medium|full] [--data FOLDER]``. Runs stay in experiments/runs and
+go on where they were stopped. With ``--data`` the observations of the published Goodwin and calcium problems are used,
+and the published Goodwin chain is thinned as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from steinstream.experiments import NAMES, SCALES
+
+HERE = Path(__file__).parent
+OBSERVATIONS = {
+    "goodwin-rwm": "goodwin/goodwin_obs_effective.npz",
+    "goodwin-mala": "goodwin/goodwin_obs_effective.npz",
+    "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
+}
+PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
+KEPT = ("*.png", "results.parquet", "summary.md")
+
+
+def main() -> None:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}, goodwin-published; all by default"
+    )
+    parser.add_argument("--scale", choices=SCALES, default="full")
+    parser.add_argument("--data", type=Path, help="folder with the published data")
+    given = parser.parse_args()
+    for name in given.names or [*NAMES, *(["goodwin-published"] if given.data else [])]:
+        options = ["--full"] if given.scale == "full" else ["--quick"] if given.scale == "quick" else []
+        if name == "goodwin-published":
+            chain = str(given.data / PUBLISHED)
+            options += ["--chain", chain, "--draws-name", "theta", "--scores-name", "score"]
+        elif given.data and name in OBSERVATIONS:
+            options += ["--observations", str(given.data / OBSERVATIONS[name])]
+        run(name, options)
+
+
+def run(name: str, options: list[str]) -> None:
+    """One experiment, and what it leaves in its folder here."""
+    folder = HERE / "runs" / name
+    experiment = "goodwin-rwm" if name == "goodwin-published" else name
+    command = [sys.executable, "-m", "steinstream", "reproduce", experiment, "-o", str(folder), *options]
+    subprocess.run(command, check=True)
+    (HERE / name).mkdir(exist_ok=True)
+    for pattern in KEPT:
+        for path in folder.glob(pattern):
+            shutil.copy(path, HERE / name / path.name)
+
+
+if __name__ == "__main__":
+    main()

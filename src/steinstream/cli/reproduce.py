@@ -1,0 +1,110 @@
+"""``steinstream reproduce``: the paper's experiments, one command a figure."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steinstream.cli.progress import bar, stoppable
+from steinstream.experiments import NAMES, SCALES, Options, about, experiment
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        for name in NAMES:
+            click.echo(f"{name:<14}{about(name)}")
+        context.exit()
+
+
+@click.command(short_help="Run an experiment of the paper.")
+@click.argument("name", type=click.Choice(NAMES))
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Name the experiments.")
+@click.option("--quick", "scale", flag_value="quick", help="A minute's worth.")
+@click.option("--full", "scale", flag_value="full", help="The paper's scale: minutes to hours.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the results.  [default: NAME-SCALE]")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs side by side.  [default: one a core]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of everything random.")
+@click.option("--moves", type=click.IntRange(min=100), help="Goodwin, calcium: length of the chain.")
+@click.option("--observations", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Goodwin, calcium: observations (npy, or npz with y) instead of simulated ones.")  # fmt: skip
+@click.option("--chain", type=click.Path(path_type=Path), help="Goodwin, calcium: a chain of yours instead of ours.")
+@click.option("--scores", "scores_file", type=click.Path(path_type=Path), help="File of its scores, if apart.")
+@click.option("--draws-name", default="draws", show_default=True, help="Array of the draws, or columns: a,b,c.")
+@click.option("--scores-name", default="scores", show_default=True, help="The same for the scores.")
+@click.option("--negate-scores", is_flag=True, help="The file holds minus the score.")
+def reproduce(
+    name: str, scale: str | None, output: Path | None, jobs: int | None, seed: int, moves: int | None, **files: Any
+) -> None:
+    """Run the experiment NAME of the paper, write its numbers as parquet and its figures as png.
+
+    It can be stopped with Ctrl-C at any time; the same command goes on. A finished one is only drawn again.
+
+    \b
+    Example: steinstream reproduce goodwin-rwm --quick
+             steinstream reproduce calcium --chain theta.csv --scores gradient.csv -o cardiac
+    """
+    from steinstream.errors import InputError
+    from steinstream.experiments import Stopped
+    from steinstream.experiments.laboratory import Laboratory
+    from steinstream.io import open_chain
+    from steinstream.report.figures import pyplot
+
+    pyplot()  # a missing package should not cost an hour
+    scale = scale or SCALES[1]
+    chain, observations = files["chain"], files["observations"]
+    if (chain or observations or moves) and name.partition("-")[0] not in ("goodwin", "calcium"):
+        raise InputError(f"{name} makes its own draws.", "Leave --chain, --observations and --moves out.")
+    options = Options(
+        scale,
+        seed,
+        moves,
+        None if observations is None else _observations(observations),
+        None
+        if chain is None
+        else open_chain(
+            chain, scores=files["scores_file"], draws_name=files["draws_name"], scores_name=files["scores_name"],
+            negate=files["negate_scores"],
+        ),
+    )  # fmt: skip
+    settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves}
+    settings |= {what: path.name for what, path in files.items() if isinstance(path, Path)}
+    folder = output or Path(f"{name}-{scale}")
+    laboratory = Laboratory(experiment(name, options), folder, settings)
+    began = time.perf_counter()
+    with stoppable() as stop:
+        try:
+            with bar(name, 1.0) as progress:
+                laboratory.run(jobs or os.cpu_count() or 1, progress.show, lambda: bool(stop.signal))
+        except Stopped:
+            click.echo("stopped; the same command goes on", err=True)
+            sys.exit(stop.code)
+    written = laboratory.finish()
+    click.echo((folder / "summary.md").read_text())
+    click.echo(f"{time.perf_counter() - began:.0f} s  ·  wrote {', '.join(map(str, written))}")
+
+
+def _observations(path: Path) -> NDArray[np.float64]:
+    import numpy as np
+
+    from steinstream.errors import InputError
+    from steinstream.io.problems import DAMAGE
+
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            arrays = {"y": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except DAMAGE:
+        raise InputError(f"{path} is not a readable npy or npz file.", "Save the observations as one.") from None
+    name = next((name for name in ("y", "y_uM") if name in arrays), None)
+    if name is None:
+        raise InputError(f"{path} has no array y, only {', '.join(arrays)}.", "Save the observations as y.")
+    return np.asarray(arrays[name], dtype=np.float64)

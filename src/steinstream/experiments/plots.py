@@ -1,0 +1,102 @@
+"""The experiments' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from steinstream.experiments.columns import Columns, matching, mean_over_repeats
+from steinstream.report.figures import COLOURS, pyplot
+
+
+def thinned_chain(results: Columns, kernel: str, titles: Mapping[str, str], streams: Mapping[str, str]) -> Any:
+    """KSD and normalised KSD against steps; rows: the whole chain, the settled part. Dashed: SPMCMC."""
+    plt = pyplot()
+    figure, grid = plt.subplots(2, 2, figsize=(10, 7), layout="constrained", sharex=True)
+    methods = list(dict.fromkeys(results["method"]))
+    for row, (part, title) in zip(grid, titles.items(), strict=True):
+        for axes, (measure, label) in zip(row, {"ksd": "KSD", "normalised": "normalised KSD"}.items(), strict=True):
+            for (stream, suffix), (colour, method) in product(streams.items(), zip(COLOURS, methods, strict=False)):
+                curve = matching(results, kernel=kernel, part=part, stream=stream, method=method)
+                axes.loglog(curve["step"], curve[measure], color=colour, ls="--" if suffix else "-", lw=1.5,
+                            label=f"{method}{suffix}")  # fmt: skip
+            axes.set(ylabel=label, title=f"{title} ({kernel.upper()})")
+            _clean(axes)
+    for axes in grid[1]:
+        axes.set_xlabel("steps")
+    grid[0, 0].legend(frameon=False, fontsize="x-small")
+    return figure
+
+
+def adaptivity(results: Columns, floor: int) -> Any:
+    """Kept and KSD against the number of modes, and kept against steps; means and standard deviations over repeats."""
+    plt = pyplot()
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    modes = np.unique(results["modes"])
+    for colour, rule in zip(COLOURS[1:], np.unique(results["rule"])[::-1], strict=False):
+        mine = matching(results, rule=rule)
+        last = matching(mine, step=mine["step"].max())
+        for axes, measure in ((left, "kept"), (middle, "ksd")):
+            groups = [matching(last, modes=number)[measure] for number in modes]
+            axes.errorbar(modes, [g.mean() for g in groups], [g.std() for g in groups], color=colour, marker="o", ms=4,
+                          capsize=3, label=f"{rule} rule")  # fmt: skip
+        for number, style in zip((4, 10), ("-", "--"), strict=True):
+            curve = mean_over_repeats(matching(mine, modes=number))
+            right.semilogx(curve["step"], curve["kept"], color=colour, ls=style, label=f"{rule} rule, {number} modes")
+    left.axhline(floor, color="0.7", lw=1, zorder=0)
+    left.set(xlabel="modes", ylabel="kept at the end", ylim=(0, None))
+    middle.set(xlabel="modes", ylabel="KSD at the end", ylim=(0, None))
+    right.set(xlabel="steps", ylabel="kept", ylim=(0, None))
+    for axes in (left, middle, right):
+        axes.legend(frameon=False, fontsize="small")
+        _clean(axes)
+    return figure
+
+
+def alpha(results: Columns) -> Any:
+    """KSD and normalised KSD against steps, one line an exponent; rows: the rules."""
+    plt = pyplot()
+    figure, grid = plt.subplots(2, 2, figsize=(10, 7), layout="constrained", sharex=True)
+    alphas = np.unique(results["alpha"])
+    shades = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(alphas)))
+    for row, rule in zip(grid, ("paper", "monotone"), strict=True):
+        for axes, (measure, label) in zip(row, (("ksd", "KSD"), ("normalised", "normalised KSD")), strict=True):
+            for shade, exponent in zip(shades, alphas, strict=True):
+                curve = mean_over_repeats(matching(results, rule=rule, alpha=exponent))
+                axes.loglog(curve["step"], curve[measure], color=shade, lw=1.5, label=f"exponent {exponent:g}")
+            axes.set(ylabel=label, title=f"{rule} rule")
+            _clean(axes)
+    for axes in grid[1]:
+        axes.set_xlabel("steps")
+    grid[0, 0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def theory(results: Columns) -> Any:
+    """E KSD^2 against n, columns by budget, rows by stream; dotted: the bound."""
+    from steinstream.experiments.theory import BUDGETS, GROWTHS, STREAMS, bound, stein_diagonal
+
+    plt = pyplot()
+    figure, grid = plt.subplots(2, 3, figsize=(13, 7), layout="constrained", sharex=True, sharey=True)
+    kappa = stein_diagonal()
+    for row, stream in zip(grid, STREAMS, strict=True):
+        for axes, budget in zip(row, BUDGETS, strict=True):
+            for colour, growth in zip(COLOURS, GROWTHS, strict=False):
+                curve = mean_over_repeats(matching(results, growth=growth, budget=budget, stream=stream))
+                axes.loglog(curve["step"], curve["square"], color=colour, lw=1.6, label=growth)
+                axes.loglog(curve["step"], bound(growth, budget, curve["step"], kappa), color=colour, ls=":", lw=1.2)
+            axes.set_title(f"{stream} stream, budget {budget}", fontsize="medium")
+            _clean(axes)
+    for axes in grid[1]:
+        axes.set_xlabel("n")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("E KSD²")
+    grid[0, 0].legend(frameon=False, fontsize="small", title="growth (dotted: bound)")
+    return figure
+
+
+def _clean(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
