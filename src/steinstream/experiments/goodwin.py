@@ -25,7 +25,7 @@ def random_walk(options: Options) -> ThinnedChain:
 
 def mala(options: Options) -> ThinnedChain:
     """Goodwin oscillator, MALA, with and without SPMCMC (appendix)."""
-    return _thinned(options, "Goodwin oscillator, MALA", lambda target: MALA(target, step=0.002))
+    return _thinned(options, "Goodwin oscillator, MALA", lambda target: MALA(target, step=0.003))
 
 
 def _thinned(options: Options, title: str, sampler: Any) -> ThinnedChain:

@@ -3,6 +3,9 @@
 All follow one small protocol (`Sampler`): the sampler is its settings, ``init`` makes a `State`, ``sample``
 turns a state into a later one and the `Draws` between. A state is a value: nothing changes it, the same one
 gives the same draws, and a chain has the same bits however it is cut into blocks.
+
+What ``step`` means: for `RandomWalk` and `MALA` the standard deviation of a proposal's noise, for `SGLD` its
+variance, as each is written in the literature.
 """
 
 from __future__ import annotations
@@ -16,11 +19,25 @@ from numpy.typing import NDArray
 from steinstream.targets import Array
 
 if TYPE_CHECKING:
+    from steinstream.samplers.adaptation import adapted as adapted
+    from steinstream.samplers.mala import MALA as MALA
     from steinstream.samplers.random_walk import RandomWalk as RandomWalk
+    from steinstream.samplers.sgld import SGLD as SGLD
+    from steinstream.samplers.stein_points import spmcmc as spmcmc
 
-__all__ = ["Draws", "RandomWalk", "Sampler", "State"]
+__all__ = ["MALA", "SGLD", "Draws", "RandomWalk", "Sampler", "SamplerWarning", "State", "adapted", "spmcmc"]
 
-_HOMES = {"RandomWalk": "random_walk"}  # imported on first use: they need numba
+_HOMES = {  # imported on first use: they need numba
+    "MALA": "mala",
+    "RandomWalk": "random_walk",
+    "SGLD": "sgld",
+    "adapted": "adaptation",
+    "spmcmc": "stein_points",
+}
+
+
+class SamplerWarning(UserWarning):
+    """A chain runs, but not as anybody would want it to."""
 
 
 class State(NamedTuple):
@@ -28,7 +45,9 @@ class State(NamedTuple):
 
     position: Array
     log_density: float
+    """Not a number where the sampler does without one."""
     score: Array
+    """The score from which the next step is made."""
     random: dict[str, Any]
     """The state of a PCG64 bit generator, as numpy gives it: plain integers."""
     steps: int = 0

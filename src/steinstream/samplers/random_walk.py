@@ -18,17 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-import numba
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from steinstream._engine.jit import jit
-from steinstream.errors import InputError
-from steinstream.samplers import Draws, State
-from steinstream.samplers.pointer import Pointer
+from steinstream.samplers import Draws, State, chain
+from steinstream.samplers.chain import HUGE
 from steinstream.targets import Array, Target
 
 
@@ -45,8 +42,11 @@ def _walk(
     draws: Array,
     scores: Array,
     accepted: NDArray[np.bool_],
-) -> float:
-    """Fill draws, scores and accepted; leave position and score at the last draw, return its log density."""
+) -> tuple[float, int]:
+    """Fill draws, scores and accepted; leave position and score at the last draw.
+
+    Returns its log density and the number of draws, see `steinstream.samplers.chain`.
+    """
     n, dimension = draws.shape
     proposals, densities = np.zeros((dimension, lanes)), np.zeros(lanes)
     t = 0
@@ -56,6 +56,9 @@ def _walk(
             proposals[:, k] = position + step * noise[t + k, :dimension]
         log_densities(parameters, proposals, densities)
         for k in range(ahead):
+            if math.isnan(densities[k]) or densities[k] == math.inf:
+                draws[t] = proposals[:, k]
+                return densities[k], t
             # Box and Muller backwards: half the squared length of two normals is -log of a uniform.
             z, w = noise[t, dimension], noise[t, dimension + 1]
             accept = -0.5 * (z * z + w * w) < densities[k] - log_density
@@ -64,10 +67,12 @@ def _walk(
                 log_density = densities[k]
                 write_score(parameters, position, score)
             draws[t], scores[t], accepted[t] = position, score, accept
+            if accept and not np.all(np.abs(score) < HUGE):
+                return log_density, t
             t += 1
             if accept:
                 break
-    return log_density
+    return log_density, t
 
 
 _compiled_walk = jit(_walk)
@@ -88,51 +93,36 @@ class RandomWalk:
     target: Target
     step: float
 
+    #: Which part of the proposals should be accepted: best in many dimensions, and good in few.
+    #: G. O. Roberts, A. Gelman and W. R. Gilks, Annals of Applied Probability 7 (1997).
+    acceptance: ClassVar[float] = 0.234
+
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.step) and self.step > 0):
-            raise InputError(f"step is {self.step!r}.", "Give a positive standard deviation.")
+        chain.require_step(self.step, "standard deviation")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The sampler in plain words and numbers."""
+        return chain.settings(self)
 
     def init(self, start: Array, seed: int) -> State:
         """A chain at ``start`` (d,)."""
-        position = np.array(start, dtype=np.float64)
-        if position.ndim != 1 or not np.isfinite(position).all():
-            raise InputError(f"start is {start!r}.", "Give a vector (d,) of finite numbers.")
-        log_density = float(self.target.log_density(position))
-        if not math.isfinite(log_density):
-            raise InputError(f"The log density at {start!r} is {log_density}.", "Start where it is finite.")
-        score = np.array(self.target.score(position), dtype=np.float64)
-        if score.shape != position.shape:
-            raise InputError(f"The score has shape {score.shape}.", f"It must be {position.shape}, as start.")
-        return State(position, log_density, score, dict(np.random.PCG64(seed).state))
+        return chain.begin(self.target, start, seed)
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
         """The next n draws of the chain, and where it then is."""
+        chain.require_density(state)
         dimension = len(state.position)
-        bits: Any = np.random.PCG64()
-        bits.state = state.random
-        noise = np.random.Generator(bits).standard_normal((n, dimension + 2))
-        block = Draws(np.empty((n, dimension)), np.empty((n, dimension)), np.empty(n, dtype=np.bool_))
+        noise, random = chain.normals(state.random, n, dimension + 2)
+        block = chain.empty_block(n, dimension)
         position, score = state.position.copy(), state.score.copy()
-        walk, functions = self._walker()
-        reached = walk(*functions, float(self.step), position, state.log_density, score, noise, *block)
+        target = chain.evaluations(self.target)
+        walk: Any = _compiled_walk if target.compiled else _walk
+        reached, done = walk(
+            target.log_densities, target.write_score, target.parameters, target.lanes,
+            float(self.step), position, state.log_density, score, noise, *block,
+        )  # fmt: skip
+        chain.check(state, block, reached, done)
+        chain.warn_if_stuck(block, self.step)
         accepted = state.accepted + int(block.accepted.sum())
-        return State(position, float(reached), score, dict(bits.state), state.steps + n, accepted), block
-
-    def _walker(self) -> tuple[Any, tuple[Any, ...]]:
-        """The loop, compiled if the target is, and its first four arguments."""
-        target = self.target
-        if hasattr(target, "compiled"):
-            many, one, parameters, lanes = target.compiled()
-            given = numba.typeof(parameters)
-            vector = types.float64[::1]
-            many = Pointer(many, types.void, given, types.float64[:, ::1], vector)
-            one = Pointer(one, types.float64, given, vector, vector)
-            return _compiled_walk, (many, one, parameters, lanes)
-
-        def log_density(_: Any, positions: Array, out: Array) -> None:
-            out[0] = target.log_density(positions[:, 0].copy())
-
-        def write_score(_: Any, position: Array, score: Array) -> None:
-            score[:] = target.score(position.copy())
-
-        return _walk, (log_density, write_score, (), 1)
+        return State(position, float(reached), score, random, state.steps + n, accepted), block

@@ -2,7 +2,7 @@
 
 A target is any object with two functions of one position, ``log_density`` and ``score`` (`Target`;
 `Functions` makes one of two callables). A target that also has a method ``compiled`` lets a sampler run
-whole chains in machine code (`Compiled`).
+whole chains in machine code (`Compiled`); the method returns None where there is no such way.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from steinstream.errors import InputError
+
 if TYPE_CHECKING:
+    from steinstream.targets.gaussian import Gaussian as Gaussian
     from steinstream.targets.goodwin import Goodwin as Goodwin
+    from steinstream.targets.mixture import Mixture as Mixture
+    from steinstream.targets.tempered import Tempered as Tempered
 
-__all__ = ["Compiled", "Functions", "Goodwin", "Target"]
+__all__ = ["Compiled", "Functions", "Gaussian", "Goodwin", "Mixture", "Sample", "Target", "Tempered"]
 
-_HOMES = {"Goodwin": "goodwin"}  # imported on first use: they need numba
+_HOMES = {  # imported on first use: they need numba
+    "Calcium": "calcium",
+    "Gaussian": "gaussian",
+    "Goodwin": "goodwin",
+    "Mixture": "mixture",
+    "Tempered": "tempered",
+}
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -55,14 +66,28 @@ class Compiled(NamedTuple):
       returns the log density.
 
     Both are module-level functions, for numba does not keep closures from one process to the next, and
-    neither raises. What makes one target differ from another goes into ``parameters``: a tuple of writable
-    C-contiguous arrays. ``lanes`` is how many positions at once cost little more than one.
+    neither raises. What makes one target differ from another goes into ``parameters``: a tuple of numbers and
+    writable C-contiguous arrays. ``lanes`` is how many positions at once cost little more than one.
     """
 
     log_densities: Any
     log_density_and_score: Any
     parameters: tuple[Any, ...]
     lanes: int = 1
+
+
+class Sample(NamedTuple):
+    """Independent draws (n, d) from a target, and their scores (n, d)."""
+
+    draws: Array
+    scores: Array
+
+
+def whole_number(value: int, what: str) -> int:
+    """A seed or a number of draws, as given by the user."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InputError(f"{what} is {value!r}.", "Give a whole number of at least 0.")
+    return int(value)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba.experimental.function_type  # noqa: F401  (only then does numba know what a pointer is)
+import numba
+import numba.experimental.function_type  # only then does numba know what a pointer is
 from numba import types
+
+from steinstream.targets import Compiled
 
 
 class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc]
@@ -26,3 +29,12 @@ class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc]
     def signature(self) -> Any:
         """The signature, by which numba tells one pointer's type from another's."""
         return self._signature
+
+
+def pointers(target: Compiled) -> tuple[Pointer, Pointer]:
+    """The two functions of a compiled target: ``log_densities`` and ``log_density_and_score``."""
+    given, vector = numba.typeof(target.parameters), types.float64[::1]
+    return (
+        Pointer(target.log_densities, types.void, given, types.float64[:, ::1], vector),
+        Pointer(target.log_density_and_score, types.float64, given, vector, vector),
+    )
