@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from steinstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from steinstream import baselines as baselines
     from steinstream import io as io
     from steinstream import samplers as samplers
     from steinstream import schedules as schedules
@@ -52,7 +53,7 @@ _HOME = {
     "Step": "thinner",
     "Thinner": "thinner",
 }
-_MODULES = ("io", "samplers", "schedules", "targets")
+_MODULES = ("baselines", "io", "samplers", "schedules", "targets")
 
 __all__ = [*sorted(_HOME), *_MODULES, "__version__"]
 

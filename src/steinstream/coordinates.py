@@ -19,6 +19,8 @@ from steinstream.errors import InputError
 
 Array = NDArray[np.float64]
 
+_SINGULAR = 1e10  # condition of a correlation matrix beyond which its narrowest direction may be rounding
+
 KINDS = ("identity", "scale", "scales", "covariance", "auto")
 
 
@@ -68,8 +70,9 @@ class Coordinates:
     def estimate(cls, kind: str, draws: ArrayLike) -> Coordinates:
         """Coordinates from draws: ``identity``, ``scale`` (median distance), ``scales``, ``covariance`` or ``auto``.
 
-        The covariance is shrunk towards its diagonal by d / (d + number of distinct draws), so it is always positive
-        definite. ``auto`` takes the covariance up to 200 dimensions, scales above.
+        With fewer than 10 d distinct draws, or where it is singular, the covariance is shrunk towards its diagonal by
+        d / (d + number of distinct draws); otherwise not at all, for 1 % of the diagonal already hides the narrow
+        directions of strongly correlated parameters. ``auto`` takes the covariance up to 200 dimensions, scales above.
         """
         if kind not in KINDS:
             raise InputError(f"Unknown coordinates {kind!r}.", f"Choose one of {', '.join(KINDS)}, or give an array.")
@@ -85,6 +88,8 @@ class Coordinates:
         if kind == "scales" or (kind == "auto" and dim > 200) or count < 2:
             return cls.scales(spread)
         matrix = np.cov(draws, rowvar=False).reshape(dim, dim) * (2.0 * dim)
+        if count >= 10 * dim and np.linalg.cond(matrix / np.outer(spread, spread)) < _SINGULAR:
+            return cls.covariance(matrix)
         shrink = dim / (dim + count)
         return cls.covariance((1.0 - shrink) * matrix + shrink * np.diag(spread**2))
 

@@ -83,7 +83,7 @@ def cumulative_ksd(
         rows_before(compiled, tiles, draws, padded, begin, end, high, low, diagonal)
         return end * end - begin * begin
 
-    _spread(rows, len(x), progress)
+    spread_rows(rows, len(x), progress)
     running_squares(high, low, diagonal, copies, squares)
     root: Array = np.sqrt(squares)
     return root
@@ -97,7 +97,7 @@ def _states(x: Array, s: Array) -> tuple[Array, Array, Array]:
     return x[first], s[first], np.diff(np.append(first, len(x))).astype(np.float64)
 
 
-def _spread(rows: Callable[[int, int], int], count: int, progress: Callable[[float], None] | None) -> None:
+def spread_rows(rows: Callable[[int, int], int], count: int, progress: Callable[[float], None] | None) -> None:
     """Run the rows in portions of about equal work on all cores; Ctrl-C is heard between portions."""
     portions = max(1, min(count // 64, 200))
     edges = np.ceil(count * np.sqrt(np.arange(portions + 1) / portions)).astype(int)

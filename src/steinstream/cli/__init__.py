@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from steinstream.cli.compare import compare
 from steinstream.cli.demo import demo
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
@@ -30,11 +31,12 @@ def commands() -> None:
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
     steinstream ksd kept.npz                           how good are they?
     steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
+    steinstream compare chain.npz                      all methods at the same sizes
     steinstream reproduce goodwin-rwm                  the paper's experiments
     """
 
 
-for command in (thin, plan, inspect, ksd, demo, reproduce):
+for command in (thin, plan, inspect, ksd, compare, demo, reproduce):
     commands.add_command(command)
 
 

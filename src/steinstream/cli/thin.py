@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.baselines import METHODS
 from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 
@@ -41,8 +42,15 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--initial", help="A file of draws and scores to begin with: an earlier kept set, say.")
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the state here now and then, and on Ctrl-C.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there.")
-def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **options: Any) -> None:
+@click.option("--method", default="ksdt", show_default=True, help=f"Or {', '.join(list(METHODS)[1:])}.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
+def thin(
+    chain: Path, output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int, **options: Any
+) -> None:
     """Keep the draws of CHAIN that matter.
+
+    The method ksdt streams the file. Of the others, which need --size, stein_thinning, reservoir and kernel_thinning
+    hold the whole chain in memory.
 
     \b
     Example: steinstream thin chain.npz -o kept.npz --size 200
@@ -55,6 +63,11 @@ def thin(chain: Path, output: Path, checkpoint: Path | None, resume: bool, **opt
         raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
     if resume and checkpoint is None:
         raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+    if method != "ksdt":
+        from steinstream.cli.methods import thin_by
+
+        thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
+        return
     if options["paper"]:
         options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
     source = open_the_chain(

@@ -1,0 +1,139 @@
+"""``steinstream compare``: all methods on one chain, at the same sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steinstream.baselines import METHODS
+from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
+from steinstream.cli.progress import bar, count, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steinstream.comparison import Row
+
+_TABLE, _PICTURE = "compare.csv", "compare.png"
+
+
+@click.command(short_help="All methods on one chain, at the same sizes.")
+@chain_options
+@click.option("--sizes", default="50,200,500", show_default=True, help="Numbers of draws to keep.")
+@click.option("--methods", default="all", show_default=True, help=f"Of {', '.join(METHODS)}.")
+@kernel_options
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of methods that draw lots.")
+@click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
+              help="What to do with a draw that is not finite.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help=f"Folder for {_TABLE} and {_PICTURE}; nothing else in it is touched.")  # fmt: skip
+def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: int, **options: Any) -> None:
+    """Reduce CHAIN by every method to the same sizes, and measure KSD, time and memory.
+
+    Kernel and coordinates are the same for all. Each method runs in a process of its own; time counts neither
+    compilation nor reading the file, memory the chain only where a method holds it.
+
+    \b
+    Example: steinstream compare chain.npz --sizes 100,1000 -o comparison
+    """
+    from steinstream import comparison
+    from steinstream.baselines import method
+
+    wanted = [method(name) for name in (METHODS if methods == "all" else methods.split(","))]
+    numbers = _numbers(sizes)
+    kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    source = open_the_chain(
+        chain, options["scores_file"], options["draws_name"], options["scores_name"], options["negate_scores"]
+    )
+    if output is not None:
+        _make(output)
+    rows: list[Row] = []
+    with bar("comparing", float(len(set(wanted)) * len(set(numbers)))) as progress:
+
+        def tell(row: Row) -> None:
+            rows.append(row)
+            progress.show(len(rows), f"{row.method}, {count(row.size)} draws")
+
+        comparison.compare(
+            source, sizes=numbers, methods=wanted, kernel=kernel, coordinates=coordinates, seed=seed,
+            on_bad=options["on_bad"], check_scores=not options["trust_scores"], progress=tell,
+            looked=lambda share: progress.show(0, f"looking at the chain, {share:.0%}"),
+        )  # fmt: skip
+    _show(rows)
+    if output is not None:
+        _write(output, rows)
+
+
+def _numbers(text: str) -> list[int]:
+    from steinstream.errors import InputError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--sizes is {text!r}.", "Give whole numbers with commas between: 50,200,500.") from None
+
+
+def _make(folder: Path) -> None:
+    from steinstream.errors import OutputError
+    from steinstream.io.atomic import unwritable
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"{folder} is a file.", "Name a folder with -o.") from None
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def _show(rows: Sequence[Row]) -> None:
+    """A table, size after size, the best first; then what went wrong."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("size", box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("method", no_wrap=True)
+    for title in ("KSD", "normalised", "distinct", "time", "reading", "memory"):
+        table.add_column(title, justify="right")
+    good = [row for row in rows if not row.problem]
+    for size in sorted({row.size for row in good}):
+        for row in sorted((row for row in good if row.size == size), key=lambda row: row.ksd):
+            table.add_row(
+                count(size), row.method, number(row.ksd), number(row.normalised_ksd), count(row.distinct),
+                _time(row.seconds), _time(row.reading), f"{row.megabytes:.1f} MB".replace("nan MB", "-"),
+            )  # fmt: skip
+        table.add_section()
+    Console().print(table)
+    for row in rows:
+        if row.problem:
+            click.echo(f"{row.method} at {count(row.size)}: {row.problem}")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _write(folder: Path, rows: Sequence[Row]) -> None:
+    import csv
+    import io
+    from dataclasses import asdict
+
+    from steinstream.errors import InputError
+    from steinstream.io import replacing
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(asdict(rows[0])), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    with replacing(folder / _TABLE) as file:
+        file.write(text.getvalue().encode())
+    written = [str(folder / _TABLE)]
+    try:
+        from steinstream.report import figures
+
+        figures.comparison(folder / _PICTURE, rows)
+        written.append(str(folder / _PICTURE))
+    except InputError as missing:
+        click.echo(f"no picture: {missing}")
+    click.echo(f"wrote {', '.join(written)}")

@@ -1,0 +1,55 @@
+"""``steinstream thin --method NAME``: another way to reduce a chain, its result written as a kept set like ours."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steinstream.cli.options import as_coordinates, as_kernel, open_the_chain
+from steinstream.cli.progress import bar, count, number
+
+#: What means something to online KSD thinning alone, and what it is when nobody asks for it.
+_OURS = {
+    "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "initial": None,
+    "checkpoint": None, "resume": False,
+}  # fmt: skip
+
+
+def thin_by(name: str, seed: int, chain: Path, output: Path, options: dict[str, Any]) -> None:
+    """Reduce the chain to ``--size`` draws by the method of this name."""
+    from steinstream.baselines import method, selector
+    from steinstream.baselines.job import as_kept, job_from_file, require_size
+    from steinstream.errors import InputError
+
+    name = method(name)
+    for option, default in _OURS.items():
+        if options[option] != default:
+            raise InputError(f"--{option} means nothing to {name}.", "Leave it out, or leave out --method.")
+    if options["size"] is None:
+        raise InputError(f"{name} has to be told how many draws to keep.", "Add --size N.")
+    if options["paper"]:
+        options |= {"kernel": "imq", "scale": "identity"}
+    kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    source = open_the_chain(
+        chain, options["scores_file"], options["draws_name"], options["scores_name"], options["negate_scores"]
+    )
+    began = time.perf_counter()
+    with bar("looking ", 1.0) as progress:
+        job = job_from_file(
+            source, kernel, coordinates, seed, options["on_bad"], not options["trust_scores"], progress.show
+        )._replace(size=options["size"])
+    require_size(job.size, job.total)
+    with bar("thinning", None) as progress:
+        progress.show(0, name)
+        kept = as_kept(job, name, selector(name)(job))
+    replace(kept, names=source.names).save(output)
+    skipped = f", {count(job.skipped)} bad ones skipped" if job.skipped else ""
+    click.echo(
+        f"{name} kept {count(len(kept))} of {count(kept.settings['seen'])} draws{skipped} in "
+        f"{time.perf_counter() - began:.1f} s  ·  KSD {number(kept.ksd)}  ·  "
+        f"normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
+    )

@@ -1,0 +1,355 @@
+"""The methods to compare with: each against a slow, obvious reference; Stein thinning against its authors' package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from steinstream import baselines
+from steinstream.baselines import METHODS, selector
+from steinstream.baselines._spmcmc_fixed_drops import drop_sites
+from steinstream.baselines.job import as_kept, job, job_from_file
+from steinstream.errors import InputError, NegatedScoresError
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ONLINE = ("ksdt", "stride", "random_thinning", "spmcmc", "spmcmc_fixed_drops")
+
+
+def gaussian(count, dim, seed=0):
+    """Independent draws of a correlated normal, and their scores."""
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(dim, dim)) / np.sqrt(dim) + np.eye(dim)
+    draws = rng.normal(size=(count, dim)) @ factor.T
+    return draws, -draws @ np.linalg.inv(factor @ factor.T)
+
+
+def walk(count, dim, seed=0):
+    """A random walk on a normal target from far out, which often stays where it is."""
+    rng = np.random.default_rng(seed)
+    here, states = np.full(dim, 3.0), []
+    for _ in range(count):
+        there = here + 2.0 * rng.normal(size=dim) / np.sqrt(dim)
+        if np.log(rng.random()) < 0.5 * (here @ here - there @ there):
+            here = there
+        states.append(here)
+    return np.array(states), -np.array(states)
+
+
+def setting(number):
+    """Draws, scores, kernel and coordinates, and the kernel matrix that goes with them."""
+    dim, kernel, kind = [
+        (1, ss.IMQ(), "identity"),
+        (2, ss.IMQ(c=2.0, beta=-0.3), "scales"),
+        (3, ss.RBF(), "covariance"),
+        (17, ss.IMQ(), "auto"),
+    ][number]
+    draws, scores = gaussian(90, dim, seed=number)
+    coordinates = ss.Coordinates.estimate(kind, draws)
+    x, s = coordinates.apply(draws, scores)
+    return draws, scores, {"kernel": kernel, "coordinates": coordinates}, kernel.matrix(x, s, x, s)
+
+
+settings = pytest.mark.parametrize("number", range(4))
+
+
+def available(name):
+    if name == "kernel_thinning":
+        pytest.importorskip("goodpoints")
+    return getattr(baselines, name)
+
+
+# -- against references ----------------------------------------------------------------------------------------------
+
+
+@settings
+@pytest.mark.parametrize("unique", [False, True])
+def test_stein_thinning_takes_the_best_of_the_whole_chain(number, unique):
+    draws, scores, how, matrix = setting(number)
+    expected, costs = [], matrix.diagonal() / 2
+    for _ in range(60):
+        expected.append(int(np.argmin(costs)))
+        costs = costs + matrix[expected[-1]]
+        if unique:
+            costs[expected[-1]] = np.inf
+    ids = baselines.stein_thinning(draws, scores, 60, unique=unique, **how)
+    assert ids[:, 1].tolist() == expected and not ids[:, 0].any()
+    assert len(set(expected)) == 60 or not unique
+
+
+def best_of(matrix, group, held):
+    costs = [matrix[y, y] / 2 + sum(matrix[y, x] for x in held) for y in group]
+    return int(group[int(np.argmin(costs))])
+
+
+@settings
+@pytest.mark.parametrize("size", [1, 7, 13, 90])
+def test_spmcmc_takes_the_best_of_each_group(number, size):
+    draws, scores, how, matrix = setting(number)
+    held = []
+    for group in np.array_split(np.arange(90), np.arange(1, size) * 90 // size):
+        held.append(best_of(matrix, group, held))
+    assert baselines.spmcmc(draws, scores, size, **how)[:, 1].tolist() == held
+
+
+@settings
+@pytest.mark.parametrize(("size", "rate"), [(20, 0.3), (12, 0.1), (5, 0.5), (30, 0.0), (80, 0.3)])
+def test_fixed_drops_lose_the_least_influential_and_then_add(number, size, rate):
+    draws, scores, how, matrix = setting(number)
+    steps = min(round(size / (1 - rate)), 90)
+    sites = set(drop_sites(steps, size).tolist())
+    assert len(sites) == steps - size
+    held = []
+    for step, group in enumerate(np.array_split(np.arange(90), np.arange(1, steps) * 90 // steps), start=1):
+        if step in sites:
+            part = matrix[np.ix_(held, held)]
+            del held[int(np.argmax(2 * part.sum(axis=1) - part.diagonal()))]
+        held.append(best_of(matrix, group, held))
+    ids = baselines.spmcmc_fixed_drops(draws, scores, size, drop_rate=rate, **how)
+    assert ids[:, 1].tolist() == sorted(held) and len(held) == size
+
+
+@settings
+@pytest.mark.parametrize("size", [1, 10, 33])
+def test_the_reservoir_swaps_whenever_that_brings_it_closer_to_the_stream(number, size):
+    draws, scores, how, matrix = setting(number)
+
+    def apart(held, seen):
+        """The squared distance of the mean embeddings, from scratch."""
+        cross = matrix[np.ix_(held, range(seen))].mean()
+        return matrix[np.ix_(held, held)].mean() - 2 * cross + matrix[:seen, :seen].mean()
+
+    held = list(range(size))
+    for t in range(size, 90):
+        swaps = [[*held[:j], t, *held[j + 1 :]] for j in range(size)]
+        distances = [apart(swap, t + 1) for swap in swaps]
+        if min(distances) <= apart(held, t + 1):
+            held = swaps[int(np.argmin(distances))]
+    assert baselines.reservoir(draws, scores, size, **how)[:, 1].tolist() == held
+
+
+@settings
+def test_a_reservoir_that_goes_toward_the_target_is_ours(number):
+    draws, scores, how, _ = setting(number)
+    kept = ss.thin(draws, scores, size=12, **how)
+    assert np.array_equal(baselines.reservoir(draws, scores, 12, toward="target", **how), kept.ids)
+    assert np.array_equal(baselines.ksdt(draws, scores, 12, **how), kept.ids)
+
+
+def test_a_reservoir_remembers_burn_in_and_ours_does_not():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(1500, 2))
+    draws[:300] += 6.0
+    how = {"coordinates": ss.Coordinates.identity()}
+    early = {
+        name: (getattr(baselines, name)(draws, -draws, 50, **how)[:, 1] < 300).mean() for name in ("reservoir", "ksdt")
+    }
+    assert early["reservoir"] > 0.1 and early["ksdt"] == 0.0
+
+
+@settings
+def test_kernel_thinning_is_the_packages_own(number):
+    kt = pytest.importorskip("goodpoints.kt")
+    draws, scores, how, matrix = setting(number)
+    places = np.array([i * 90 // 88 - 1 for i in range(1, 89)])  # 11 * 2^3 of the 90
+    some = matrix[np.ix_(places, places)]
+    chosen = kt.thin_X(
+        np.arange(88)[:, None], 3, lambda a, b: some[a[:, 0], b[:, 0]], lambda a, b: some[a[:, 0], b[:, 0]],
+        seed=5, meanK=np.zeros(88),
+    )  # fmt: skip
+    assert baselines.kernel_thinning(draws, scores, 11, seed=5, **how)[:, 1].tolist() == places[chosen].tolist()
+
+
+def test_kernel_thinning_beats_a_stride():
+    pytest.importorskip("goodpoints")
+    x = np.random.default_rng(0).normal(size=(800, 2))
+    ids = {
+        name: getattr(baselines, name)(x, -x, 50, coordinates="identity")[:, 1]
+        for name in ("kernel_thinning", "stride")
+    }
+    assert ss.ksd(x[ids["kernel_thinning"]], -x[ids["kernel_thinning"]]) < 0.4 * ss.ksd(
+        x[ids["stride"]], -x[ids["stride"]]
+    )
+
+
+def test_without_goodpoints_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "goodpoints.kt", None)
+    x = np.zeros((10, 1))
+    with pytest.raises(InputError, match=r"pip install .*kernel-thinning"):
+        baselines.kernel_thinning(x, x, 2)
+
+
+def test_a_stride_is_even_and_ends_with_the_last_draw():
+    x = np.zeros((97, 1))
+    for size in (1, 2, 10, 50, 96, 97):
+        rows = baselines.stride(x, x, size)[:, 1]
+        gaps = np.diff(np.append(-1, rows))
+        assert rows[-1] == 96 and gaps.min() >= 1 and gaps.max() - gaps.min() <= 1
+
+
+def test_random_thinning_is_without_replacement_and_by_seed():
+    x = np.zeros((50, 1))
+    first, again, other = (baselines.random_thinning(x, x, 30, seed=seed)[:, 1].tolist() for seed in (1, 1, 2))
+    assert first == again != other and len(set(first)) == 30
+    assert sorted(baselines.random_thinning(x, x, 50)[:, 1]) == list(range(50))
+
+
+# -- against the package of Stein thinning's authors -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("preconditioner", ["id", "med", "sclmed", "smpcov", "0.7"])
+@pytest.mark.parametrize("dim", [2, 4, 38])
+@pytest.mark.parametrize("make", [gaussian, walk])
+def test_the_ids_are_those_of_the_package(make, dim, preconditioner, standardize):
+    package = pytest.importorskip("stein_thinning.thinning")
+    draws, scores = make(1300 if dim < 10 else 170, dim, seed=dim)  # more, and its BLAS wakes threads for every point
+    theirs = package.thin(draws, scores, 60, standardize=standardize, preconditioner=preconditioner)
+    ours = baselines.stein_thinning(draws, scores, 60, preconditioner=preconditioner, standardize=standardize)
+    assert ours[:, 1].tolist() == theirs.tolist()
+
+
+@pytest.mark.skipif(not (DATA / "goodwin").exists(), reason="the public Goodwin chain is not beside this checkout")
+@pytest.mark.parametrize("preconditioner", ["id", "med", "sclmed", "smpcov"])
+def test_the_ids_are_those_of_the_package_on_a_real_chain(preconditioner):
+    package = pytest.importorskip("stein_thinning.thinning")
+    with np.load(DATA / "goodwin" / "goodwin_rw_stride100.npz") as file:
+        draws, scores = file["theta"], file["score"]
+    theirs = package.thin(draws, scores, 40, preconditioner=preconditioner)
+    assert baselines.stein_thinning(draws, scores, 40, preconditioner=preconditioner)[:, 1].tolist() == theirs.tolist()
+
+
+def test_a_preconditioner_that_cannot_be_is_refused():
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    flat = np.column_stack([x[:, 0], np.ones(300)])
+    for draws, preconditioner, standardize, words in [
+        (flat, "id", True, "coordinate 1 is the same"),
+        (flat, "smpcov", False, "singular"),
+        (np.zeros((300, 2)), "med", False, "the same"),
+        (x, "median", True, "Unknown preconditioner 'median'"),
+        (x, -1.0, True, "Unknown preconditioner -1.0"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            baselines.stein_thinning(draws, -x, 5, preconditioner=preconditioner, standardize=standardize)
+
+
+# -- what holds for every method -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_chains_are_laid_end_to_end(name):
+    method = available(name)
+    draws, scores = gaussian(120, 3)
+    how = {"coordinates": ss.Coordinates.estimate("auto", draws), "seed": 3}
+    flat = method(draws, scores, 15, **how)
+    many = method(draws.reshape(4, 30, 3), scores.reshape(4, 30, 3), 15, **how)
+    assert flat.shape == (15, 2) and flat.dtype == np.int64
+    assert (many[:, 0] * 30 + many[:, 1]).tolist() == flat[:, 1].tolist()
+    assert np.array_equal(flat, method(draws, scores, 15, **how))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_file_gives_what_arrays_give_whatever_the_blocks(name, tmp_path):
+    available(name)
+    draws, scores = gaussian(9000, 2) if name in ONLINE else gaussian(900, 2)
+    np.savez(tmp_path / "c.npz", draws=draws, scores=scores)
+    chain = ss.io.open_chain(tmp_path / "c.npz")
+    work = job_from_file(chain, None, "auto")._replace(size=37)
+    small = work._replace(blocks=lambda: chain.blocks(101))
+    one, other = selector(name)(work), selector(name)(small)
+    expected = getattr(baselines, name)(draws, scores, 37)
+    assert np.array_equal(one.ids, expected) and np.array_equal(other.ids, expected)
+    assert np.array_equal(one.draws, draws[expected[:, 1]]) and np.array_equal(one.scores, scores[expected[:, 1]])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_as_many_draws_as_there_are(name):
+    method = available(name)
+    draws, scores = gaussian(40, 2)
+    ids = method(draws, scores, 40)
+    assert ids.shape == (40, 2)
+    if name not in ("stein_thinning", "kernel_thinning"):  # these two may take a draw twice
+        assert sorted(ids[:, 1]) == list(range(40))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bad_input_is_refused(name):
+    method = available(name)
+    draws, scores = gaussian(200, 2)
+    with pytest.raises(InputError, match="201 draws were asked for, but the chain has 200"):
+        method(draws, scores, 201)
+    with pytest.raises(InputError, match="whole number of at least 1, got 0"):
+        method(draws, scores, 0)
+    with pytest.raises(NegatedScoresError):
+        method(draws, -scores, 5)
+    assert len(method(draws, -scores, 5, check_scores=False)) == 5
+    with pytest.raises(InputError, match="for 3 dimensions, the draws have 2"):
+        method(draws, scores, 5, coordinates=ss.Coordinates.scales([1.0, 2.0, 3.0]))
+    draws[7, 1] = np.nan
+    with pytest.raises(InputError, match="chain 0, draw 7 is nan in coordinate 1"):
+        method(draws, scores, 5)
+
+
+def test_other_choices_that_are_refused():
+    draws, scores = gaussian(50, 2)
+    with pytest.raises(InputError, match="drop rate"):
+        baselines.spmcmc_fixed_drops(draws, scores, 5, drop_rate=1.0)
+    with pytest.raises(InputError, match="toward"):
+        baselines.reservoir(draws, scores, 5, toward="nowhere")
+    with pytest.raises(InputError, match="Did you mean stein_thinning"):
+        selector("stien_thinning")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = baselines.nothing
+
+
+def test_the_names_are_at_hand():
+    assert set(METHODS) < set(dir(baselines)) and ss.baselines is baselines
+    for name in METHODS:
+        assert getattr(baselines, name).__name__ == name
+
+
+def test_a_kept_set_says_how_it_came_about():
+    draws, scores = gaussian(100, 2)
+    work = job(draws, scores, 9, ss.RBF(), "scales")
+    kept = as_kept(work, "spmcmc", selector("spmcmc")(work))
+    assert len(kept) == 9 and kept.settings["method"] == "spmcmc" and kept.settings["kernel"] == "RBF(h=None)"
+    assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=ss.RBF(), coordinates=work.coordinates)
+    assert repr(kept).startswith("Kept(9 of 100 draws")
+
+
+# -- the claim -------------------------------------------------------------------------------------------------------
+
+#: Where KSDT, which sees each draw once, ends with a lower KSD than Stein thinning, which sees the whole chain at every
+#: selection. Where it does not, experiments/compare says so.
+HOLDS = [
+    ("eight_schools_noncentered", "auto"),
+    ("garch11", "auto"),
+    ("garch11", "identity"),
+    ("lotka_volterra", "auto"),
+    ("kidscore_interaction", "auto"),
+    ("low_dim_gauss_mix", "auto"),
+    ("low_dim_gauss_mix", "identity"),
+    ("goodwin", "auto"),
+]
+
+
+def real(name):
+    if name == "goodwin":
+        with np.load(DATA / "goodwin" / "goodwin_rw_stride100.npz") as file:
+            return file["theta"], file["score"]
+    with np.load(next((DATA / "posteriordb").glob(f"*-{name}.npz"))) as file:
+        return file["draws"], file["scores"]
+
+
+@pytest.mark.skipif(not (DATA / "posteriordb").exists(), reason="reference posteriors are not beside this checkout")
+@pytest.mark.parametrize("size", [20, 100, 500])
+@pytest.mark.parametrize(("name", "coordinates"), HOLDS)
+def test_ours_is_closer_to_the_posterior_than_stein_thinning(name, coordinates, size):
+    work = job(*real(name), size, None, coordinates)
+    ours, theirs = (
+        ss.ksd(chosen.draws, chosen.scores, coordinates=work.coordinates)
+        for chosen in (selector(method)(work) for method in ("ksdt", "stein_thinning"))
+    )
+    assert ours < theirs
