@@ -324,7 +324,6 @@ def test_a_kept_set_says_how_it_came_about():
 #: Where KSDT, which sees each draw once, ends with a lower KSD than Stein thinning, which sees the whole chain at every
 #: selection. Where it does not, experiments/compare says so.
 HOLDS = [
-    ("eight_schools_noncentered", "auto"),
     ("garch11", "auto"),
     ("garch11", "identity"),
     ("lotka_volterra", "auto"),

@@ -13,7 +13,7 @@ from steinstream.experiments.chains import ThinnedChain, study
 from steinstream.experiments.tape import Tape
 from steinstream.samplers import RandomWalk
 from steinstream.targets import Calcium, Tempered
-from steinstream.targets.calcium import PARAMETERS
+from steinstream.targets.calcium import NAMES
 
 CANDIDATES = 100
 POWER = 1 / 8
@@ -23,6 +23,6 @@ _MOVES = {"quick": 40_000, "medium": 400_000, "full": 4_000_000}
 def random_walk(options: Options) -> ThinnedChain:
     """Calcium signalling, tempered random walk in 38 dimensions (figure 3 and appendix)."""
     target = Calcium.simulated(options.seed) if options.observations is None else Calcium(options.observations)
-    sampler = RandomWalk(Tempered(target, POWER), step=0.1)
-    tape = Tape(sampler, np.zeros(38), options.seed, options.moves or _MOVES[options.scale])
-    return study(options, "Calcium signalling, tempered random walk", tape, tuple(PARAMETERS), CANDIDATES)
+    sampler = RandomWalk(Tempered(target, POWER), step=0.048)
+    tape = Tape(sampler, np.zeros(len(NAMES)), options.seed, options.moves or _MOVES[options.scale])
+    return study(options, "Calcium signalling, tempered random walk", tape, NAMES, CANDIDATES)
