@@ -236,3 +236,13 @@ def test_the_thinner_itself_notices_negated_scores():
             thinner.push(draw, draw)
     ss.Thinner(3, check_scores=False).extend(x, x)
     ss.Thinner(3).extend(x, -x)
+
+
+def test_a_chain_that_makes_no_step_is_refused(steinstream, tmp_path):
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.raises(ss.SteinstreamError, match="has 50 draws, and one step takes 100"):
+        ss.thin(x, -x, candidates=100)
+    np.savez(tmp_path / "short.npz", draws=x, scores=-x)
+    ran = steinstream("thin", "short.npz", "-o", "kept.npz", "--candidates", 100)
+    assert ran.returncode == 2 and "has 50 draws, and one step takes 100" in ran.stderr
+    assert not (tmp_path / "kept.npz").exists()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from steinstream.errors import InputError
+from steinstream.samplers import RandomWalk
 from steinstream.targets import Goodwin
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "goodwin"
@@ -53,6 +54,24 @@ def test_score_agrees_with_the_published_chain(published: Goodwin) -> None:
     # The published solver's own tolerance shows where the score nearly vanishes: hence the constant.
     assert np.all(errors < 1e-5 * np.linalg.norm(scores, axis=1) + 0.02)
     assert np.median(errors / np.linalg.norm(scores, axis=1)) < 6e-6
+
+
+@needs_data
+def test_a_random_walk_agrees_with_the_published_chain(published: Goodwin) -> None:
+    """Means and standard deviations after burn-in: those of the published chain, and those stated for this target."""
+    sampler = RandomWalk(published, step=0.01)
+    state, _ = sampler.sample(sampler.init(np.log([0.5, 1.0, 3.0, 2.0]), seed=1), 5_000)
+    state, block = sampler.sample(state, 300_000)
+    assert 0.06 < (state.accepted / state.steps) < 0.1
+    mean, sd = block.draws.mean(axis=0), block.draws.std(axis=0)
+    with np.load(DATA / "goodwin_rw_stride100.npz") as file:
+        chain = file["theta"][100:]
+    for means, sds in (
+        (chain.mean(axis=0), chain.std(axis=0)),
+        ((0.0079, 1.074, -0.685, 0.0029), (0.0060, 0.0169, 0.0037, 0.0050)),
+    ):
+        assert np.all(np.abs(mean - means) < 0.2 * sd)
+        np.testing.assert_allclose(sd, sds, rtol=0.1)
 
 
 @needs_data

@@ -50,6 +50,9 @@ def thin(
     Kept(25 of 500 draws, 2 dimensions, KSD 0.09746)
     """
     chains = as_chains(draws, scores)
+    total = sum(len(block.draws) for block in chains)
+    if total < candidates:
+        raise InputError(*too_short(total, candidates))
     sketch = Sketch(chains[0].draws.shape[1])
     for block in chains:
         sketch.add(block.take(door.usable(block, on_bad)))
@@ -68,6 +71,11 @@ def thin(
     for block in chains:
         thinner.extend(block.draws, block.scores, ids=block.ids)
     return thinner.kept
+
+
+def too_short(draws: int, candidates: int) -> tuple[str, str]:
+    """What to say when a chain does not make a single step."""
+    return f"The chain has {draws} draws, and one step takes {candidates}.", "Give a longer chain, or fewer candidates."
 
 
 def fitting(coordinates: Coordinates | str, sketch: Sketch, check_scores: bool) -> Coordinates:

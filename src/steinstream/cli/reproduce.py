@@ -34,6 +34,8 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs side by side.  [default: one a core]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything random.")
 @click.option("--moves", type=click.IntRange(min=100), help="Goodwin, calcium: length of the chain.")
+@click.option("--scale", "coordinates", type=click.Choice(["identity", "auto"]), default="identity", show_default=True,
+              help="Goodwin, calcium: the paper's coordinates, or fitted ones.")  # fmt: skip
 @click.option("--observations", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Goodwin, calcium: observations (npy, or npz with y) instead of simulated ones.")  # fmt: skip
 @click.option("--chain", type=click.Path(path_type=Path), help="Goodwin, calcium: a chain of yours instead of ours.")
@@ -42,8 +44,9 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--scores-name", default="scores", show_default=True, help="The same for the scores.")
 @click.option("--negate-scores", is_flag=True, help="The file holds minus the score.")
 def reproduce(
-    name: str, scale: str | None, output: Path | None, jobs: int | None, seed: int, moves: int | None, **files: Any
-) -> None:
+    name: str, scale: str | None, output: Path | None, jobs: int | None, seed: int, moves: int | None,
+    coordinates: str, **files: Any,
+) -> None:  # fmt: skip
     """Run the experiment NAME of the paper, write its numbers as parquet and its figures as png.
 
     It can be stopped with Ctrl-C at any time; the same command goes on. A finished one is only drawn again.
@@ -74,8 +77,9 @@ def reproduce(
             chain, scores=files["scores_file"], draws_name=files["draws_name"], scores_name=files["scores_name"],
             negate=files["negate_scores"],
         ),
+        coordinates,
     )  # fmt: skip
-    settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves}
+    settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves, "coordinates": coordinates}
     settings |= {what: path.name for what, path in files.items() if isinstance(path, Path)}
     folder = output or Path(f"{name}-{scale}")
     laboratory = Laboratory(experiment(name, options), folder, settings)

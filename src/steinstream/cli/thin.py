@@ -57,6 +57,7 @@ def thin(
     """
     from steinstream.errors import InputError
     from steinstream.io import check_output
+    from steinstream.thinning import too_short
 
     check_output(output)
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
@@ -82,8 +83,10 @@ def thin(
         if stop.signal:
             _give_up(thinner, checkpoint)
             sys.exit(stop.code)
-    if thinner is None or thinner.size == 0:
+    if thinner is None or thinner.seen == thinner.skipped:
         raise InputError(f"{chain} has no usable draws.")
+    if thinner.size == 0:
+        raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
     kept = thinner.kept
     replace(kept, names=source.names).save(output)
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""

@@ -45,6 +45,7 @@ class Options(NamedTuple):
     moves: int | None = None
     observations: Array | None = None
     chain: Chain | None = None
+    coordinates: str = "identity"
 
 
 class Unit(NamedTuple):

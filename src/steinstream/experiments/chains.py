@@ -17,13 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.door import SteinIdentity
+from steinstream.coordinates import Coordinates
+from steinstream.door import Block, SteinIdentity, consecutive
 from steinstream.errors import InputError
 from steinstream.experiments import Options, Report, Unit
 from steinstream.experiments.columns import Columns, as_columns, matching
 from steinstream.experiments.tape import FromFile, Source, Tape
 from steinstream.io.atomic import replacing
 from steinstream.kernels import IMQ, RBF
+from steinstream.sketch import Sketch
+from steinstream.targets import Array
 from steinstream.thinner import Thinner
 
 KERNELS = {"imq": IMQ(), "rbf": RBF()}
@@ -42,6 +45,8 @@ class ThinnedChain:
     source: Source
     candidates: int
     names: tuple[str, ...]
+    kind: str = "identity"  # of coordinates
+    coordinates: Coordinates = field(default_factory=Coordinates.identity)
     about: dict[str, Any] = field(default_factory=dict)
 
     def prepare(self, folder: Path, report: Report) -> None:
@@ -59,6 +64,8 @@ class ThinnedChain:
             with replacing(note, "w") as file:
                 json.dump(about, file, indent=1)
         self.about = json.loads(note.read_text())
+        if self.kind != "identity":
+            self.coordinates = Coordinates.estimate(self.kind, settled(self.source, self.about["burn_in"]))
 
     def units(self) -> list[Unit]:
         """The slowest first, so that no core waits long at the end."""
@@ -73,7 +80,7 @@ class ThinnedChain:
             thinner = Thinner.load(checkpoint)
         else:
             thinner = Thinner(
-                self.source.dim, kernel=KERNELS[kernel], growth=GROWTHS[method],
+                self.source.dim, kernel=KERNELS[kernel], coordinates=self.coordinates, growth=GROWTHS[method],
                 candidates=group if stream == "best" else 1, check_scores=False,
             )  # fmt: skip
         done = thinner.note.get("moves", 0)
@@ -107,7 +114,7 @@ class ThinnedChain:
         about = self.about
         lines = [
             f"{self.title}: {about['moves']:,} moves, {about['distinct']:.1%} of them to a new state; "
-            f"burn-in {about['burn_in']:,} moves; m = {self.candidates}",
+            f"burn-in {about['burn_in']:,} moves; m = {self.candidates}; coordinates: {self.coordinates}",
             "",
             "| kernel | stream | chain | method | steps | kept | KSD | normalised KSD |",
             "|---|---|---|---|---|---|---|---|",
@@ -155,6 +162,15 @@ def look(source: Source) -> dict[str, Any]:
     }
 
 
+def settled(source: Source, burn_in: int) -> Array:
+    """Some of the draws after burn-in, evenly spaced."""
+    sketch, first = Sketch(source.dim), 0
+    for draws, scores in source.blocks(burn_in):
+        sketch.add(Block(draws, scores, consecutive(0, first, len(draws))))
+        first += len(draws)
+    return sketch.block.draws
+
+
 def next_inside(source: Source, low: Any, high: Any) -> int:
     """The first move inside a box."""
     passed = 0
@@ -169,5 +185,6 @@ def next_inside(source: Source, low: Any, high: Any) -> int:
 def study(options: Options, title: str, tape: Tape, names: tuple[str, ...], candidates: int) -> ThinnedChain:
     """Thin the user's chain, or else the one to be recorded."""
     if options.chain is None:
-        return ThinnedChain(title, tape, candidates, names)
-    return ThinnedChain(options.chain.path.name, FromFile(options.chain), candidates, options.chain.names)
+        return ThinnedChain(title, tape, candidates, names, options.coordinates)
+    source = FromFile(options.chain)
+    return ThinnedChain(options.chain.path.name, source, candidates, options.chain.names, options.coordinates)

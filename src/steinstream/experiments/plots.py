@@ -98,5 +98,27 @@ def theory(results: Columns) -> Any:
     return figure
 
 
+def plans(results: Columns) -> Any:
+    """KSD at the end of each planned run against the radius it was planned for, one mark a repeat."""
+    from steinstream.experiments.theory import EXPONENTS, PLANNED, RADII, STREAMS
+
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(5.5, 4.2), layout="constrained")
+    axes.loglog(RADII, RADII, color="0.6", lw=1, zorder=0, label="planned")
+    for (place, growth), (marker, stream) in product(enumerate(EXPONENTS), zip("o^", STREAMS, strict=True)):
+        for radius in RADII:
+            runs = matching(results, growth=growth, stream=stream, budget=f"{PLANNED}{radius}")
+            last = matching(runs, step=runs["step"].max())
+            beside = radius * 1.06 ** (2 * place + (marker == "^") - 2.5)  # so that marks do not hide each other
+            axes.plot(np.full(len(last["ksd"]), beside), last["ksd"], marker, color=COLOURS[place], ms=4, alpha=0.6,
+                      label=f"{growth}, {stream}" if radius == RADII[0] else None)  # fmt: skip
+    axes.set(xlabel="radius that was planned for", ylabel="KSD at the end")
+    axes.set_xticks(RADII, [f"{radius:g}" for radius in RADII])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize="x-small")
+    _clean(axes)
+    return figure
+
+
 def _clean(axes: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)

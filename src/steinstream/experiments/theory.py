@@ -5,7 +5,8 @@ raise it by at most |D~_t|^2 eps_t; so with the kept set at its floor f
 
     E KSD^2(D_n) <= (n kappa + sum over t <= n of (f(t) + 1)^2 eps_t) / f(n)^2.
 
-The paper's own rates are n log n / f(n)^2: no decay at all for its square root growth.
+The paper's own rates are n log n / f(n)^2: no decay at all for its square root growth. Its corollary for constant
+budgets is checked by the planner: is the radius that was planned for reached?
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from steinstream import schedules
+from steinstream.coordinates import Coordinates
 from steinstream.experiments import Options, Report, Unit
 from steinstream.experiments.columns import Columns, matching, mean_over_repeats
 from steinstream.experiments.toys import repeated
 from steinstream.kernels import IMQ
+from steinstream.planning import plan
 from steinstream.samplers import MALA
 from steinstream.targets import Array, Mixture
 from steinstream.thinner import Thinner
@@ -32,6 +35,10 @@ BUDGETS = ("constant:0.0", "decaying", "constant:0.0001")
 _STEPS = {"quick": 5_000, "medium": 20_000, "full": 100_000}
 _REPEATS = {"quick": 3, "medium": 10, "full": 10}
 _STEP = 1.0  # of MALA
+RADII = (0.4, 0.2, 0.1)
+EXPONENTS = ("power:1.2", "power:1.5", "power:1.8")
+_WARMUP = 10_000  # draws to plan from
+PLANNED = "planned for "
 
 TARGET = Mixture(np.array([[0.0, 0.0], [2.0, 2.0]]), covariances=np.array(1.0))
 
@@ -50,6 +57,9 @@ class Theory:
         return [
             Unit(f"{stream}-{growth}-{budget}".replace(":", "-"), partial(self._run, stream, growth, budget))
             for growth, budget, stream in product(GROWTHS, BUDGETS, STREAMS)
+        ] + [
+            Unit(f"plan-{stream}-{growth}-{radius}".replace(":", "-"), partial(self._plan, stream, growth, radius))
+            for growth, radius, stream in product(EXPONENTS, RADII, STREAMS)
         ]
 
     def _run(self, stream: str, growth: str, budget: str, checkpoint: Path, report: Report) -> Columns:
@@ -60,14 +70,44 @@ class Theory:
             report, stream=stream, growth=growth, budget=budget,
         )  # fmt: skip
 
+    def _plan(self, stream: str, growth: str, radius: float, checkpoint: Path, report: Report) -> Columns:
+        """Plan from a warm-up, then do as planned with other draws."""
+        warmup = _DRAWS[stream](_WARMUP, self.seed + 1000)
+        todo = plan(radius, *warmup, growth=growth, coordinates=Coordinates.identity())
+        return repeated(
+            _REPEATS[self.scale],
+            lambda: Thinner(2, **todo.settings),
+            lambda repeat: _DRAWS[stream](todo.draws, self.seed + repeat),
+            report, stream=stream, growth=growth, budget=f"{PLANNED}{radius}",
+        )  # fmt: skip
+
     def draw(self, results: Columns) -> dict[str, Any]:
-        """One figure."""
+        """The rates, and the plans."""
         from steinstream.experiments import plots
 
-        return {"figure.png": plots.theory(results)}
+        return {"figure.png": plots.theory(results), "figure-plan.png": plots.plans(results)}
 
     def summary(self, results: Columns) -> str:
-        """Slopes and constants."""
+        """Slopes and constants, then the plans."""
+        return f"{self._rates(results)}\n\n{self._plans(results)}"
+
+    def _plans(self, results: Columns) -> str:
+        lines = [
+            f"Planned from {_WARMUP:,} draws; root mean square of KSD over {_REPEATS[self.scale]} repeats",
+            "",
+            "| growth | stream | radius | draws | kept | KSD | KSD / radius |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for growth, stream, radius in product(EXPONENTS, STREAMS, RADII):
+            curve = mean_over_repeats(matching(results, growth=growth, stream=stream, budget=f"{PLANNED}{radius}"))
+            ksd = np.sqrt(curve["square"][-1])
+            lines.append(
+                f"| {growth} | {stream} | {radius} | {curve['step'][-1]:,} | {curve['kept'][-1]:,.0f} | {ksd:.4f} | "
+                f"{ksd / radius:.2f} |"
+            )
+        return "\n".join(lines)
+
+    def _rates(self, results: Columns) -> str:
         kappa = stein_diagonal()
         lines = [
             f"{_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats; kappa = {kappa:.3f}; slope of log "
