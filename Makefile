@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types doctest wheel check bench clean
+.PHONY: demo test lint types doctest wheel check bench experiments compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
 	$(BIN)/steinstream demo
@@ -33,6 +33,13 @@ check: test lint types wheel doctest ## all of the above
 
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
+
+DATA ?= # a folder with the published chains and observations, if there is one
+experiments: $(VENV)/test ## every experiment of the paper at full scale: two hours
+	$(BIN)/python experiments/run.py $(if $(strip $(DATA)),--data $(DATA))
+
+compare: $(VENV)/test ## every method on real posteriors: make compare DATA=FOLDER
+	$(BIN)/python experiments/compare/run.py $(if $(strip $(DATA)),--data $(DATA))
 
 $(VENV)/pip:
 	$(PYTHON) -m venv $(VENV)

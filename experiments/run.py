@@ -21,33 +21,34 @@ OBSERVATIONS = {
     "goodwin-mala": "goodwin/goodwin_obs_effective.npz",
     "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
 }
+FITTED = ("goodwin-rwm", "calcium")  # also in fitted coordinates
 PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
 KEPT = ("*.png", "results.parquet", "summary.md")
 
 
 def main() -> None:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}, goodwin-published; all by default"
-    )
+    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), "goodwin-published"]
+    parser = argparse.ArgumentParser(description="The paper's experiments.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)}; all by default")
     parser.add_argument("--scale", choices=SCALES, default="full")
     parser.add_argument("--data", type=Path, help="folder with the published data")
     given = parser.parse_args()
-    for name in given.names or [*NAMES, *(["goodwin-published"] if given.data else [])]:
-        options = ["--full"] if given.scale == "full" else ["--quick"] if given.scale == "quick" else []
+    for name in given.names or [name for name in names if given.data or name != "goodwin-published"]:
+        options = [f"--{given.scale}"] if given.scale != "medium" else []
+        experiment = name.removesuffix("-fitted")
+        options += ["--scale", "auto"] if name != experiment else []
         if name == "goodwin-published":
-            chain = str(given.data / PUBLISHED)
-            options += ["--chain", chain, "--draws-name", "theta", "--scores-name", "score"]
-        elif given.data and name in OBSERVATIONS:
-            options += ["--observations", str(given.data / OBSERVATIONS[name])]
-        run(name, options)
+            experiment = "goodwin-rwm"
+            options += ["--chain", str(given.data / PUBLISHED), "--draws-name", "theta", "--scores-name", "score"]
+        elif given.data and experiment in OBSERVATIONS:
+            options += ["--observations", str(given.data / OBSERVATIONS[experiment])]
+        run(name, experiment, options)
 
 
-def run(name: str, options: list[str]) -> None:
+def run(name: str, experiment: str, options: list[str]) -> None:
     """One experiment, and what it leaves in its folder here."""
     folder = HERE / "runs" / name
-    experiment = "goodwin-rwm" if name == "goodwin-published" else name
     command = [sys.executable, "-m", "steinstream", "reproduce", experiment, "-o", str(folder), *options]
     subprocess.run(command, check=True)
     (HERE / name).mkdir(exist_ok=True)

@@ -27,7 +27,7 @@ def thinned_chain(results: Columns, kernel: str, titles: Mapping[str, str], stre
             _clean(axes)
     for axes in grid[1]:
         axes.set_xlabel("steps")
-    grid[0, 0].legend(frameon=False, fontsize="x-small")
+    grid[0, 0].legend(frameon=False, fontsize="x-small", loc="lower left")
     return figure
 
 
