@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.experiments import Options, Report, Unit
+from steinstream.experiments import Report, Unit
 from steinstream.experiments.columns import Columns, matching
-from steinstream.experiments.toys import CANDIDATES, KERNELS, RULES, repeated
+from steinstream.experiments.toys import CANDIDATES, KERNELS, RULES, Toy, repeated
 from steinstream.targets import Mixture
 from steinstream.thinner import Thinner
 
@@ -25,14 +25,8 @@ _STEPS = {"quick": 5_000, "medium": 20_000, "full": 20_000}
 _REPEATS = {"quick": 3, "medium": 5, "full": 10}
 
 
-class Adaptivity:
+class Adaptivity(Toy):
     """Draws kept against the number of modes, without mandatory growth (figure 6 and appendix)."""
-
-    def __init__(self, options: Options) -> None:
-        self.scale, self.seed = options.scale, options.seed
-
-    def prepare(self, folder: Path, report: Report) -> None:
-        """Nothing to share."""
 
     def units(self) -> list[Unit]:
         """All repeats of one kernel, rule and number of modes."""

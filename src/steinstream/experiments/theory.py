@@ -20,9 +20,9 @@ import numpy as np
 
 from steinstream import schedules
 from steinstream.coordinates import Coordinates
-from steinstream.experiments import Options, Report, Unit
+from steinstream.experiments import Report, Unit
 from steinstream.experiments.columns import Columns, matching, mean_over_repeats
-from steinstream.experiments.toys import repeated
+from steinstream.experiments.toys import Toy, repeated
 from steinstream.kernels import IMQ
 from steinstream.planning import plan
 from steinstream.samplers import MALA
@@ -43,14 +43,8 @@ PLANNED = "planned for "
 TARGET = Mixture(np.array([[0.0, 0.0], [2.0, 2.0]]), covariances=np.array(1.0))
 
 
-class Theory:
+class Theory(Toy):
     """Rates of E KSD^2 for every growth and budget, against the bound (section 3)."""
-
-    def __init__(self, options: Options) -> None:
-        self.scale, self.seed = options.scale, options.seed
-
-    def prepare(self, folder: Path, report: Report) -> None:
-        """Nothing to share."""
 
     def units(self) -> list[Unit]:
         """All repeats of one stream, growth and budget."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from steinstream.experiments import Report
+from steinstream.experiments import Options, Report
 from steinstream.experiments.columns import Columns, as_columns, stacked
 from steinstream.kernels import IMQ, RBF
 from steinstream.targets import Array
@@ -14,6 +15,16 @@ KERNELS = {"imq": IMQ(), "rbf": RBF()}
 RULES = ("paper", "monotone")
 CANDIDATES = 5  # SPMCMC's m
 _BLOCK = 10_000  # draws between two looks at Ctrl-C
+
+
+class Toy:
+    """An experiment of many short runs that share nothing."""
+
+    def __init__(self, options: Options) -> None:
+        self.scale, self.seed = options.scale, options.seed
+
+    def prepare(self, folder: Path, report: Report) -> None:
+        """Nothing to share."""
 
 
 def repeated(

@@ -128,6 +128,25 @@ def require_density(state: State) -> None:
         )
 
 
+def metropolis(
+    sampler: Any, state: State, n: int, loop: Any, compiled_loop: Any, names: tuple[str, ...]
+) -> tuple[State, Draws]:
+    """The next n draws by one of these loops, which takes the target's functions of these names before all else."""
+    require_density(state)
+    dimension = len(state.position)
+    noise, random = normals(state.random, n, dimension + 2)
+    block = empty_block(n, dimension)
+    position, score = state.position.copy(), state.score.copy()
+    target = evaluations(sampler.target)
+    functions = [getattr(target, name) for name in names]
+    run = compiled_loop if target.compiled else loop
+    reached, done = run(*functions, float(sampler.step), position, state.log_density, score, noise, *block)
+    check(state, block, reached, done)
+    warn_if_stuck(block, sampler.step)
+    accepted = state.accepted + int(block.accepted.sum())
+    return State(position, float(reached), score, random, state.steps + n, accepted), block
+
+
 def check(state: State, block: Draws, log_density: float, done: int) -> None:
     """Raise if the loop stopped before its block was full, with what it met."""
     if done == len(block.draws):
@@ -157,7 +176,7 @@ def warn_if_stuck(block: Draws, step: float) -> None:
             f"None of {proposals} proposals was accepted with step {step:g}: the chain stands still. "
             f"Try step {step / 10:g}, or let steinstream.samplers.adapted find one.",
             SamplerWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

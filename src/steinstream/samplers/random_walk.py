@@ -111,18 +111,5 @@ class RandomWalk:
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
         """The next n draws of the chain, and where it then is."""
-        chain.require_density(state)
-        dimension = len(state.position)
-        noise, random = chain.normals(state.random, n, dimension + 2)
-        block = chain.empty_block(n, dimension)
-        position, score = state.position.copy(), state.score.copy()
-        target = chain.evaluations(self.target)
-        walk: Any = _compiled_walk if target.compiled else _walk
-        reached, done = walk(
-            target.log_densities, target.write_score, target.parameters, target.lanes,
-            float(self.step), position, state.log_density, score, noise, *block,
-        )  # fmt: skip
-        chain.check(state, block, reached, done)
-        chain.warn_if_stuck(block, self.step)
-        accepted = state.accepted + int(block.accepted.sum())
-        return State(position, float(reached), score, random, state.steps + n, accepted), block
+        names = ("log_densities", "write_score", "parameters", "lanes")
+        return chain.metropolis(self, state, n, _walk, _compiled_walk, names)
