@@ -89,7 +89,7 @@ class InEngine:
         steps, size = len(case.draws), case.thinner.size
         self.ids = np.column_stack([np.zeros(steps, np.int64), case.start + np.arange(steps)])
         self.plan = np.full(steps, size), np.zeros(steps), np.zeros(steps), False, size
-        self.log = np.zeros(steps, np.int64), np.zeros(steps), np.zeros((size + steps, 3), np.int64)
+        self.log = np.zeros(steps, np.int64), np.zeros(steps), np.zeros((size + steps, 3), np.int64), np.zeros((1, 2))
 
     def __call__(self) -> Callable[[], object]:
         self.store = duplicate(self.case.store)

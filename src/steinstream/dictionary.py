@@ -72,6 +72,7 @@ class Dictionary:
             raw = np.hstack([draws, scores])
             draws, scores = self.coordinates.apply(draws, scores)
         steps, done = len(plan.floor), 0
+        sums = np.zeros((candidates, 2))
         sizes, squares = np.zeros(steps, dtype=np.int64), np.zeros(steps)
         dropped = [np.zeros((0, 3), dtype=np.int64)]
         while done < steps:
@@ -85,7 +86,7 @@ class Dictionary:
             ran, drops = thin_block(
                 self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates, start + done,
                 plan.floor[part], plan.budget[part], plan.share[part], plan.monotone,
-                _NO_CAP if cap is None else cap, sizes[part], squares[part], log, workers,
+                _NO_CAP if cap is None else cap, sizes[part], squares[part], log, sums, workers,
             )  # fmt: skip
             if shareable:
                 self._pace.learn(workers, ran * slots, time.perf_counter() - began)

@@ -25,8 +25,8 @@ from steinstream._engine.store import (
     TOTAL,
     TOTAL_LOW,
 )
+from steinstream._engine.sweep import CACHE, LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
 from steinstream._engine.sweep import GREATEST as TOP
-from steinstream._engine.sweep import LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
 
 
 @inlined
@@ -116,6 +116,44 @@ def repeats(draws, scores, i):
     return True
 
 
+@inlined
+def influences(store, kernel, draws, scores, first, last, sums):
+    """Write the influence that each of the draws first .. last - 1 would have into ``sums`` (m, 2), as exact pairs.
+
+    Kept draws are read a cacheful at a time, once for all. A draw that repeats the one before is passed over.
+    """
+    profile, one, two, grid = kernel
+    tiles = (store.counts[SLOTS] + LANES - 1) // LANES
+    step = max(1, CACHE // (draws.shape[1] * 2 * LANES * 8))
+    for candidate in range(first, last):
+        take(store, draws, scores, candidate)
+        for k in range(draws.shape[1]):
+            store.alone[0, k, 0, 0] = store.draw[0, k]
+            store.alone[0, k, 1, 0] = store.draw[1, k]
+        row = store.self_row
+        sweep_tiles(profile, one, two, grid, ROW, store.draw, store.alone, row, row, row, row, store.found, 0, 1)
+        sums[candidate - first, 0], sums[candidate - first, 1] = 0.5 * row[0], 0.0
+    for begin in range(0, tiles, step):
+        for candidate in range(first, last):
+            if candidate == first or not repeats(draws, scores, candidate):
+                take(store, draws, scores, candidate)
+                sweep_tiles(
+                    profile, one, two, grid, LOOK, store.draw, store.tiles, store.copies,
+                    store.high, store.low, store.row, store.found, begin, min(begin + step, tiles),
+                )  # fmt: skip
+                more, rest, _ = collect(store.found)
+                pair = exact.add_pair(sums[candidate - first, 0], sums[candidate - first, 1], more, rest)
+                sums[candidate - first, 0], sums[candidate - first, 1] = pair
+
+
+@inlined
+def take(store, draws, scores, new):
+    """Make this the draw at hand."""
+    for k in range(draws.shape[1]):
+        store.draw[0, k] = draws[new, k]
+        store.draw[1, k] = scores[new, k]
+
+
 @jit
 def influence_of(store, kernel, draws, scores, candidate):
     """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
@@ -145,9 +183,7 @@ def weigh(store, kernel, draws, scores, new, alone, workers):
     ``alone`` says that the others do not matter, which saves a pass for a repeated state.
     """
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
-    for k in range(draws.shape[1]):
-        store.draw[0, k] = draws[new, k]
-        store.draw[1, k] = scores[new, k]
+    take(store, draws, scores, new)
     if not holds(store, slot):
         put(store, slots)
         high, low, sums[OTHERS] = sweep(store, kernel, WEIGH, store.draw, slots + 1, workers)

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.sweep import LOOK, WEIGH, collect, sweep_tiles
-
-_CACHE = 1 << 18  # bytes of points to stay with while many rows pass: a share of the second-level cache
+from steinstream._engine.sweep import CACHE, LOOK, WEIGH, collect, sweep_tiles
 
 
 def as_tiles(points: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -32,7 +30,7 @@ def rows_before(kernel, tiles, draws, copies, begin, end, high, low, diagonal) -
     """For rows begin .. end - 1 of draws (n, 2, d): the sum of copies * k0 over the rows before, and k0 with itself."""
     profile, first, second, grid = kernel
     dim = draws.shape[2]
-    step = max(1, _CACHE // (dim * 2 * LANES * 8))
+    step = max(1, CACHE // (dim * 2 * LANES * 8))
     row, found, mask, spare = np.zeros(LANES), np.zeros((3, LANES)), np.zeros(LANES), np.zeros(LANES)
     for start in range(0, (end - 1) // LANES + 1, step):
         for i in range(max(begin, start * LANES), end):

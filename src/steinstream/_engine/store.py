@@ -46,6 +46,8 @@ class Store(NamedTuple):
     ids: Integers  # (labels, 3): chain, draw, and the step of arrival; a free label has step -1
     following: Integers  # (labels,): next label of the same state, or of the free list
     draw: Floats  # (2, d): the draw being weighed, and its score
+    alone: Floats  # (1, d, 2, 16): a tile for a draw by itself, and its row (16,)
+    self_row: Floats
     removed: Floats  # (2, d): the state being removed
     counts: Integers  # slots, draws, first free label, slot of the latest state (the first spare one if not kept)
     sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others'
@@ -80,6 +82,8 @@ def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
         ids=np.full((labels, 3), NONE, dtype=np.int64),
         following=following,
         draw=np.zeros((2, dim)),
+        alone=_aligned(1, dim, 2, LANES),
+        self_row=_aligned(LANES),
         removed=np.zeros((2, dim)),
         counts=np.array([0, 0, 0, NONE], dtype=np.int64),
         sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0]),

@@ -29,6 +29,8 @@ LOOK = np.int64(1)  # sum them
 WEIGH = np.int64(2)  # write them down, sum them, find the greatest influence if they were added
 REMOVE = np.int64(3)  # take them out of the influences
 
+CACHE = 1 << 18  # bytes of points to stay with while many rows pass: a share of the second-level cache
+
 # Rows of the array in which a sweep leaves its findings, sixteen lanes each.
 HIGH, LOW, GREATEST = 0, 1, 2
 

@@ -16,6 +16,7 @@ from steinstream._engine import exact
 from steinstream._engine.jit import bare, inlined, jit
 from steinstream._engine.moves import (
     influence_of,
+    influences,
     is_full,
     keep,
     least_influential,
@@ -60,15 +61,16 @@ def mean(total, draws) -> float:
 
 
 @inlined
-def best_candidate(store, kernel, draws, scores, first, last, workers):
+def best_candidate(store, kernel, draws, scores, first, last, sums, workers):
     """Which of the draws first .. last - 1 would have the least influence if added; the first of equals."""
     if workers is not None:
         return best_candidate_shared(store, kernel, draws, scores, first, last)
-    best, least = first, np.inf
-    for candidate in range(first, last):
-        weigh(store, kernel, draws, scores, candidate, True, workers)
-        if store.sums[OWN] < least:
-            best, least = candidate, store.sums[OWN]
+    influences(store, kernel, draws, scores, first, last, sums)
+    best = first
+    for candidate in range(first + 1, last):
+        again = repeats(draws, scores, candidate)
+        if not again and sums[candidate - first, 0] < sums[best - first, 0]:
+            best = candidate
     return best
 
 
@@ -83,13 +85,13 @@ def best_candidate_shared(store, kernel, draws, scores, first, last):
 
 
 @bare
-def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, monotone, cap, sizes, squares, dropped, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
+def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor, budget, share, monotone, cap, sizes, squares, dropped, sums, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
     """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
 
     The budget of a step is ``budget + share / n^2``, n draws being kept after the addition; ``monotone`` counts it from
     KSD^2 before the addition if that was less. Sizes and KSD^2 after each
     step go to ``sizes`` and ``squares``, the dropped draws' ids and steps of arrival, in order, to ``dropped``.
-    ``workers`` is None, or a number of threads to share large sweeps among.
+    ``sums`` (candidates, 2) is scratch. ``workers`` is None, or a number of threads to share large sweeps among.
     """
     drops = 0
     for step in range(floor.shape[0]):
@@ -97,7 +99,7 @@ def thin_block(store, kernel, draws, scores, raw, ids, candidates, start, floor,
             return step, drops
         new = step * candidates
         if candidates > 1:
-            new = best_candidate(store, kernel, draws, scores, new, new + candidates, workers)
+            new = best_candidate(store, kernel, draws, scores, new, new + candidates, sums, workers)
         size = store.counts[DRAWS] + 1
         weigh(store, kernel, draws, scores, new, size <= floor[step], workers)
 
