@@ -103,11 +103,14 @@ class ThinnedChain:
         from steinstream.experiments import plots
 
         titles = {
-            "whole": f"{self.title}, whole chain",
+            "whole": "whole chain",
             "settled": f"without {self.about['burn_in']:,} moves of burn-in",
         }
         labels = {"first": "", "best": f", SPMCMC (m = {self.candidates})"}
-        return {f"figure-{kernel}.png": plots.thinned_chain(results, kernel, titles, labels) for kernel in KERNELS}
+        return {
+            f"figure-{kernel}.png": plots.thinned_chain(self.title, results, kernel, titles, labels)
+            for kernel in KERNELS
+        }
 
     def summary(self, results: Columns) -> str:
         """The last value of every curve, and what the chain is like."""

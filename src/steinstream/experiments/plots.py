@@ -12,10 +12,13 @@ from steinstream.experiments.columns import Columns, matching, mean_over_repeats
 from steinstream.report.figures import COLOURS, pyplot
 
 
-def thinned_chain(results: Columns, kernel: str, titles: Mapping[str, str], streams: Mapping[str, str]) -> Any:
+def thinned_chain(
+    name: str, results: Columns, kernel: str, titles: Mapping[str, str], streams: Mapping[str, str]
+) -> Any:
     """KSD and normalised KSD against steps; rows: the whole chain, the settled part. Dashed: SPMCMC."""
     plt = pyplot()
     figure, grid = plt.subplots(2, 2, figsize=(10, 7), layout="constrained", sharex=True)
+    figure.suptitle(f"{name} ({kernel.upper()})")
     methods = list(dict.fromkeys(results["method"]))
     for row, (part, title) in zip(grid, titles.items(), strict=True):
         for axes, (measure, label) in zip(row, {"ksd": "KSD", "normalised": "normalised KSD"}.items(), strict=True):
@@ -23,7 +26,7 @@ def thinned_chain(results: Columns, kernel: str, titles: Mapping[str, str], stre
                 curve = matching(results, kernel=kernel, part=part, stream=stream, method=method)
                 axes.loglog(curve["step"], curve[measure], color=colour, ls="--" if suffix else "-", lw=1.5,
                             label=f"{method}{suffix}")  # fmt: skip
-            axes.set(ylabel=label, title=f"{title} ({kernel.upper()})")
+            axes.set(ylabel=label, title=title)
             _clean(axes)
     for axes in grid[1]:
         axes.set_xlabel("steps")
