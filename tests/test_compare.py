@@ -145,7 +145,11 @@ def test_ctrl_c_ends_the_comparison_and_its_process(tmp_path):
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    time.sleep(4.0)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and len(children.read_text().split() if children.exists() else "12") < 2:
+        time.sleep(0.1)  # until the method's process runs, beside multiprocessing's own helper
+    time.sleep(1.0)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everyone
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130 and "stopped" in error and "Traceback" not in error
