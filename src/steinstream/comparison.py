@@ -12,7 +12,6 @@ import ctypes
 import math
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -113,14 +112,15 @@ def _in_a_process(work: Job, name: str, sizes: Sequence[int]) -> Iterator[Row]:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
+    """Ctrl-C waits until this is over; a process started meanwhile never hears it."""
+    if not hasattr(signal, "pthread_sigmask"):  # not POSIX
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _measure(work: Job, name: str, sizes: Sequence[int], out: Connection) -> None:
