@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steinstream import schedules as schedules
     from steinstream import targets as targets
     from steinstream.coordinates import Coordinates as Coordinates
+    from steinstream.coordinates import Streaming as Streaming
     from steinstream.coordinates import Warmup as Warmup
     from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
     from steinstream.discrepancy import ksd as ksd
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
     from steinstream.planning import plan as plan
-    from steinstream.thinner import Step as Step
+    from steinstream.step import Step as Step
     from steinstream.thinner import Thinner as Thinner
     from steinstream.thinning import PAPER as PAPER
     from steinstream.thinning import thin as thin
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 # Names are loaded when first used: importing the package costs nothing, least of all numba.
 _HOME = {
     "Coordinates": "coordinates",
+    "Streaming": "coordinates",
     "Warmup": "coordinates",
     "cumulative_ksd": "discrepancy",
     "ksd": "discrepancy",
@@ -50,7 +52,7 @@ _HOME = {
     "plan": "planning",
     "PAPER": "thinning",
     "thin": "thinning",
-    "Step": "thinner",
+    "Step": "step",
     "Thinner": "thinner",
 }
 _MODULES = ("baselines", "io", "samplers", "schedules", "targets")

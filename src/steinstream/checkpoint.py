@@ -16,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steinstream import schedules
-from steinstream.coordinates import Coordinates, Warmup
+from steinstream.coordinates import Coordinates, Streaming, Warmup
 from steinstream.door import Block, SteinIdentity
 from steinstream.errors import CheckpointError
 from steinstream.kept import History
 from steinstream.kernels import IMQ, RBF
+from steinstream.passes import Pass
 from steinstream.version import __version__
 
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
-FORMAT = 2
+FORMAT = 3
 
 
 def save(thinner: Thinner, path: str | PathLike[str]) -> None:
@@ -41,12 +42,22 @@ def save(thinner: Thinner, path: str | PathLike[str]) -> None:
     coordinates = thinner.coordinates
     if isinstance(coordinates, Coordinates):
         arrays["factor"] = coordinates.factor
+        if coordinates.centre is not None:
+            arrays["centre"] = coordinates.centre
     if thinner._dictionary is not None:
-        arrays |= _prefixed("kept", thinner._dictionary.state())
+        arrays |= {"trace": thinner._dictionary.trace, **_prefixed("kept", thinner._dictionary.state())}
+    if thinner._follower is not None:
+        arrays |= _prefixed("follower", thinner._follower.arrays())
+    if thinner._checks is not None:
+        arrays |= _prefixed("differences", thinner._checks.differences.state())
+    here = vars(thinner.current_pass).copy()
+    arrays["resting"] = here.pop("resting")
     about = {
         "dim": thinner.dim,
         "kernel": [type(thinner.kernel).__name__, vars(thinner.kernel)],
         "warmup": vars(coordinates) if isinstance(coordinates, Warmup) else None,
+        "follower": thinner._follower.about() if thinner._follower is not None else None,
+        "pass": here,
         "growth": str(thinner.growth) if schedules.is_named(thinner.growth) else None,
         "budget": str(thinner.budget) if schedules.is_named(thinner.budget) else None,
         "rule": thinner.rule,
@@ -77,7 +88,7 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
     thinner = Thinner(
         about["dim"],
         kernel={"IMQ": IMQ, "RBF": RBF}[kernel](**parameters),
-        coordinates=Warmup(**about["warmup"]) if about["warmup"] else Coordinates(arrays["factor"]),
+        coordinates=_coordinates(about, arrays),
         growth=about["growth"] or growth,
         budget=about["budget"] or budget or 0.0,
         rule=about["rule"],
@@ -95,9 +106,23 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
     thinner._identity = SteinIdentity(thinner.dim, count, moment, *means)
     thinner._waiting = Block(**_unprefixed("waiting", arrays))
     thinner._recorder.restore(History(**_unprefixed("history", arrays)))
+    thinner.current_pass = Pass(**about["pass"], resting=arrays["resting"])
+    if thinner._follower is not None:
+        thinner._follower.restore(about["follower"], _unprefixed("follower", arrays))
+    if differences := _unprefixed("differences", arrays):
+        thinner._expect_checks().differences.restore(differences)
     if thinner._dictionary is not None:
+        thinner._open(Coordinates(arrays["factor"], arrays.get("centre")))
         thinner._dictionary.restore(_unprefixed("kept", arrays))
+        thinner._dictionary.trace = arrays["trace"].copy()
     return thinner
+
+
+def _coordinates(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Coordinates | Warmup | Streaming:
+    """As they were given; the ones that a stream has led to are not."""
+    if about["follower"]:
+        return Streaming(**about["follower"]["streaming"])
+    return Warmup(**about["warmup"]) if about["warmup"] else Coordinates(arrays["factor"], arrays.get("centre"))
 
 
 def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -5,11 +5,13 @@ length scale), a vector (a scale per coordinate) or a lower triangular matrix (a
 
 Estimated coordinates multiply the covariance by 2 d: in whitened coordinates two independent draws are at a squared
 distance of about 2 d, so the kernel neither sees all draws as one nor each as alone, in any number of dimensions.
+
+A radial kernel does not care where the origin lies. For what does, coordinates may have a centre m: x -> L^-1 (x - m).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,8 +22,10 @@ from steinstream.errors import InputError
 Array = NDArray[np.float64]
 
 _SINGULAR = 1e10  # condition of a correlation matrix beyond which its narrowest direction may be rounding
+_WIDE = 200  # dimensions above which ``auto`` takes scales alone
 
 KINDS = ("identity", "scale", "scales", "covariance", "auto")
+FOLLOWED = ("auto", "covariance", "scales")  # what Streaming can follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +35,12 @@ class Coordinates:
     >>> c = Coordinates.scales([1.0, 10.0])
     >>> c.apply(np.array([[1.0, 10.0]]), np.array([[-1.0, -0.1]]))
     (array([[1., 1.]]), array([[-1., -1.]]))
+
+    With a ``centre`` (d,) draws are measured from there.
     """
 
     factor: Array
+    centre: Array | None = None
 
     @classmethod
     def identity(cls) -> Coordinates:
@@ -67,49 +74,66 @@ class Coordinates:
             ) from None
 
     @classmethod
-    def estimate(cls, kind: str, draws: ArrayLike) -> Coordinates:
+    def estimate(cls, kind: str, draws: ArrayLike, *, centred: bool = False) -> Coordinates:
         """Coordinates from draws: ``identity``, ``scale`` (median distance), ``scales``, ``covariance`` or ``auto``.
 
         With fewer than 10 d distinct draws, or where it is singular, the covariance is shrunk towards its diagonal by
         d / (d + number of distinct draws); otherwise not at all, for 1 % of the diagonal already hides the narrow
         directions of strongly correlated parameters. ``auto`` takes the covariance up to 200 dimensions, scales above.
+        ``centred`` puts the centre at the mean of the draws.
         """
         if kind not in KINDS:
             raise InputError(f"Unknown coordinates {kind!r}.", f"Choose one of {', '.join(KINDS)}, or give an array.")
+        draws = np.asarray(draws, dtype=np.float64)
+        centre = draws.mean(axis=0) if centred else None
         if kind == "identity":
-            return cls.identity()
-        distinct = np.unique(np.asarray(draws, dtype=np.float64), axis=0)
+            return replace(cls.identity(), centre=centre)
+        distinct = np.unique(draws, axis=0)
         count, dim = distinct.shape
         if kind == "scale":
-            return cls.length_scale(_median_distance(distinct))
-        draws = np.asarray(draws, dtype=np.float64)
-        spread = draws.std(axis=0)
+            return replace(cls.length_scale(_median_distance(distinct)), centre=centre)
+        matrix = np.cov(draws, rowvar=False).reshape(dim, dim) if wants_matrix(kind, dim) and count > 1 else None
+        return cls.from_moments(count, draws.std(axis=0), matrix, centre)
+
+    @classmethod
+    def from_moments(
+        cls, distinct: int, spread: Array, matrix: Array | None, centre: Array | None = None
+    ) -> Coordinates:
+        """What :meth:`estimate` makes of the standard deviations and the covariance of so many distinct draws.
+
+        Without the covariance, or with fewer than two draws, scales.
+        """
+        dim = len(spread)
         spread = np.where(spread > 0, spread, 1.0) * np.sqrt(2.0 * dim)
-        if kind == "scales" or (kind == "auto" and dim > 200) or count < 2:
-            return cls.scales(spread)
-        matrix = np.cov(draws, rowvar=False).reshape(dim, dim) * (2.0 * dim)
-        if count >= 10 * dim and np.linalg.cond(matrix / np.outer(spread, spread)) < _SINGULAR:
-            return cls.covariance(matrix)
-        shrink = dim / (dim + count)
-        return cls.covariance((1.0 - shrink) * matrix + shrink * np.diag(spread**2))
+        if matrix is None or distinct < 2:
+            return replace(cls.scales(spread), centre=centre)
+        matrix = matrix * (2.0 * dim)
+        if not (distinct >= 10 * dim and np.linalg.cond(matrix / np.outer(spread, spread)) < _SINGULAR):
+            shrink = dim / (dim + distinct)
+            matrix = (1.0 - shrink) * matrix + shrink * np.diag(spread**2)
+        return replace(cls.covariance(matrix), centre=centre)
 
     def __str__(self) -> str:
         if self.factor.ndim == 0:
-            return "identity" if self.is_identity else f"length scale {float(self.factor):.6g}"
+            return "identity" if float(self.factor) == 1.0 else f"length scale {float(self.factor):.6g}"
         return "scales" if self.factor.ndim == 1 else "covariance"
 
     @property
     def is_identity(self) -> bool:
         """Whether nothing changes."""
-        return self.factor.ndim == 0 and float(self.factor) == 1.0
+        return self.factor.ndim == 0 and float(self.factor) == 1.0 and self.centre is None
 
     def require(self, dim: int) -> None:
         """Raise unless these coordinates fit draws of ``dim`` dimensions."""
         if self.factor.ndim > 0 and self.factor.shape[0] != dim:
             raise InputError(f"The coordinates are for {self.factor.shape[0]} dimensions, the draws have {dim}.")
+        if self.centre is not None and self.centre.shape != (dim,):
+            raise InputError(f"The coordinates' centre has shape {self.centre.shape}, the draws have {dim} dimensions.")
 
     def apply(self, draws: Array, scores: Array) -> tuple[Array, Array]:
         """Draws and scores in these coordinates; the bits do not depend on how many come at once."""
+        if self.centre is not None:
+            draws = draws - self.centre
         if self.factor.ndim < 2:
             return draws / self.factor, scores * self.factor
         from steinstream._engine.triangular import multiply  # compiled: only where it is used
@@ -141,6 +165,46 @@ class Warmup:
         """The coordinates, once the draws have come, or as well as those that have come allow."""
         first = draws[: self.draws]
         return Coordinates.estimate(self.kind, first[len(first) // 2 :])
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """Coordinates that follow the stream: its covariance, estimated anew each time the number of draws has doubled.
+
+    Each estimate is made of the draws since the doubling before, so that burn-in is forgotten. The influences of the
+    kept draws and their KSD are then computed anew (O(kept^2 d)): KSD before and after are two different measures.
+
+    The first estimate comes after ``first`` draws, and sees the second half of them. Until then coordinates are the
+    identity: what was kept by them is soon replaced, and nothing is held back. (Waiting for the first estimate, as
+    :class:`Warmup` does, made no set better that was measured later.) With ``forget`` an estimate is made of so many
+    draws at most, and as often; otherwise a stream that drifts late is followed late. ``kind`` is ``auto``,
+    ``covariance`` or ``scales``, as in :meth:`Coordinates.estimate`; ``centred`` as there.
+
+    >>> Streaming(first=200)
+    Streaming(kind='auto', first=200, forget=None, centred=False)
+    """
+
+    kind: str = "auto"
+    first: int = 100
+    forget: int | None = None
+    centred: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in FOLLOWED:
+            raise InputError(
+                f"Coordinates {self.kind!r} cannot follow a stream.", f"Choose one of {', '.join(FOLLOWED)}."
+            )
+        for name, value in (("first", self.first), ("forget", self.forget)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 4):
+                raise InputError(f"{name} must be a whole number of at least 4 draws, got {value!r}.")
+
+    def __str__(self) -> str:
+        return "streaming"
+
+
+def wants_matrix(kind: str, dim: int) -> bool:
+    """Whether coordinates of this kind are made of the whole covariance, not of its diagonal alone."""
+    return kind == "covariance" or (kind == "auto" and dim <= _WIDE)
 
 
 def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from steinstream._engine.jit import threads
 from steinstream._engine.lanes import LANES
+from steinstream._engine.moments import follow
 from steinstream._engine.moves import refresh, worth_sharing
 from steinstream._engine.store import DRAWS, FREE, LATEST, NONE, SLOTS, TOTAL, TOTAL_LOW, empty_store, roomier
 from steinstream._engine.thinning import square, thin_block
@@ -17,6 +18,7 @@ from steinstream.coordinates import Coordinates
 from steinstream.door import Block
 from steinstream.kernels import Kernel
 from steinstream.pace import Pace
+from steinstream.promise import bound, fresh_trace
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,32 +47,44 @@ class Run(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The kept draws as the user gave them, sorted by id; ids are (chain, draw, step of arrival)."""
+    """The kept draws as the user gave them, sorted by id; ids are (chain, draw, step of arrival).
+
+    ``checks`` are (n, d), or (n, 0) if there are none.
+    """
 
     points: Array
     scores: Array
     ids: Integers
+    checks: Array
 
 
 class Dictionary:
-    """Kept draws, in fixed coordinates and with one kernel."""
+    """Kept draws with one kernel, in coordinates that are fixed, or changed by :meth:`rebase` if ``movable``.
 
-    def __init__(self, dim: int, kernel: Kernel, coordinates: Coordinates) -> None:
+    ``checked``: every draw brings a second score, as further columns of a block's scores.
+    """
+
+    def __init__(
+        self, dim: int, kernel: Kernel, coordinates: Coordinates, movable: bool = False, checked: bool = False
+    ) -> None:
         self.dim = dim
+        self.kernel = kernel
         self._kernel = kernel.compiled(dim)
         self.coordinates = coordinates
         # The engine works in its own coordinates; the draws as given are kept beside them, to be handed back unchanged.
-        self._raw = 0 if coordinates.is_identity else 2 * dim
+        self._given = 0 if coordinates.is_identity and not movable else 2 * dim
+        self._raw = self._given + (dim if checked else 0)
         self._store = empty_store(dim, self._raw)
         self._pace = Pace(threads)
+        self.trace = fresh_trace()
 
     def run(self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None) -> Run:
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
         draws, scores, ids = block
         raw = np.zeros((len(draws), 0))
         if self._raw:
-            raw = np.hstack([draws, scores])
-            draws, scores = self.coordinates.apply(draws, scores)
+            raw = np.hstack([draws, scores])[:, -self._raw :]
+            draws, scores = self.coordinates.apply(draws, scores[:, : self.dim])
         steps, done = len(plan.floor), 0
         sums = np.zeros((candidates, 2))
         sizes, squares = np.zeros(steps, dtype=np.int64), np.zeros(steps)
@@ -94,6 +108,8 @@ class Dictionary:
             done += ran
             if done < last:
                 self._store = roomier(self._store)
+        most = np.inf if cap is None else float(cap)
+        follow(self.trace, scores, sizes, plan.floor, plan.budget, plan.share, most)
         return Run(sizes, squares, np.concatenate(dropped))
 
     def fill(self, block: Block) -> None:
@@ -101,6 +117,16 @@ class Dictionary:
         count = len(block.draws)
         plan = Plan(np.full(count, _NO_CAP), np.zeros(count), np.zeros(count))
         self.run(block, 1, -count, plan, None)
+        self.trace = fresh_trace(self.size, self.square if self.size else 0.0)
+
+    def rebase(self, coordinates: Coordinates) -> None:
+        """Other coordinates: the state is as if the kept draws had come in these from the start, in this order."""
+        points, scores, ids, checks = self.contents()
+        order = np.argsort(ids[:, 2])  # of arrival: one draw a step
+        self.coordinates = coordinates
+        self._store = empty_store(self.dim, self._raw, len(ids) + LANES, len(ids) + LANES)
+        self.fill(Block(points[order], np.hstack([scores, checks])[order], ids[order, :2]))
+        self._store.ids[: len(ids), 2] = ids[order, 2]  # an empty store hands out its labels in order
 
     @property
     def size(self) -> int:
@@ -108,9 +134,22 @@ class Dictionary:
         return int(self._store.counts[DRAWS])
 
     @property
+    def square(self) -> float:
+        """KSD^2 of the kept draws."""
+        return float(square(self._store)) if self.size else float("nan")
+
+    @property
     def ksd(self) -> float:
         """KSD of the kept draws."""
-        return float(np.sqrt(square(self._store))) if self.size else float("nan")
+        return float(np.sqrt(self.square))
+
+    @property
+    def bound(self) -> float | None:
+        """What KSD is at most in the mean, for independent draws: see :mod:`steinstream.promise`."""
+        slots = int(self._store.counts[SLOTS])
+        scores = self._store.tiles[:, :, 1].transpose(0, 2, 1).reshape(-1, self.dim)[:slots]
+        diagonal = np.average(self.kernel.diagonal(scores), weights=self._store.copies[:slots]) if slots else 0.0
+        return bound(self.trace, self.kernel, self.dim, float(diagonal))
 
     def arrived_after(self, step: int) -> Integers:
         """Ids (chain, draw) of the kept draws that came after this step, in order."""
@@ -123,9 +162,9 @@ class Dictionary:
         slot = np.repeat(np.arange(len(state["copies"])), state["copies"])
         ids = state["ids"]
         order = np.lexsort((ids[:, 1], ids[:, 0]))
-        both = state["raw"] if self._raw else state["points"]
-        both = both[slot[order]]
-        return Contents(both[:, : self.dim].copy(), both[:, self.dim :].copy(), ids[order])
+        both = state["raw"] if self._given else np.hstack([state["points"], state["raw"]])
+        points, scores, checks = np.split(both[slot[order]], [self.dim, 2 * self.dim], axis=1)
+        return Contents(points.copy(), scores.copy(), ids[order], checks.copy())
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All there is to know, in an order that depends on the contents alone: by the oldest id of each state."""

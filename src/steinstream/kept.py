@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
+from steinstream.honest import honest_square
 from steinstream.kernels import Kernel
 
 Array = NDArray[np.float64]
@@ -47,6 +48,12 @@ class Kept:
     coordinates: Coordinates | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
+    bound: float | None = None
+    """What KSD would be at most in the mean, were the draws independent: see :mod:`steinstream.promise`."""
+    checks: Array | None = None
+    """Second scores, which the selection has not seen, where there are any."""
+    excess: float = 0.0
+    """How much the noise of the second scores adds to k0(x, x)."""
 
     def __len__(self) -> int:
         return len(self.points)
@@ -59,6 +66,17 @@ class Kept:
     def normalised_ksd(self) -> float:
         """KSD times the square root of the number kept: constant for independent draws, so it charges for size."""
         return float(self.ksd * np.sqrt(len(self)))
+
+    @property
+    def honest_ksd(self) -> float | None:
+        """KSD from the second scores, without the luck that noisy scores were selected by; None without such scores.
+
+        The root of an unbiased estimate of KSD^2, and 0 where that is below 0: see :mod:`steinstream.honest`.
+        """
+        if self.checks is None or self.kernel is None or self.coordinates is None or len(self) == 0:
+            return None
+        square = honest_square(self.points, self.checks, self.excess, self.kernel, self.coordinates)
+        return float(np.sqrt(max(square, 0.0)))
 
     def states(self) -> States:
         """Distinct states with their multiplicity: what a forward simulation has to be run for."""

@@ -8,39 +8,29 @@ from __future__ import annotations
 
 from copy import copy
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream import checkpoint, door, schedules
-from steinstream.coordinates import Coordinates, Warmup
+from steinstream import about, checkpoint, door, schedules
+from steinstream.coordinates import Coordinates, Streaming, Warmup
 from steinstream.errors import InputError
 from steinstream.history import Recorder
+from steinstream.honest import Checks, as_check
 from steinstream.kept import History, Kept
 from steinstream.kernels import IMQ, Kernel
-from steinstream.version import __version__
+from steinstream.moments import Follower
+from steinstream.passes import Pass
+from steinstream.step import Step, pairs
 
 if TYPE_CHECKING:
     from steinstream.dictionary import Dictionary, Plan
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Ids = tuple[tuple[int, int], ...]
 
 _BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl-C, changes nothing else
-
-
-class Step(NamedTuple):
-    """What a call changed: make whatever should hang on ``added``, delete whatever hangs on ``dropped``.
-
-    ``added`` are draws of this call that are kept after it, ``dropped`` draws kept before it that no longer are.
-    """
-
-    added: Ids
-    dropped: Ids
-    size: int
-    ksd: float
 
 
 class Thinner:
@@ -53,7 +43,9 @@ class Thinner:
     kernel
         :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
     coordinates
-        A :class:`~steinstream.Coordinates`, or a :class:`~steinstream.Warmup` to estimate them from the first draws.
+        A :class:`~steinstream.Coordinates`, a :class:`~steinstream.Warmup` to estimate them from the first draws, or a
+        :class:`~steinstream.Streaming` to follow the stream: KSD then means something else after each change
+        (``settings["coordinates_changed"]`` has the steps).
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
@@ -89,7 +81,7 @@ class Thinner:
         dim: int,
         *,
         kernel: Kernel | None = None,
-        coordinates: Coordinates | Warmup | None = None,
+        coordinates: Coordinates | Warmup | Streaming | None = None,
         growth: str | float | schedules.Schedule | None = None,
         budget: str | float | schedules.Schedule = 0.0,
         rule: str = "paper",
@@ -102,6 +94,9 @@ class Thinner:
     ) -> None:
         self.dim = _count(dim, "dim")
         self.kernel = kernel or IMQ()
+        self._follower: Follower | None = None
+        if isinstance(coordinates, Streaming):
+            self._follower, coordinates = Follower(coordinates, self.dim), None
         self.coordinates = coordinates or Coordinates.identity()
         self.cap = None if size is None else _count(size, "size")
         self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
@@ -122,25 +117,31 @@ class Thinner:
         self._recorder = Recorder(history)
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
         self._initial = 0  # size of D_0
+        self._checks: Checks | None = None  # second scores, if there are any
+        #: Where in which pass over the chain: see :meth:`again`.
+        self.current_pass = Pass()
         #: What else should travel with a checkpoint: anything that fits into JSON.
         self.note: dict[str, Any] = {}
         self._dictionary: Dictionary | None = None
         if isinstance(self.coordinates, Coordinates):
             self._open(self.coordinates)
         if initial is not None:
-            self._begin_with(*initial)
+            x, s = door.as_block(*initial, self.dim)
+            self._begin_with(door.Block(x, s, door.consecutive(-1, 0, len(x))))
 
-    def _open(self, coordinates: Coordinates) -> Dictionary:
+    def _open(self, coordinates: Coordinates) -> None:
         from steinstream.dictionary import Dictionary  # brings numba
 
         coordinates.require(self.dim)
         self.coordinates = coordinates
-        self._dictionary = Dictionary(self.dim, self.kernel, coordinates)
-        return self._dictionary
+        movable, checked = self._follower is not None, self._checks is not None
+        self._dictionary = Dictionary(self.dim, self.kernel, coordinates, movable, checked)
 
     # -- the stream ------------------------------------------------------------------------------------------------
 
-    def push(self, draw: ArrayLike, score: ArrayLike, *, id: tuple[int, int] | None = None) -> Step:
+    def push(
+        self, draw: ArrayLike, score: ArrayLike, *, id: tuple[int, int] | None = None, check: ArrayLike | None = None
+    ) -> Step:
         """Take one draw (d,) with its score. See :meth:`extend` for many at once."""
         x, s = np.asarray(draw, dtype=np.float64), np.asarray(score, dtype=np.float64)
         if x.shape != (self.dim,) or s.shape != (self.dim,):
@@ -148,14 +149,20 @@ class Thinner:
                 f"Expected one draw and one score with {self.dim} dimensions, got shapes {x.shape} and {s.shape}.",
                 "Many draws at once go to extend.",
             )
-        return self.extend(x[None], s[None], ids=None if id is None else [id])
+        c = None if check is None else np.asarray(check)[None]
+        return self.extend(x[None], s[None], ids=None if id is None else [id], check=c)
 
-    def extend(self, draws: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0) -> Step:
+    def extend(
+        self, draws: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0,
+        check: ArrayLike | None = None,
+    ) -> Step:  # fmt: skip
         """Take draws (n, d) with their scores, in one compiled call; the same result as pushing them one by one.
 
-        ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from 0 for each ``chain``.
+        ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from 0 for each ``chain``. Where
+        scores are noisy, ``check`` is a second score of each draw, with noise of its own (another minibatch): nothing
+        is selected by it, and ``kept.honest_ksd`` is computed from it. Repeats of a state have the check of the first.
         """
-        return self._advance(self._admit(draws, scores, ids, chain), self.candidates)
+        return self._advance(self._admit(draws, scores, ids, chain, check), self.candidates)
 
     def select(self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0) -> Step:
         """SPMCMC: of these draws (m, d) add the best one, then thin. One step, whatever their number."""
@@ -164,18 +171,45 @@ class Thinner:
                 "select decides at once, and this thinner holds draws back.",
                 "Use fixed coordinates and leave candidates at 1, or use extend.",
             )
-        block = self._admit(candidates, scores, ids, chain)
+        block = self._admit(candidates, scores, ids, chain, None)
         return self._advance(block, max(1, len(block.draws)))
 
-    def _admit(self, draws: ArrayLike, scores: ArrayLike, ids: ArrayLike | None, chain: int) -> door.Block:
+    def again(self) -> Step:
+        """Begin another pass over the same draws: each is to come once more, with the same id.
+
+        As many draws as now are kept throughout, those kept now are not offered, and KSD never rises: see
+        :mod:`steinstream.passes`. Coordinates no longer change; a warm-up ends, which may change what is kept.
+
+        >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+        >>> thinner = Thinner(dim=2, size=20)
+        >>> once, _, twice = thinner.extend(draws, -draws), thinner.again(), thinner.extend(draws, -draws)
+        >>> f"{once.ksd:.4f} {twice.ksd:.4f}"
+        '0.1485 0.1473'
+        """
+        if np.isnan(self.ksd):
+            raise InputError("Nothing is kept yet that another pass could improve.", "Push draws first.")
+        nothing = Step((), (), self.size, self.ksd)
+        step = nothing if self._dictionary is not None else self._end_warmup(self._waiting)
+        self.current_pass = self.current_pass.next(self._kept_set.contents().ids[:, :2], self.ksd, self.bound)
+        self._waiting = door.no_draws(self.dim)  # for more candidates: they come again
+        self._numbered = {}
+        return step
+
+    def _admit(
+        self, draws: ArrayLike, scores: ArrayLike, ids: ArrayLike | None, chain: int, check: ArrayLike | None
+    ) -> door.Block:
         """Through the door: shapes, ids, proper numbers, the scores' sign. Nothing changes if it stays shut."""
         x, s = door.as_block(draws, scores, self.dim)
+        c = as_check(x, check, self._checks is not None if self.seen or self._initial or self._checks else None)
         numbered = self._numbered.get(chain, 0)
         names = door.consecutive(chain, numbered, len(x)) if ids is None else door.as_ids(ids, len(x))
         block = door.Block(x, s, names)
         good = door.usable(block, self.on_bad)
-        if not good.all():
-            block = block.take(good)
+        if c is not None:
+            good &= door.usable(door.Block(x, c, names), self.on_bad)
+        part = self.current_pass.offered(names, good)
+        if not part.all():
+            block = block.take(part)
         if self.check_scores and self._identity.count < door.MOST:
             few = block.take(slice(0, door.MOST))
             identity = self._identity.with_more(few.draws, few.scores)
@@ -183,17 +217,27 @@ class Thinner:
             self._identity = identity
         if ids is None:
             self._numbered[chain] = numbered + len(x)
-        self.seen += len(x)
-        self.skipped += len(x) - len(block.draws)
-        return block
+        self.current_pass.came += len(x)
+        first = self.current_pass.number == 1
+        if first:
+            self.seen += len(x)
+            self.skipped += len(x) - int(np.count_nonzero(good))
+        if c is None:
+            return block
+        return (self._checks or self._expect_checks()).beside(block, c[part], first)
 
-    def _begin_with(self, draws: ArrayLike, scores: ArrayLike) -> None:
+    def _expect_checks(self) -> Checks:
+        """Make room for second scores, while nothing is kept yet."""
+        self._checks = Checks(self.dim, self._follower.streaming if self._follower else self.coordinates)
+        if isinstance(self.coordinates, Coordinates):
+            self._open(self.coordinates)
+        return self._checks
+
+    def _begin_with(self, block: door.Block) -> None:
         if self._dictionary is None:
             raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
-        x, s = door.as_block(draws, scores, self.dim)
-        block = door.Block(x, s, door.consecutive(-1, 0, len(x)))
         door.usable(block, "raise")
-        self._initial = len(x)
+        self._initial = len(block.draws)
         self._dictionary.fill(block)
 
     # -- the algorithm ---------------------------------------------------------------------------------------------
@@ -203,13 +247,13 @@ class Thinner:
         held, self._waiting = self._waiting, self._waiting.then(new)
         if isinstance(self.coordinates, Warmup):
             if len(self._waiting.draws) < self.coordinates.draws:
-                return Step(_pairs(new.ids), (), len(self._waiting.draws), float("nan"))
+                return Step(pairs(new.ids), (), len(self._waiting.draws), float("nan"))
             return self._end_warmup(held)
         before = self.steps
         dropped = self._run(candidates)
         return Step(
-            _pairs(self._kept_set.arrived_after(before)),
-            _pairs(dropped[dropped[:, 2] <= before, :2]),
+            pairs(self._kept_set.arrived_after(before)),
+            pairs(dropped[dropped[:, 2] <= before, :2]),
             self._kept_set.size,
             self._kept_set.ksd,
         )
@@ -219,21 +263,29 @@ class Thinner:
         if isinstance(self.coordinates, Warmup):
             self._open(self.coordinates.end(self._waiting.draws))
         self._run(self.candidates)
-        was, now = set(_pairs(held.ids)), set(_pairs(self._kept_set.arrived_after(0)))
+        was, now = set(pairs(held.ids)), set(pairs(self._kept_set.arrived_after(0)))
         return Step(tuple(sorted(now - was)), tuple(sorted(was - now)), self._kept_set.size, self._kept_set.ksd)
 
     def _run(self, candidates: int) -> Integers:
         """Run the steps that the waiting draws make, record them, and return what was dropped."""
-        steps = len(self._waiting.draws) // candidates
+        steps, done = len(self._waiting.draws) // candidates, 0
         dropped = [np.zeros((0, 3), dtype=np.int64)]
-        for first in range(0, steps, _BLOCK):
-            count = min(_BLOCK, steps - first)
-            block = self._waiting.take(slice(first * candidates, (first + count) * candidates))
-            plan = self._plan(np.arange(self.steps + 1, self.steps + count + 1))
-            run = self._kept_set.run(block, candidates, self.steps, plan, self.cap)
-            self._recorder.add(np.arange(self.steps + 1, self.steps + count + 1), run.sizes, run.squares)
-            dropped.append(run.dropped)
+        here, follower = self.current_pass, self._follower if self.current_pass.number == 1 else None
+        while done < steps:
+            count = min(_BLOCK, steps - done, follower.room(candidates) if follower else _BLOCK)
+            block = self._waiting.take(slice(done * candidates, (done + count) * candidates))
+            numbers = np.arange(self.steps + 1, self.steps + count + 1)
+            cap = self.cap if here.held is None else here.held
+            run = self._kept_set.run(block, candidates, self.steps, self._plan(numbers), cap)
             self.steps += count
+            done += count
+            changed = follower.take(block.draws, self.steps) if follower else None
+            if changed is not None:
+                self.coordinates = changed
+                self._kept_set.rebase(changed)
+                run.squares[-1] = self._kept_set.square
+            self._recorder.add(numbers, run.sizes, run.squares)
+            dropped.append(run.dropped)
         rest = self._waiting.take(slice(steps * candidates, None))
         self._waiting = door.no_draws(self.dim) if len(rest.draws) == 0 else rest.copy()
         return np.concatenate(dropped)
@@ -242,6 +294,9 @@ class Thinner:
         """The least number to keep and the budget at each step: floor_t = max(1, ceil(min(f(t), t + |D_0|)))."""
         from steinstream.dictionary import Plan
 
+        if self.current_pass.held is not None:  # in a later pass: as many as there are
+            nothing = np.zeros(len(steps))
+            return Plan(np.full(len(steps), self.current_pass.held), nothing, nothing)
         t = steps.astype(np.float64)
         growth = np.minimum(schedules.evaluate(self.growth, t), t + self._initial)
         if self.cap is not None:
@@ -268,6 +323,13 @@ class Thinner:
         return self.ksd * float(np.sqrt(self.size))
 
     @property
+    def bound(self) -> float | None:
+        """What KSD would be at most in the mean, were the draws independent: see :mod:`steinstream.promise`."""
+        if self.current_pass.number > 1 or not self.size:
+            return self.current_pass.bound
+        return self._settled()._kept_set.bound if self.current_pass.promising else None
+
+    @property
     def history(self) -> History:
         """Size and KSD at the remembered steps and at the latest one."""
         past = self._recorder.history()
@@ -280,28 +342,19 @@ class Thinner:
     def kept(self) -> Kept:
         """What is kept, as if the stream ended here."""
         view = self._settled()
-        points, scores, ids = view._kept_set.contents()
+        points, scores, ids, checks = view._kept_set.contents()
+        coordinates = view._kept_set.coordinates
+        noise = None if self._checks is None else self._checks.excess(self.kernel, coordinates)
         return Kept(
             points, scores, ids[:, :2], view._kept_set.ksd, view.history,
-            kernel=self.kernel, coordinates=view._kept_set.coordinates, settings=view.settings,
+            kernel=self.kernel, coordinates=coordinates, settings=view.settings, bound=view.bound,
+            checks=None if noise is None else checks, excess=noise or 0.0,
         )  # fmt: skip
 
     @property
     def settings(self) -> dict[str, Any]:
         """How this result came about, in plain words and numbers."""
-        return {
-            "steinstream": __version__,
-            "kernel": repr(self.kernel),
-            "coordinates": str(self.coordinates),
-            "growth": str(self.growth),
-            "budget": str(self.budget),
-            "rule": self.rule,
-            "size": self.cap,
-            "candidates": self.candidates,
-            "seen": self.seen,
-            "skipped": self.skipped,
-            "steps": self.steps,
-        }
+        return about.settings(self)
 
     @property
     def _kept_set(self) -> Dictionary:
@@ -336,10 +389,6 @@ class Thinner:
     ) -> Thinner:
         """The thinner that :meth:`save` wrote. A growth or budget of your own making must be given again."""
         return checkpoint.load(path, growth, budget)
-
-
-def _pairs(ids: Integers) -> Ids:
-    return tuple(map(tuple, ids.tolist()))
 
 
 def _count(value: int, what: str) -> int:

@@ -14,7 +14,7 @@ from steinstream.cli.progress import bar, count, number
 
 #: What means something to online KSD thinning alone, and what it is when nobody asks for it.
 _OURS = {
-    "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "initial": None,
+    "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "passes": "1", "start": None, "initial": None,
     "checkpoint": None, "resume": False,
 }  # fmt: skip
 

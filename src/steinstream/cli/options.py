@@ -37,7 +37,7 @@ def kernel_options(command: F) -> F:
     for option in (
         click.option(
             "--scale", default="auto", show_default=True,
-            help="Coordinates: auto, identity, scale, scales, covariance, a length, "
+            help="Coordinates: auto, identity, scale, scales, covariance, a length, streaming (thin only), "
             "or a file (npy of scales or of a covariance; npz of a kept set, to measure as it did).",
         ),
         click.option(
@@ -101,7 +101,7 @@ def _from_file(path: Path) -> Coordinates:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             if path.suffix == ".npz":
-                return Coordinates(loaded["coordinates"])
+                return Coordinates(loaded["coordinates"], loaded.get("centre"))
     except KeyError:
         raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.") from None
     except DAMAGE:

@@ -15,9 +15,9 @@ from steinstream.cli.options import as_coordinates, as_kernel, chain_options, ke
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 
 if TYPE_CHECKING:
-    from steinstream.coordinates import Coordinates
     from steinstream.door import Array
     from steinstream.io import Chain
+    from steinstream.sketch import Sketch
     from steinstream.thinner import Thinner
 
 _ROWS = 2048  # draws between two looks at the clock, the progress bar and Ctrl-C
@@ -35,6 +35,11 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option(
     "--candidates", type=click.IntRange(min=1), default=1, show_default=True, help="Best of so many (SPMCMC)."
 )
+@click.option("--passes", default="1", show_default=True,
+              help="Passes over the chain, or auto: further ones keep as many draws and lower KSD.")  # fmt: skip
+@click.option("--start", type=click.Choice(["stream", "sample"]),
+              help="With --size: begin with a good set out of a sample of the chain.  [default: with --passes auto]"
+              )  # fmt: skip
 @kernel_options
 @click.option("--paper", is_flag=True, help="The paper's settings: IMQ, identity coordinates, sqrt growth, budget 0.")
 @click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
@@ -57,9 +62,11 @@ def thin(
     """
     from steinstream.errors import InputError
     from steinstream.io import check_output
+    from steinstream.passes import as_passes, go_on
     from steinstream.thinning import too_short
 
     check_output(output)
+    passes = as_passes(options["passes"])
     if checkpoint is not None and checkpoint.resolve() == output.resolve():
         raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
     if resume and checkpoint is None:
@@ -80,6 +87,9 @@ def thin(
         thinner = _begin(source, checkpoint if resume else None, options, stop)
         if thinner is not None:
             _stream(source, thinner, checkpoint, stop)
+            while not stop.signal and go_on(thinner, passes):
+                thinner.again()
+                _stream(source, thinner, checkpoint, stop)
         if stop.signal:
             _give_up(thinner, checkpoint)
             sys.exit(stop.code)
@@ -90,9 +100,12 @@ def thin(
     kept = thinner.kept
     replace(kept, names=source.names).save(output)
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
+    made = thinner.current_pass.number
+    times = f" and {made} passes" if made > 1 else ""
+    bound = f" (independent draws: at most {number(kept.bound)} in the mean)" if kept.bound is not None else ""
     click.echo(
-        f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {time.perf_counter() - began:.1f} s  ·  "
-        f"KSD {number(kept.ksd)}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
+        f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {time.perf_counter() - began:.1f} s{times}"
+        f"  ·  KSD {number(kept.ksd)}{bound}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
     )
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
@@ -101,21 +114,26 @@ def thin(
 def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop: Stop) -> Thinner | None:
     """The thinner in the checkpoint, or a new one fitted to the chain; None if stopped before it was."""
     from steinstream import schedules
+    from steinstream.coordinates import Coordinates, Streaming
+    from steinstream.passes import as_passes, begin_well, begins_with_sample
+    from steinstream.sketch import Sketch
     from steinstream.thinner import Thinner
+    from steinstream.thinning import fitting
 
-    kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    kernel, passes = as_kernel(options["kernel"]), as_passes(options["passes"])
+    scale = Streaming() if options["scale"] == "streaming" else as_coordinates(options["scale"])
     schedules.budget(options["budget"], schedules.growth(options["growth"] or "sqrt"))  # a typo should not cost a pass
     if checkpoint is not None and checkpoint.exists():
         return _resumed(source, checkpoint, options)
-    if isinstance(coordinates, str):
-        fitted = _look(source, coordinates, options, stop)
-        if fitted is None:
-            return None
-        coordinates = fitted
+    if scale == "identity":
+        scale = Coordinates.identity()
+    sketch, to_fit = Sketch(source.dim), isinstance(scale, str)
+    if to_fit and not _look(source, sketch, options["on_bad"], stop):
+        return None
     thinner = Thinner(
         source.dim,
         kernel=kernel,
-        coordinates=coordinates,
+        coordinates=fitting(scale, sketch, not options["trust_scores"]) if isinstance(scale, str) else scale,
         growth=options["growth"],
         budget=options["budget"],
         rule=options["rule"],
@@ -126,6 +144,10 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
         check_scores=not options["trust_scores"],
     )
     thinner.note = {"chain": source.path.name, "options": options}
+    if begins_with_sample(options["start"], passes, thinner):
+        if not to_fit and not _look(source, sketch, options["on_bad"], stop):
+            return None
+        begin_well(thinner, sketch.block)
     return thinner
 
 
@@ -166,42 +188,38 @@ def _resumed(source: Chain, checkpoint: Path, options: dict[str, Any]) -> Thinne
             f"{checkpoint} belongs to {thinner.note.get('chain')} ({thinner.dim} dimensions), not to {source.path}.",
             "Name its own chain, or delete the checkpoint to start anew.",
         )
-    click.echo(f"going on after {count(thinner.seen)} draws", err=True)
+    here = thinner.current_pass
+    click.echo(f"going on after {count(here.came)} draws{_of_pass(here.number)}", err=True)
     return thinner
 
 
-def _look(source: Chain, kind: str, options: dict[str, Any], stop: Stop) -> Coordinates | None:
-    """One pass through the file, to see where the draws lie; none where nobody asks."""
+def _look(source: Chain, sketch: Sketch, on_bad: str, stop: Stop) -> bool:
+    """One pass through the file, to see where the draws lie. False if stopped."""
     from steinstream import door
-    from steinstream.coordinates import Coordinates
-    from steinstream.sketch import Sketch
-    from steinstream.thinning import fitting
 
-    if kind == "identity":
-        return Coordinates.identity()
-    sketch, seen = Sketch(source.dim), 0
+    seen = 0
     with bar("looking ", source.length or 1.0) as progress:
         for block in source.blocks(_ROWS):
-            sketch.add(block.take(door.usable(block, options["on_bad"])))
+            sketch.add(block.take(door.usable(block, on_bad)))
             seen += len(block.draws)
             progress.show(seen if source.length else source.fraction() or 0.0, f"{count(seen)} draws")
             if stop.signal:
-                return None
-    return fitting(kind, sketch, not options["trust_scores"])
+                return False
+    return True
 
 
 def _stream(source: Chain, thinner: Thinner, checkpoint: Path | None, stop: Stop) -> None:
     """Run the chain through the thinner, saving now and then."""
     began = saved = time.perf_counter()
-    start = thinner.seen
-    with bar("thinning", source.length or 1.0) as progress:
+    start, here = thinner.current_pass.came, thinner.current_pass
+    with bar("thinning" if here.number == 1 else f"pass {here.number}  ", source.length or 1.0) as progress:
         for block in source.blocks(_ROWS, skip=start):
             thinner.extend(block.draws, block.scores, ids=block.ids)
             now = time.perf_counter()
-            rate = (thinner.seen - start) / (now - began)
+            rate = (here.came - start) / (now - began)
             progress.show(
-                thinner.seen if source.length else source.fraction() or 0.0,
-                f"{count(thinner.seen)} draws  ·  {count(round(rate))} draws/s  ·  "
+                here.came if source.length else source.fraction() or 0.0,
+                f"{count(here.came)} draws  ·  {count(round(rate))} draws/s  ·  "
                 f"kept {count(thinner.size)}  ·  KSD {number(thinner.ksd)}",
             )
             if checkpoint is not None and now - saved > _EVERY:
@@ -216,4 +234,10 @@ def _give_up(thinner: Thinner | None, checkpoint: Path | None) -> None:
         click.echo("stopped; nothing is written (with --checkpoint FILE it could go on later)", err=True)
         return
     thinner.save(checkpoint)
-    click.echo(f"stopped after {count(thinner.seen)} draws; the same command with --resume goes on", err=True)
+    here = thinner.current_pass
+    after = f"{count(here.came)} draws{_of_pass(here.number)}"
+    click.echo(f"stopped after {after}; the same command with --resume goes on", err=True)
+
+
+def _of_pass(number: int) -> str:
+    return f" of pass {number}" if number > 1 else ""

@@ -101,10 +101,14 @@ class Member:
 def write_npz(kept: Kept, file: IO[bytes]) -> None:
     """Everything there is to know about ``kept``, as plain arrays."""
     names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
-    coordinates = {} if kept.coordinates is None else {"coordinates": kept.coordinates.factor}
+    more = {} if kept.coordinates is None else {"coordinates": kept.coordinates.factor}
+    if kept.coordinates is not None and kept.coordinates.centre is not None:
+        more["centre"] = kept.coordinates.centre
+    if kept.checks is not None:
+        more |= {"checks": kept.checks, "excess": np.array(kept.excess)}
     np.savez(
         file,
-        **coordinates,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type]
         draws=kept.points,
         scores=kept.scores,
         ids=kept.ids,

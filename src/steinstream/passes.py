@@ -1,0 +1,188 @@
+"""Further passes over a chain that can be read again: every draw is offered once more, and the number kept stays.
+
+A step of such a pass adds a draw and then removes the least influential of all, the new one included. To remove the new
+one would give back the set as it was, with its KSD; the one that goes leaves the least KSD of all. So KSD never rises,
+to the last bit, for the sums are exact and the number kept is the same. A draw that is kept when a pass begins is not
+offered in it, and a draw comes once in a pass, so that none is kept twice.
+
+Swaps end, sooner or later, in a set that no single swap can improve, and which one depends on where they began.
+``start="sample"``, which ``passes="auto"`` implies, therefore begins with a good set out of an evenly spaced sample of
+the chain, at a cost that does not grow with the chain. Of two sets it is the better one, each improved by passes over
+the sample: what a stream of the sample leaves, and the greedy choice of Stein thinning. Then three draws at a time are
+dropped and others chosen greedily, which gets out where no swap would help. Measured in experiments/passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steinstream import schedules
+from steinstream.coordinates import Coordinates
+from steinstream.door import Block
+from steinstream.errors import InputError
+from steinstream.kernels import Kernel
+
+if TYPE_CHECKING:
+    from steinstream.thinner import Thinner
+
+Integers = NDArray[np.int64]
+
+AUTO = "auto"
+STARTS = ("stream", "sample")
+_MOST = 10  # passes that "auto" makes
+_GAIN = 0.01  # of KSD, below which another pass is not worth its time
+_ROOM = 2  # the sample of the chain must have so many times the draws wanted
+_TRIALS, _DROP = 50, 3  # how often some draws are dropped and others taken instead, and how many
+
+
+def as_passes(passes: int | str) -> int | str:
+    """A number of passes, or ``"auto"``.
+
+    >>> as_passes("3"), as_passes("auto")
+    (3, 'auto')
+    """
+    whole = isinstance(passes, int | np.integer) and not isinstance(passes, bool)
+    if (whole or (isinstance(passes, str) and passes.isdigit())) and int(passes) >= 1:
+        return int(passes)
+    if isinstance(passes, str) and passes == AUTO:
+        return passes
+    raise InputError(f'passes must be a whole number of at least 1, or "auto", got {passes!r}.')
+
+
+@dataclass
+class Pass:
+    """Where in which pass a thinner is."""
+
+    number: int = 1
+    came: int = 0  # draws of the chain that came in it
+    held: int | None = None  # how many draws to keep throughout; None while the growth decides
+    resting: Integers = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))  # ids kept when it began
+    before: float | None = None  # KSD when it began
+    ends: list[float] = field(default_factory=list)  # KSD after each pass before it
+    bound: float | None = None  # of KSD, after the first pass
+    promising: bool = True  # whether there is a bound, in the first pass
+
+    def next(self, ids: Integers, ksd: float, bound: float | None) -> Pass:
+        """The pass after this one, which ends with these draws."""
+        return Pass(self.number + 1, 0, len(ids), ids, ksd, [*self.ends, ksd], bound)
+
+    def offered(self, ids: Integers, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of these draws take part in this pass: the good ones that were not kept when it began."""
+        if len(self.resting) == 0:
+            return good
+        part = good.copy()
+        for chain in np.unique(ids[:, 0]):
+            mine = ids[:, 0] == chain
+            part[mine] &= ~np.isin(ids[mine, 1], self.resting[self.resting[:, 0] == chain, 1])
+        return part
+
+
+def go_on(thinner: Thinner, passes: int | str) -> bool:
+    """Whether to make another pass, now that one has ended."""
+    here = thinner.current_pass
+    if np.isnan(thinner.ksd):  # nothing is kept
+        return False
+    if passes != AUTO:
+        return here.number < int(passes)
+    small = here.before is not None and not thinner.ksd < (1.0 - _GAIN) * here.before
+    return here.number < _MOST and not small
+
+
+def begins_with_sample(start: str | None, passes: int | str, thinner: Thinner) -> bool:
+    """Whether a good set out of a sample of the chain comes first; an error where it was asked for and cannot."""
+    if start not in (None, *STARTS):
+        raise InputError(f"start must be {' or '.join(map(repr, STARTS))}, got {start!r}.")
+    size, fixed = thinner.cap, isinstance(thinner.coordinates, Coordinates) and thinner._follower is None
+    possible = size is not None and thinner.growth == schedules.Constant(float(size)) and fixed and not thinner.size
+    if start == "sample" and not possible:
+        raise InputError(
+            "A start with a sample needs a fixed size, no growth, no initial set, and coordinates that stay.",
+            "Give size (--size), or leave out start (--start).",
+        )
+    return possible and (start == "sample" or (start is None and passes == AUTO))
+
+
+def begin_well(thinner: Thinner, sample: Block) -> None:
+    """Begin with a good set out of a sample of the chain, if there are draws enough in it.
+
+    Its draws are not offered in the first pass. As they were seen before, no bound is known.
+    """
+    if thinner.cap is not None and isinstance(thinner.coordinates, Coordinates):
+        first = good_set(sample, thinner.cap, thinner.kernel, thinner.coordinates)
+        if first is not None:
+            _begin(thinner, first)
+
+
+def _begin(thinner: Thinner, first: Block) -> None:
+    thinner._begin_with(first)
+    thinner.current_pass = Pass(resting=first.ids, before=thinner.ksd, promising=False)
+
+
+def good_set(sample: Block, size: int, kernel: Kernel, coordinates: Coordinates) -> Block | None:
+    """A good set of so many draws out of a sample of the chain; None where the sample is too small for that."""
+    if len(sample.draws) < _ROOM * size:
+        return None
+    from steinstream.thinner import Thinner
+
+    def settled(first: Block | None) -> Thinner:
+        thinner = Thinner(
+            sample.draws.shape[1], kernel=kernel, coordinates=coordinates, size=size, history=None, check_scores=False
+        )
+        if first is not None:
+            _begin(thinner, first)
+        thinner.extend(sample.draws, sample.scores, ids=sample.ids)
+        while go_on(thinner, AUTO):
+            thinner.again()
+            thinner.extend(sample.draws, sample.scores, ids=sample.ids)
+        return thinner
+
+    pool = Pool(sample, kernel, coordinates)
+    sets = [settled(None), settled(pool.at(pool.greedy(size)))]
+    ids = min(sets, key=lambda thinner: thinner.ksd).kept.ids
+    return pool.at(pool.shaken(pool.places(ids)))
+
+
+class Pool:
+    """Draws among which to choose, with the Stein kernel's sums over what is chosen."""
+
+    def __init__(self, draws: Block, kernel: Kernel, coordinates: Coordinates) -> None:
+        from steinstream._engine.pairs import as_tiles
+
+        self._draws = draws
+        x, s = coordinates.apply(draws.draws, draws.scores)
+        self._tiles, self._kernel = as_tiles(x, s), kernel.compiled(x.shape[1])
+        self._half = np.full(self._tiles.shape[0] * self._tiles.shape[3], np.inf)  # an empty place is never the best
+        self._half[: len(x)] = 0.5 * kernel.diagonal(s)
+
+    def at(self, places: Integers) -> Block:
+        """The draws at these places, in the order of the pool."""
+        places = np.sort(places)
+        return Block(self._draws.draws[places], self._draws.scores[places], self._draws.ids[places])
+
+    def places(self, ids: Integers) -> Integers:
+        """Where the draws with these ids are."""
+        where = {id: place for place, id in enumerate(map(tuple, self._draws.ids.tolist()))}
+        return np.array([where[id] for id in map(tuple, ids.tolist())], dtype=np.int64)
+
+    def greedy(self, size: int) -> Integers:
+        """The draw that makes KSD smallest, again and again; none twice."""
+        from steinstream._engine.exchange import refill
+
+        chosen, places = np.zeros(size, dtype=np.int64), np.arange(size)
+        taken, row = np.zeros(len(self._half), dtype=bool), np.zeros(len(self._half))
+        refill(self._kernel, self._tiles, chosen, places, taken, self._half.copy(), row)
+        return chosen
+
+    def shaken(self, chosen: Integers) -> Integers:
+        """The set after some trials: three draws go, the greedy choice comes, and stays if KSD is less."""
+        from steinstream._engine.exchange import shake
+
+        size, random = len(chosen), np.random.default_rng(0)
+        drops = np.array([random.choice(size, min(_DROP, size), replace=False) for _ in range(_TRIALS)])
+        chosen = chosen.copy()
+        shake(self._kernel, self._tiles, self._half, chosen, drops)
+        return chosen

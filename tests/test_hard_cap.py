@@ -1,0 +1,153 @@
+"""The bound on the mean of KSD^2: it is what the theorem says, it holds, it is silent where nothing is known."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import budgets, growths, kernels, streams
+
+import steinstream as ss
+from steinstream import schedules
+from steinstream.planning import Bound
+
+
+def written_down(sizes, floors, budget, share, cap, kappa, diagonal):
+    """The recursion of steinstream.promise, step by step; the set's sizes are those it had."""
+    bound = flat = 0.0
+    for before, floor, eps in zip([0, *sizes[:-1]], floors, budget, strict=True):
+        bound = (before / (before + 1)) ** 2 * bound + kappa / (before + 1) ** 2
+        if before == cap and floor == cap:
+            bound = (1 - 1 / before**2) * bound + diagonal / before**2
+        else:
+            bound += eps + share / (before + 1) ** 2
+            if cap is not None and before + 1 > cap:
+                bound += diagonal / before**2
+            flat = bound
+    return math.sqrt(min(bound, flat))
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams(max_dim=5, max_length=60), kernels, growths, budgets, st.sampled_from([None, 1, 6]), st.integers(1, 3))
+def test_the_bound_is_the_recursion(stream, kernel, growth, budget, size, candidates):
+    x, s = stream
+    choice = {"kernel": kernel, "growth": growth, "budget": budget, "size": size, "candidates": candidates}
+    thinner = ss.Thinner(x.shape[1], history="all", check_scores=False, **choice)
+    thinner.extend(x, s)
+    if thinner.size == 0:
+        assert thinner.bound is None
+        return
+    t = np.arange(1.0, thinner.steps + 1)
+    plan = thinner._plan(t.astype(np.int64))
+    used = thinner.steps * candidates
+    window = 1
+    while 2 * window - 1 < used:  # windows of 1, 2, 4, ... draws: the last one and the one before count
+        window *= 2
+    kappa = kernel.diagonal(s[max(0, window // 2 - 1) : used]).mean()
+    expected = written_down(
+        thinner.history.size, plan.floor, plan.budget, plan.share[0], size, kappa,
+        kernel.diagonal(thinner.kept.scores).mean(),
+    )  # fmt: skip
+    assert thinner.bound == pytest.approx(expected, rel=1e-9)
+    assert thinner.kept.bound == thinner.bound == thinner.settings["bound"]
+
+
+def mean_squares(repeats, draws, dim, **choice):
+    """Mean of KSD^2 and of the bound's square over independent streams of a standard normal, after all draws."""
+    squares = np.zeros((repeats, 2))
+    for repeat in range(repeats):
+        x = np.random.default_rng(repeat).normal(size=(draws, dim))
+        thinner = ss.Thinner(dim, **choice)
+        thinner.extend(x, -x)
+        squares[repeat] = thinner.ksd**2, thinner.bound**2
+    return squares.mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("dim", "choice"),
+    [
+        (2, {"size": 10}),
+        (2, {"size": 50}),
+        (10, {"size": 50}),
+        (10, {"size": 50, "candidates": 4}),
+        (10, {"size": 60, "growth": "sqrt"}),
+        (2, {"growth": "sqrt", "budget": "share:1"}),
+        (10, {"growth": "sqrt"}),
+        (2, {"growth": "linear", "budget": 1e-4}),
+    ],
+)
+def test_the_bound_holds_in_the_mean(dim, choice):
+    measured, bound = mean_squares(20, 1500, dim, **choice)
+    assert measured <= 1.02 * bound  # where next to nothing goes the two are equal, but for chance
+    if dim == 10:
+        assert bound <= 1.5 * measured  # and it is worth something
+
+
+def test_the_limit_of_a_hard_cap():
+    """((N - 1) kappa + (N + 1) D) / (2 N^2), and never more than kappa / N."""
+    x = np.random.default_rng(0).normal(size=(20_000, 3))
+    for size in (5, 40):
+        thinner = ss.Thinner(3, size=size)
+        thinner.extend(x, -x)
+        kappa, diagonal = 6.0, ss.IMQ().diagonal(thinner.kept.scores).mean()
+        limit = ((size - 1) * kappa + (size + 1) * diagonal) / (2 * size**2)
+        assert thinner.bound**2 == pytest.approx(min(limit, kappa / size), rel=0.03)
+
+
+def test_with_growth_the_bound_is_that_of_the_plan():
+    """Where the set is as large as the growth asks, at every step: planning's theorem for sizes that are known."""
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    thinner = ss.Thinner(2, growth="sqrt", budget="share:1", history="all")
+    thinner.extend(x, -x)
+    t = thinner.history.step.astype(float)
+    floor = np.maximum(np.ceil(np.minimum(schedules.growth("sqrt")(t), t)), 1)
+    assert (thinner.history.size == floor).mean() > 0.9
+    planned = 5.0 * Bound(schedules.growth("sqrt"), "planned").at(3000).sampling
+    assert thinner.bound**2 == pytest.approx(planned, rel=0.05)
+
+
+def test_burn_in_does_not_stay_in_the_bound():
+    x = np.random.default_rng(0).normal(size=(5000, 2))
+    s = -x
+    s[:500] *= 1e4
+    thinner = ss.Thinner(2, size=50, check_scores=False)
+    thinner.extend(x, s)
+    assert thinner.bound < 0.3
+
+
+def test_nothing_is_promised_where_nothing_is_known():
+    x = np.random.default_rng(0).normal(size=(2000, 2))
+    thinner = ss.Thinner(2, size=20)
+    assert thinner.bound is None
+    thinner.extend(x, -x)
+    once = thinner.bound
+    thinner.again()
+    thinner.extend(x, -x)
+    assert thinner.bound == once and thinner.kept.settings["bound"] == once  # further passes cannot raise KSD
+    assert ss.thin(x, -x, size=20, passes="auto").bound is None  # begun with draws of the chain itself
+
+
+def test_a_set_to_begin_with_is_where_the_bound_begins():
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    far = x[:30] + 5.0
+    thinner = ss.Thinner(2, size=30, initial=(far, -far))
+    start = ss.ksd(far, -far)
+    thinner.extend(x[:1], -x[:1])
+    assert 0.9 * start < thinner.bound <= start
+    following = ss.Thinner(2, size=30, coordinates=ss.Streaming(first=100))
+    following.extend(x[:100], -x[:100])
+    assert following.bound is None  # coordinates have just changed: no draw has been measured in them
+    start = following.ksd
+    following.extend(x[100:101], -x[100:101])
+    assert 0.9 * start < following.bound <= start
+
+
+def test_the_command_says_so(steinstream, chain, tmp_path):
+    ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 50)
+    with np.load(tmp_path / "kept.npz") as written:
+        bound = json.loads(str(written["settings"]))["bound"]
+    assert f"(independent draws: at most {bound:.3g} in the mean)" in ran.stdout

@@ -1,0 +1,314 @@
+"""Further passes over a chain: KSD never rises, the number kept stays, no draw is kept twice, cuts change no bit."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import Reference
+from streams import budgets, growths, kernels, rules, streams
+from test_invariance import same
+
+import steinstream as ss
+from steinstream.baselines import stein_thinning
+from steinstream.cli.progress import Stop
+from steinstream.door import Block, consecutive
+from steinstream.passes import Pool, good_set
+
+command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz")) if DATA.exists() else []
+
+choices = st.fixed_dictionaries(
+    {
+        "coordinates": st.sampled_from(
+            [None, ss.Coordinates.length_scale(2.0), ss.Warmup(draws=7), ss.Streaming(first=5)]
+        ),
+        "kernel": kernels,
+        "growth": growths.filter(lambda growth: not callable(growth)),
+        "budget": budgets.filter(lambda budget: not callable(budget)),
+        "rule": rules,
+        "size": st.sampled_from([None, 6]),
+        "candidates": st.integers(1, 3),
+    }
+)
+
+
+def make(dim, choice):
+    return ss.Thinner(dim, check_scores=False, history="all", **choice)
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams(max_dim=8, max_length=40, min_length=3), choices)
+def test_ksd_never_rises_and_the_number_kept_stays(stream, choice):
+    x, s = stream
+    thinner = make(x.shape[1], choice)
+    thinner.extend(x, s)
+    for number in (2, 3):
+        thinner.again()
+        began, size, before = thinner.steps, thinner.size, thinner.ksd
+        thinner.extend(x, s)
+        history = thinner.history
+        later = history.step > began
+        assert (history.size[later] == size).all()
+        assert (np.diff([before, *history.ksd[later]]) <= 0.0).all()  # to the last bit
+        kept = thinner.kept
+        assert kept.settings["passes"] == number and thinner.seen == len(x)
+        assert len(np.unique(kept.ids, axis=0)) == len(kept) == size
+        assert np.array_equal(kept.points, x[kept.ids[:, 1]]) and np.array_equal(kept.scores, s[kept.ids[:, 1]])
+        assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=kept.kernel, coordinates=kept.coordinates)
+        assert kept.settings["ksd_after_passes"][-2:] == [before, kept.ksd]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 4), kernels, st.integers(1, 8), st.integers(1, 3))
+def test_a_pass_is_what_is_written_down(seed, dim, kernel, size, candidates):
+    """Against the slow reference, which is told only the draws that are offered; no two states are alike."""
+    x = np.random.default_rng(seed).normal(size=(25, dim))
+    s = -x + np.random.default_rng(seed + 1).normal(size=x.shape)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, check_scores=False)
+    thinner.extend(x, s)
+    reference = Reference(
+        kernel, [*thinner.kept.points], [*thinner.kept.scores], [*map(tuple, thinner.kept.ids.tolist())]
+    )
+    resting = set(reference.ids)
+    thinner.again()
+    thinner.extend(x, s)
+    offered = [i for i in range(len(x)) if (0, i) not in resting]
+    for first in range(0, len(offered) // candidates * candidates, candidates):
+        rows = offered[first : first + candidates]
+        names = [(0, i) for i in rows]
+        reference.step(x[rows], s[rows], names, len(resting), 0.0, cap=len(resting))
+    assert sorted(reference.ids) == [tuple(id) for id in thinner.kept.ids.tolist()]
+
+
+@settings(max_examples=40, deadline=None)
+@given(streams(max_dim=6, max_length=40, min_length=3), choices, st.lists(st.integers(0, 40), max_size=5))
+def test_blocks_do_not_matter(stream, choice, edges):
+    x, s = stream
+    whole, blocks = make(x.shape[1], choice), make(x.shape[1], choice)
+    edges = sorted(min(edge, len(x)) for edge in edges)
+    for number in range(3):
+        if number:
+            whole.again()
+            blocks.again()
+        whole.extend(x, s)
+        for begin, end in zip([0, *edges], [*edges, len(x)], strict=True):
+            blocks.extend(x[begin:end], s[begin:end])
+    same(whole, blocks)
+    assert whole.settings == blocks.settings
+
+
+@settings(max_examples=15, deadline=None)
+@given(streams(max_dim=4, max_length=20, min_length=3), choices)
+def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choice):
+    x, s = stream
+    path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
+    through, resumed = make(x.shape[1], choice), make(x.shape[1], choice)
+    for number in range(2):
+        if number:
+            through.again()
+            resumed.again()
+        for draw, score in zip(x, s, strict=True):
+            through.push(draw, score)
+            resumed.save(path)
+            resumed = ss.Thinner.load(path)
+            resumed.push(draw, score)
+    same(through, resumed)
+    assert through.settings == resumed.settings and through.current_pass.came == resumed.current_pass.came == len(x)
+
+
+@settings(max_examples=30, deadline=None)
+@given(streams(max_dim=4, max_length=40, min_length=3), choices, st.integers(1, 9))
+def test_following_the_steps_gives_what_is_kept(stream, choice, block):
+    x, s = stream
+    thinner, store = make(x.shape[1], choice), set()
+    for number in range(3):
+        steps = [thinner.again()] if number else []
+        for first in range(0, len(x), block):
+            steps.append(thinner.extend(x[first : first + block], s[first : first + block]))
+        for step in steps:
+            assert not store & set(step.added) and store >= set(step.dropped)
+            store = (store | set(step.added)) - set(step.dropped)
+    assert sorted(store) == [tuple(id) for id in thinner.kept.ids.tolist()]
+
+
+def chain_of(dim, count, seed, chains=2):
+    x = np.random.default_rng(seed).normal(size=(chains, count, dim)) * np.geomspace(0.1, 10.0, dim)
+    return x, -x / np.geomspace(0.1, 10.0, dim) ** 2
+
+
+def test_passes_by_number():
+    x, s = chain_of(3, 800, 0)
+    once = ss.thin(x, s, size=30)
+    assert ss.thin(x, s, size=30, passes=1).ksd == once.ksd
+    thrice = ss.thin(x, s, size=30, passes=3)
+    by_hand = ss.Thinner(3, size=30, coordinates=once.coordinates)
+    for number in range(3):
+        if number:
+            by_hand.again()
+        for chain in (0, 1):
+            by_hand.extend(x[chain], s[chain], chain=chain)
+    assert np.array_equal(by_hand.kept.ids, thrice.ids) and by_hand.ksd == thrice.ksd < once.ksd
+    grown = ss.thin(x, s)  # and without a size: as many as the growth has left
+    again = ss.thin(x, s, passes=2)
+    assert len(again) == len(grown) and again.ksd < grown.ksd and again.settings["growth"] == "sqrt"
+
+
+def test_auto_begins_well_and_stops_in_time():
+    for seed in range(3):
+        x, s = chain_of(4, 2000, seed)
+        for size in (20, 100):
+            kept = ss.thin(x, s, size=size, passes="auto")
+            assert len(kept) == size and 1 <= kept.settings["passes"] <= 10 and kept.bound is None
+            assert kept.ksd < ss.thin(x, s, size=size).ksd
+            ends = kept.settings.get("ksd_after_passes", [kept.ksd])
+            assert all(after < 0.99 * before for before, after in pairwise(ends[:-1]))
+            for (chain, draw), point in zip(kept.ids, kept.points, strict=True):
+                assert np.array_equal(point, x[chain, draw])
+    too_many = ss.thin(x, s, size=2500, passes="auto")  # the sample is too small to begin with
+    once = ss.thin(x, s, size=2500)
+    assert len(too_many) == 2500 and too_many.ksd < once.ksd and too_many.bound == once.bound
+    assert ss.thin(x, s, passes="auto", coordinates="streaming").ksd > 0
+    few = ss.thin(x[:, :5], s[:, :5], size=30, passes="auto")
+    assert len(few) == 10 and few.settings["passes"] == 2
+
+
+def test_a_start_with_a_sample_for_any_number_of_passes():
+    x, s = chain_of(4, 2000, 0)
+    sampled, streamed, auto = (
+        ss.thin(x, s, size=60, start=start, passes=passes)
+        for start, passes in (("sample", 1), ("stream", "auto"), (None, "auto"))
+    )
+    assert sampled.settings["passes"] == 1 and sampled.bound is None and streamed.bound is not None
+    assert sampled.ksd < ss.thin(x, s, size=60).ksd
+    assert auto.settings.get("ksd_after_passes", [auto.ksd])[0] == sampled.ksd
+    assert streamed.settings["ksd_after_passes"][0] == ss.thin(x, s, size=60).ksd
+    for wrong in ({}, {"size": 5, "growth": "sqrt"}, {"size": 5, "coordinates": "streaming"}):
+        with pytest.raises(ss.SteinstreamError, match="needs a fixed size"):
+            ss.thin(x, s, start="sample", **wrong)
+    with pytest.raises(ss.SteinstreamError, match="start must be"):
+        ss.thin(x, s, size=5, start="greedy")
+
+
+def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice():
+    x = np.random.default_rng(0).normal(size=(700, 6))
+    sample = Block(x, -x, consecutive(3, 10, 700))
+    within = ss.Coordinates.length_scale(2.0)
+    pool = Pool(sample, ss.IMQ(), within)
+    greedy = pool.at(pool.greedy(15))
+    ids = stein_thinning(x, -x, 15, coordinates=within, check_scores=False)
+    assert np.array_equal(greedy.ids[:, 1], 10 + np.sort(ids[:, 1]))
+    shaken = pool.at(pool.shaken(pool.greedy(15)))
+    best = good_set(sample, 15, ss.IMQ(), within)
+    values = [ss.ksd(block.draws, block.scores, coordinates=within) for block in (best, shaken, greedy)]
+    assert values == sorted(values) and values[1] < values[2]
+    for block in (shaken, best):
+        assert len(np.unique(block.ids, axis=0)) == 15
+        assert np.array_equal(block.draws, x[block.ids[:, 1] - 10])
+    assert good_set(sample, 351, ss.IMQ(), within) is None
+
+
+def test_bad_draws_are_counted_once():
+    x, s = chain_of(2, 300, 0, chains=1)
+    s[0, 7] = np.nan
+    kept = ss.thin(x, s, size=20, passes=3, on_bad="skip")
+    assert kept.settings["seen"] == 300 and kept.settings["skipped"] == 1
+
+
+def test_nonsense_is_refused():
+    with pytest.raises(ss.SteinstreamError, match="Nothing is kept"):
+        ss.Thinner(2).again()
+    with pytest.raises(ss.SteinstreamError, match="one step takes 2"):
+        ss.thin([[1.0]], [[-1.0]], size=1, candidates=2, passes=3)
+    x, s = chain_of(2, 50, 0)
+    for passes in (0, -1, True, 1.5, "twice", "0", None):
+        with pytest.raises(ss.SteinstreamError, match="passes must be"):
+            ss.thin(x, s, size=5, passes=passes)
+
+
+@pytest.mark.skipif(not POSTERIORS, reason="reference posteriors are not beside this checkout")
+@pytest.mark.parametrize("path", POSTERIORS, ids=lambda path: path.stem)
+def test_on_real_posteriors_auto_is_below_stein_thinning(path):
+    with np.load(path) as arrays:
+        x, s = arrays["draws"], arrays["scores"]
+    for size in (20, 100, 500):
+        kept = ss.thin(x, s, size=size, passes="auto")
+        chain, draw = stein_thinning(x, s, size, coordinates=kept.coordinates).T
+        assert kept.ksd < ss.ksd(x[chain, draw], s[chain, draw], coordinates=kept.coordinates)
+
+
+# -- the command line ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ("--size 40 --passes auto", {"size": 40, "passes": "auto"}),
+        ("--size 40 --start sample --scale identity", {"size": 40, "start": "sample", "coordinates": "identity"}),
+        ("--passes 3", {"passes": 3}),
+    ],
+)
+def test_the_command_is_the_library(steinstream, chain, tmp_path, options, same):
+    ran = steinstream("thin", chain, "-o", "kept.npz", *options.split())
+    assert ran.returncode == 0, ran.stderr
+    with np.load(chain) as arrays:
+        kept = ss.thin(arrays["draws"], arrays["scores"], **same)
+    with np.load(tmp_path / "kept.npz") as written:
+        assert np.array_equal(written["ids"], kept.ids) and float(written["ksd"]) == kept.ksd
+    made = kept.settings["passes"]
+    assert (f"and {made} passes" in ran.stdout) == (made > 1)
+    assert "of 3 000 draws" in ran.stdout
+
+
+def test_the_command_refuses_nonsense(steinstream, chain):
+    assert "passes must be" in steinstream("thin", chain, "-o", "kept.npz", "--passes", "many").stderr
+    ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 5, "--method", "stride", "--passes", "2")
+    assert ran.returncode == 2 and "--passes means nothing" in ran.stderr
+
+
+class StopAfter(Stop):
+    """Ctrl-C after so many looks at it."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    @property
+    def signal(self):
+        self.looks -= 1
+        return 2 if self.looks < 0 else 0
+
+
+@pytest.mark.parametrize("options", [["--size", "40", "--passes", "auto"], ["--passes", "3", "--candidates", "2"]])
+def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(chain, tmp_path, monkeypatch, options):
+    arguments = [str(chain), *options, "--checkpoint", str(tmp_path / "run.npz")]
+    monkeypatch.setattr(command, "_ROWS", 700)
+    command.thin.main([*arguments, "-o", str(tmp_path / "whole.npz")], standalone_mode=False)
+    whole = (tmp_path / "whole.npz").read_bytes()
+    passes = set()
+    for looks in range(2, 40, 3):
+
+        @contextmanager
+        def stopped(looks=looks):
+            yield StopAfter(looks)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(command, "stoppable", stopped)
+            try:
+                command.thin.main([*arguments, "-o", str(tmp_path / "kept.npz")], standalone_mode=False)
+                break  # it came to its end
+            except SystemExit as end:
+                assert end.code == 130
+        if not (tmp_path / "run.npz").exists():
+            continue  # stopped while it looked
+        passes.add(ss.Thinner.load(tmp_path / "run.npz").current_pass.number)
+        command.thin.main([*arguments, "-o", str(tmp_path / "kept.npz"), "--resume"], standalone_mode=False)
+        assert (tmp_path / "kept.npz").read_bytes() == whole
+        (tmp_path / "kept.npz").unlink()
+    assert passes >= ({1, 2, 3} if "3" in options else {1})
