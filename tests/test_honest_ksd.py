@@ -200,3 +200,23 @@ def test_bad_checks_are_refused():
     skipping = ss.Thinner(2, on_bad="skip")
     skipping.extend(x, s, check=check)
     assert skipping.skipped == 1 and np.isfinite(skipping.kept.checks).all()
+
+
+def test_order_and_weights_take_the_second_scores_along(tmp_path):
+    rng = np.random.default_rng(3)
+    draws = rng.normal(size=(600, 2))
+    thinner = ss.Thinner(2, size=30)
+    thinner.extend(draws, rng.normal(-draws, 0.5), check=rng.normal(-draws, 0.5))
+    kept = thinner.kept
+    ordered, weighted = kept.ordered(), kept.weighted()
+    place = {tuple(id): row for row, id in enumerate(kept.ids.tolist())}
+    assert np.array_equal(ordered.checks, kept.checks[[place[tuple(id)] for id in ordered.ids.tolist()]])
+    assert ordered.honest_ksd == pytest.approx(kept.honest_ksd, rel=1e-9)
+    assert ordered.prefix(10).checks.shape == (10, 2) and ordered.prefix(10).bound is None
+    square = (
+        ss.ksd(kept.points, kept.checks, weights=weighted.weights) ** 2
+        - kept.excess * weighted.weights @ weighted.weights
+    )
+    assert weighted.honest_ksd == pytest.approx(np.sqrt(max(square, 0.0)), rel=1e-9)
+    weighted.save(tmp_path / "kept.npz")
+    assert ss.Kept.load(tmp_path / "kept.npz").honest_ksd == weighted.honest_ksd

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from steinstream.kept import Kept as Kept
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
+    from steinstream.moments import Moments as Moments
     from steinstream.planning import plan as plan
     from steinstream.step import Step as Step
     from steinstream.thinner import Thinner as Thinner
@@ -49,6 +50,7 @@ _HOME = {
     "Kept": "kept",
     "IMQ": "kernels",
     "RBF": "kernels",
+    "Moments": "moments",
     "plan": "planning",
     "PAPER": "thinning",
     "thin": "thinning",

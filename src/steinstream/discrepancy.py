@@ -1,11 +1,12 @@
 """Kernelized Stein discrepancy of points that are already there.
 
 KSD^2 = (1/n^2) sum over all pairs of k0(x_i, x_j). It needs no normalising constant, and sees location, scale and
-shape; it does not see the proportions of modes that lie far apart.
+shape; it does not see the proportions of modes that lie far apart. With weights, sum w_i w_j k0(x_i, x_j).
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -28,14 +29,21 @@ def ksd(
     *,
     kernel: Kernel | None = None,
     coordinates: Coordinates | None = None,
+    weights: ArrayLike | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> float:
     """KSD of points (n, d) with their scores: n^2/2 kernel evaluations, O(n d) memory, all cores.
 
+    ``weights`` are non-negative numbers, one per point, in any unit; without them all points count alike.
+
     >>> points = np.array([[-1.0], [0.0], [1.0]])
     >>> round(ksd(points, -points), 4)
     0.3364
+    >>> round(ksd(points, -points, weights=[1, 2, 1]), 4)
+    0.3443
     """
+    if weights is not None:
+        return _weighted_ksd(points, scores, weights, kernel, coordinates, progress)
     return float(cumulative_ksd(points, scores, kernel=kernel, coordinates=coordinates, progress=progress)[-1])
 
 
@@ -62,16 +70,55 @@ def cumulative_ksd(
 
     Consecutive repeats are computed once. ``progress`` is called with the share done, from 0 to 1.
     """
+    x, s = _checked(points, scores)
+    squares = np.zeros(len(x))
+    x, s, copies = _states(x, s, np.ones(len(x)))
+    sums = _row_sums(x, s, copies, kernel, coordinates, progress)
+    from steinstream._engine.pairs import running_squares  # brings numba
+
+    running_squares(*sums, copies, squares)
+    root: Array = np.sqrt(squares)
+    return root
+
+
+def _weighted_ksd(
+    points: ArrayLike,
+    scores: ArrayLike,
+    weights: ArrayLike,
+    kernel: Kernel | None,
+    coordinates: Coordinates | None,
+    progress: Callable[[float], None] | None,
+) -> float:
+    x, s = _checked(points, scores)
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != (len(x),) or not (w >= 0).all() or not 0 < w.sum() < np.inf:
+        raise InputError(f"Weights must be {len(x)} non-negative numbers with a positive sum.")
+    x, s, w = _states(x, s, w / w.sum())
+    high, low, diagonal = _row_sums(x, s, w, kernel, coordinates, progress)
+    return math.sqrt(max(math.fsum(np.concatenate([2.0 * w * high, 2.0 * w * low, w * w * diagonal])), 0.0))
+
+
+def _checked(points: ArrayLike, scores: ArrayLike) -> tuple[Array, Array]:
     x, s = door.as_block(points, scores)
     if len(x) == 0:
         raise InputError("KSD needs at least one point, got none.")
     door.usable(door.Block(x, s, door.consecutive(0, 0, len(x))), "raise")
-    from steinstream._engine.pairs import as_tiles, rows_before, running_squares  # brings numba
+    return x, s
+
+
+def _row_sums(
+    x: Array,
+    s: Array,
+    copies: Array,
+    kernel: Kernel | None,
+    coordinates: Coordinates | None,
+    progress: Callable[[float], None] | None,
+) -> tuple[Array, Array, Array]:
+    """For each point the sum of copies * k0 over the points before it, as a pair, and k0 with itself."""
+    from steinstream._engine.pairs import as_tiles, rows_before  # brings numba
 
     coordinates = coordinates or Coordinates.identity()
     coordinates.require(x.shape[1])
-    squares = np.zeros(len(x))
-    x, s, copies = _states(x, s)
     x, s = coordinates.apply(x, s)
     compiled = (kernel or IMQ()).compiled(x.shape[1])
     tiles, draws = as_tiles(x, s), np.stack([x, s], axis=1)
@@ -84,17 +131,15 @@ def cumulative_ksd(
         return end * end - begin * begin
 
     spread_rows(rows, len(x), progress)
-    running_squares(high, low, diagonal, copies, squares)
-    root: Array = np.sqrt(squares)
-    return root
+    return high, low, diagonal
 
 
-def _states(x: Array, s: Array) -> tuple[Array, Array, Array]:
-    """Distinct consecutive states and how often each stands there."""
+def _states(x: Array, s: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Distinct consecutive states and the sum of the weights of each."""
     new = np.ones(len(x), dtype=bool)
     new[1:] = (x[1:] != x[:-1]).any(axis=1) | (s[1:] != s[:-1]).any(axis=1)
     first = np.flatnonzero(new)
-    return x[first], s[first], np.diff(np.append(first, len(x))).astype(np.float64)
+    return x[first], s[first], np.add.reduceat(weights, first)
 
 
 def spread_rows(rows: Callable[[int, int], int], count: int, progress: Callable[[float], None] | None) -> None:

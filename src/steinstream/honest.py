@@ -71,8 +71,10 @@ class Checks:
         return float(unit[0] - unit[1]) * twice / 2.0
 
 
-def honest_square(points: Array, checks: Array, excess: float, kernel: Kernel, coordinates: Coordinates) -> float:
-    """The estimate of KSD^2, which may be below 0.
+def honest_square(
+    points: Array, checks: Array, excess: float, kernel: Kernel, coordinates: Coordinates, weights: Array | None = None
+) -> float:
+    """The estimate of KSD^2, which may be below 0. With weights the m_g / n are the sums of the weights that share one.
 
     >>> from steinstream.kernels import IMQ
     >>> points = np.array([[-1.0], [1.0]])
@@ -81,6 +83,8 @@ def honest_square(points: Array, checks: Array, excess: float, kernel: Kernel, c
     """
     from steinstream.discrepancy import ksd
 
-    _, copies = np.unique(np.hstack([points, checks]), axis=0, return_counts=True)
-    every = ksd(points, checks, kernel=kernel, coordinates=coordinates) ** 2
-    return every - excess * float(np.sum(copies.astype(np.float64) ** 2)) / len(points) ** 2
+    each = np.full(len(points), 1.0 / len(points)) if weights is None else weights
+    _, shared = np.unique(np.hstack([points, checks]), axis=0, return_inverse=True)
+    mass = np.bincount(shared.ravel(), weights=each)
+    every = ksd(points, checks, kernel=kernel, coordinates=coordinates, weights=weights) ** 2
+    return every - excess * float(mass @ mass)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,9 @@ from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
 from steinstream.honest import honest_square
 from steinstream.kernels import Kernel
+
+if TYPE_CHECKING:
+    from steinstream.moments import Moments
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,7 +40,10 @@ class States(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The kept draws, sorted by id; equal weights. A state that was kept several times stands there several times."""
+    """The kept draws, sorted by id; equal weights. A state that was kept several times stands there several times.
+
+    :meth:`weighted` gives them weights, :meth:`ordered` puts them in an order of use.
+    """
 
     points: Array
     scores: Array
@@ -48,6 +54,10 @@ class Kept:
     coordinates: Coordinates | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] | None = None
+    weights: Array | None = None
+    """Non-negative, of sum 1; None if all are equal."""
+    prefix_ksd: Array | None = None
+    """KSD of the first 1, 2, ..., n draws with equal weights, if they are in an order of use."""
     bound: float | None = None
     """What KSD would be at most in the mean, were the draws independent: see :mod:`steinstream.promise`."""
     checks: Array | None = None
@@ -60,7 +70,8 @@ class Kept:
 
     def __repr__(self) -> str:
         seen = self.settings.get("seen", "?")
-        return f"Kept({len(self)} of {seen} draws, {self.points.shape[1]} dimensions, KSD {self.ksd:.4g})"
+        weighted = "" if self.weights is None else f", weights worth {self.effective_size:.1f}"
+        return f"Kept({len(self)} of {seen} draws, {self.points.shape[1]} dimensions, KSD {self.ksd:.4g}{weighted})"
 
     @property
     def normalised_ksd(self) -> float:
@@ -75,8 +86,51 @@ class Kept:
         """
         if self.checks is None or self.kernel is None or self.coordinates is None or len(self) == 0:
             return None
-        square = honest_square(self.points, self.checks, self.excess, self.kernel, self.coordinates)
+        square = honest_square(self.points, self.checks, self.excess, self.kernel, self.coordinates, self.weights)
         return float(np.sqrt(max(square, 0.0)))
+
+    @property
+    def effective_size(self) -> float:
+        """How many draws with equal weights the weights are worth: 1 / sum w^2."""
+        return float(len(self)) if self.weights is None else float(1.0 / np.sum(self.weights**2))
+
+    @property
+    def order(self) -> Integers | None:
+        """The place of each draw in the order of use: 0, 1, 2, ... after :meth:`ordered`, None before."""
+        return None if self.prefix_ksd is None else np.arange(len(self))
+
+    def weighted(self, *, linear: float | None = None, like: Moments | ArrayLike | None = None) -> Kept:
+        """The same draws with the non-negative weights of sum 1 that make KSD least: see :mod:`steinstream.weights`.
+
+        With ``like``, a chain without its burn-in or its :class:`~steinstream.Moments`, their means and variances are
+        made to agree with the chain's. ``linear`` is the factor of a term that does so for a Gaussian target without a
+        chain: 30, or 1 with ``like``. The certificate is ``settings["weights"]["gap"]``: the share by which the root of
+        what was minimised can still fall. Without ``like`` weights do not repair the proportions of modes far apart.
+
+        >>> import steinstream as ss
+        >>> draws = np.random.default_rng(0).normal(size=(5000, 10))
+        >>> kept = ss.thin(draws, -draws, size=100)
+        >>> [round(float(k.expect(lambda x: x @ x)), 1) for k in (kept, kept.weighted(), kept.weighted(like=draws))]
+        [9.4, 10.0, 10.0]
+        """
+        from steinstream.weights import weigh
+
+        return weigh(self, linear, like)
+
+    def ordered(self) -> Kept:
+        """The same draws in an order in which the first k are good for every k: see :mod:`steinstream.order`."""
+        from steinstream.order import put_in_order
+
+        return put_in_order(self)
+
+    def prefix(self, count: int, *, weighted: bool = False) -> Kept:
+        """The first ``count`` draws of an ordered set: with equal weights, or with new ones of their own.
+
+        The weights of the whole set are no weights of its parts; ``prefix(count).weighted(...)`` takes settings.
+        """
+        from steinstream.order import first
+
+        return first(self, count).weighted() if weighted else first(self, count)
 
     def states(self) -> States:
         """Distinct states with their multiplicity: what a forward simulation has to be run for."""
@@ -89,9 +143,10 @@ class Kept:
         return States(self.points[first[order]], self.scores[first[order]], counts[order])
 
     def expect(self, f: Callable[[Array], ArrayLike], weights: ArrayLike | None = None) -> Any:
-        """The estimate of E f(x): the mean of f over the kept draws, or the weighted one.
+        """The estimate of E f(x): the mean of f over the kept draws, with their weights or those given.
 
-        ``f`` takes one draw (d,) and returns a number or an array. It is called once per distinct draw.
+        ``f`` takes one draw (d,) and returns a number or an array. It is called once per distinct draw whose weight is
+        not zero.
 
         >>> points, none = np.array([[1.0], [3.0]]), np.zeros(0)
         >>> kept = Kept(points, -points, np.array([[0, 0], [0, 1]]), 0.0, History(none, none, none))
@@ -100,16 +155,25 @@ class Kept:
         """
         if len(self) == 0:
             raise InputError("Nothing is kept yet, so there is no expectation.", "Push draws first.")
-        share = np.ones(len(self)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if weights is None:
+            weights = np.ones(len(self)) if self.weights is None else self.weights
+        share = np.asarray(weights, dtype=np.float64)
         if share.shape != (len(self),) or not (share >= 0).all() or not share.sum() > 0:
             raise InputError(f"Weights must be {len(self)} non-negative numbers with a positive sum.")
         states, inverse = np.unique(self.points, axis=0, return_inverse=True)
         mass = np.bincount(inverse.ravel(), weights=share) / share.sum()
-        values = np.array([np.asarray(f(state), dtype=np.float64) for state in states])
-        return np.tensordot(mass, values, axes=1)
+        values = np.array([np.asarray(f(state), dtype=np.float64) for state in states[mass > 0]])
+        return np.tensordot(mass[mass > 0], values, axes=1)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write npz, csv, csv.gz or parquet, by the name; an existing file goes only once the new one is whole."""
         from steinstream.io import write_kept
 
         write_kept(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Kept:
+        """What :meth:`save` wrote as npz, with kernel, coordinates, history, weights and order."""
+        from steinstream.io import read_kept
+
+        return read_kept(path)

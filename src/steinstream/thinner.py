@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from steinstream import about, checkpoint, door, schedules
 from steinstream.coordinates import Coordinates, Streaming, Warmup
 from steinstream.errors import InputError
+from steinstream.follower import Follower
 from steinstream.history import Recorder
 from steinstream.honest import Checks, as_check
 from steinstream.kept import History, Kept
 from steinstream.kernels import IMQ, Kernel
-from steinstream.moments import Follower
 from steinstream.passes import Pass
 from steinstream.step import Step, pairs
 

@@ -14,6 +14,7 @@ from steinstream.cli.demo import demo
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
 from steinstream.cli.plan import plan
+from steinstream.cli.refine import refine
 from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
 from steinstream.errors import SteinstreamError
@@ -30,13 +31,14 @@ def commands() -> None:
     steinstream inspect chain.npz                      look before you thin
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
     steinstream ksd kept.npz                           how good are they?
+    steinstream refine kept.npz -o best.npz --order    weights, an order of use
     steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
     steinstream compare chain.npz                      all methods at the same sizes
     steinstream reproduce goodwin-rwm                  the paper's experiments
     """
 
 
-for command in (thin, plan, inspect, ksd, compare, demo, reproduce):
+for command in (thin, refine, plan, inspect, ksd, compare, demo, reproduce):
     commands.add_command(command)
 
 

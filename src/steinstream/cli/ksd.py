@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import bar, count, number
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @click.command(short_help="Measure KSD of a chain or a kept set.")
@@ -28,6 +32,7 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
 
     from steinstream import door
     from steinstream.discrepancy import cumulative_ksd
+    from steinstream.discrepancy import ksd as weighted_ksd
     from steinstream.sketch import Sketch
     from steinstream.thinning import fitting
 
@@ -55,6 +60,12 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
         f"{count(len(curve))} draws  ·  KSD {value:.6g}  ·  normalised {number(value * len(curve) ** 0.5)}  ·  "
         f"coordinates: {coordinates}"
     )
+    weights = _weights(chain, len(curve))
+    if weights is not None:
+        value = weighted_ksd(
+            block.draws, block.scores, kernel=as_kernel(options["kernel"]), coordinates=coordinates, weights=weights
+        )
+        click.echo(f"with its weights  ·  KSD {value:.6g}")
     if cumulative is not None:
         from steinstream.io import replacing
 
@@ -69,3 +80,14 @@ def _is_kept(path: Path) -> bool:
 
     with np.load(path, allow_pickle=False) as arrays:
         return "coordinates" in arrays.files
+
+
+def _weights(path: Path, draws: int) -> NDArray[np.float64] | None:
+    """The weights in the file of a kept set, if it has any."""
+    import numpy as np
+
+    if path.suffix != ".npz" or not _is_kept(path):
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        weights = arrays["weights"] if "weights" in arrays.files else None
+    return weights if weights is not None and weights.shape == (draws,) else None

@@ -11,6 +11,7 @@ import click
 
 from steinstream.cli.options import as_coordinates, as_kernel, open_the_chain
 from steinstream.cli.progress import bar, count, number
+from steinstream.cli.refine import refined, taken_from
 
 #: What means something to online KSD thinning alone, and what it is when nobody asks for it.
 _OURS = {
@@ -45,8 +46,9 @@ def thin_by(name: str, seed: int, chain: Path, output: Path, options: dict[str, 
     require_size(job.size, job.total)
     with bar("thinning", None) as progress:
         progress.show(0, name)
-        kept = as_kept(job, name, selector(name)(job))
-    replace(kept, names=source.names).save(output)
+        kept = replace(as_kept(job, name, selector(name)(job)), names=source.names)
+    kept = refined(kept, taken_from(options), source, options["on_bad"])
+    kept.save(output)
     skipped = f", {count(job.skipped)} bad ones skipped" if job.skipped else ""
     click.echo(
         f"{name} kept {count(len(kept))} of {count(kept.settings['seen'])} draws{skipped} in "

@@ -13,6 +13,7 @@ import click
 from steinstream.baselines import METHODS
 from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
+from steinstream.cli.refine import refine_options, refined, taken_from
 
 if TYPE_CHECKING:
     from steinstream.door import Array
@@ -49,6 +50,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there.")
 @click.option("--method", default="ksdt", show_default=True, help=f"Or {', '.join(list(METHODS)[1:])}.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
+@refine_options
 def thin(
     chain: Path, output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int, **options: Any
 ) -> None:
@@ -76,6 +78,7 @@ def thin(
 
         thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
         return
+    refinement = taken_from(options)
     if options["paper"]:
         options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
     source = open_the_chain(
@@ -97,8 +100,8 @@ def thin(
         raise InputError(f"{chain} has no usable draws.")
     if thinner.size == 0:
         raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
-    kept = thinner.kept
-    replace(kept, names=source.names).save(output)
+    kept = refined(replace(thinner.kept, names=source.names), refinement, source, options["on_bad"])
+    kept.save(output)
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
     made = thinner.current_pass.number
     times = f" and {made} passes" if made > 1 else ""

@@ -7,6 +7,6 @@ written whole or not at all. Nothing in a file is ever executed.
 from steinstream.door import Block
 from steinstream.io.atomic import replacing
 from steinstream.io.chain import Chain
-from steinstream.io.registry import FORMATS, check_output, open_chain, write_kept
+from steinstream.io.registry import FORMATS, check_output, open_chain, read_kept, write_kept
 
-__all__ = ["FORMATS", "Block", "Chain", "check_output", "open_chain", "replacing", "write_kept"]
+__all__ = ["FORMATS", "Block", "Chain", "check_output", "open_chain", "read_kept", "replacing", "write_kept"]

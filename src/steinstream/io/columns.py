@@ -1,8 +1,8 @@
 """Which columns of a table are draws, scores and ids.
 
 The convention: column ``score_NAME`` is the score of column ``NAME``; ``chain`` and ``draw`` are the id;
-any other column (a log density, a step size) is left alone. Or the columns are listed by name, separated by
-commas, as in a line of csv.
+any other column (a log density, the ``weight`` of a kept draw, its place in the ``order`` of use) is left
+alone. Or the columns are listed by name, separated by commas, as in a line of csv.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import numpy.typing as npt
 from steinstream.errors import InputError
 from steinstream.io.chain import DRAWS, SCORES, Floats, Ints
 from steinstream.io.problems import listing, nearest
+from steinstream.kept import Kept
 
 CHAIN, DRAW, PREFIX = "chain", "draw", "score_"
+WEIGHT, ORDER = "weight", "order"
 _NAME_THEM = "Name the columns with --draws-name and --scores-name, separated by commas."
 
 
@@ -44,15 +46,30 @@ class Columns(NamedTuple):
         return self.chain is None or self.draw is not None
 
 
-def header_of(names: Sequence[str]) -> list[str]:
-    """The columns of a file of kept draws: chain, draw, NAME..., score_NAME..."""
-    return [CHAIN, DRAW, *names, *(PREFIX + name for name in names)]
+def header_of(names: Sequence[str], extra: Sequence[str] = ()) -> list[str]:
+    """The columns of a file of kept draws: chain, draw, NAME..., score_NAME..., and what else there is."""
+    return [CHAIN, DRAW, *names, *(PREFIX + name for name in names), *extra]
+
+
+def extra_columns(kept: Kept) -> dict[str, npt.NDArray[np.generic]]:
+    """Weights and order, if the kept draws have them."""
+    columns = {WEIGHT: kept.weights, ORDER: kept.order}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def _own(header: Sequence[str]) -> list[str] | None:
+    """The parameters' names if this is the header of a file of ours."""
+    for extra in ([], [WEIGHT], [ORDER], [WEIGHT, ORDER]):
+        names = list(header[2 : 1 + (len(header) - len(extra)) // 2])
+        if names and header_of(names, extra) == list(header):
+            return names
+    return None
 
 
 def paired(header: Sequence[str], draws_name: str, scores_name: str, path: Path) -> Columns:
     """Find draws and scores in one table."""
-    own = list(header[2 : 1 + len(header) // 2])
-    if (draws_name, scores_name) == (DRAWS, SCORES) and own and header_of(own) == list(header):
+    own = _own(header)
+    if (draws_name, scores_name) == (DRAWS, SCORES) and own:
         # Our own files are known by their shape, so that a parameter may bear any name, even "chain".
         dim = len(own)
         return Columns(own, list(range(2, 2 + dim)), list(range(2 + dim, 2 + 2 * dim)), 0, 1)

@@ -17,6 +17,7 @@ from steinstream.io.columns import (
     PREFIX,
     Columns,
     Numbering,
+    extra_columns,
     header_of,
     id_columns,
     is_listed,
@@ -142,10 +143,12 @@ def write_csv(kept: Kept, file: IO[bytes]) -> None:
     """One line a draw; 17 digits give every float64 back exactly."""
     dim = kept.points.shape[1]
     names = kept.names if kept.names is not None else default_names(dim)
-    file.write((",".join(_quoted(title) for title in header_of(names)) + "\n").encode())
-    form = ",".join(["%d"] * 2 + ["%.17g"] * (2 * dim)) + "\n"
-    for ids, point, score in zip(kept.ids.tolist(), kept.points.tolist(), kept.scores.tolist(), strict=True):
-        file.write((form % (*ids, *point, *score)).encode())
+    extra = extra_columns(kept)
+    file.write((",".join(_quoted(title) for title in header_of(names, list(extra))) + "\n").encode())
+    columns = [*kept.ids.T, *kept.points.T, *kept.scores.T, *extra.values()]
+    form = ",".join("%d" if column.dtype.kind == "i" else "%.17g" for column in columns) + "\n"
+    for row in zip(*(column.tolist() for column in columns), strict=True):
+        file.write((form % row).encode())
 
 
 def write_csv_gz(kept: Kept, file: IO[bytes]) -> None:

@@ -17,12 +17,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
+from steinstream.coordinates import Coordinates
 from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.io.arrays import Header, as_floats, layout, read_header
 from steinstream.io.chain import Chain, Request, default_names
 from steinstream.io.problems import listing, nearest, reading, truncated
-from steinstream.kept import Kept
+from steinstream.kept import History, Kept
+from steinstream.kernels import IMQ, RBF, Kernel
 
 IDS, NAMES = "ids", "names"
 
@@ -101,14 +103,19 @@ class Member:
 def write_npz(kept: Kept, file: IO[bytes]) -> None:
     """Everything there is to know about ``kept``, as plain arrays."""
     names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
-    more = {} if kept.coordinates is None else {"coordinates": kept.coordinates.factor}
-    if kept.coordinates is not None and kept.coordinates.centre is not None:
-        more["centre"] = kept.coordinates.centre
-    if kept.checks is not None:
-        more |= {"checks": kept.checks, "excess": np.array(kept.excess)}
+    coordinates = kept.coordinates
+    optional = {
+        "coordinates": None if coordinates is None else coordinates.factor,
+        "centre": None if coordinates is None else coordinates.centre,
+        "checks": kept.checks,
+        "excess": None if kept.checks is None else np.array(kept.excess),
+        "weights": kept.weights,
+        "order": kept.order,
+        "prefix_ksd": kept.prefix_ksd,
+    }
     np.savez(
         file,
-        **more,  # type: ignore[arg-type]
+        **{name: array for name, array in optional.items() if array is not None},  # type: ignore[arg-type]
         draws=kept.points,
         scores=kept.scores,
         ids=kept.ids,
@@ -119,6 +126,58 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
         history_ksd=kept.history.ksd,
         settings=np.array(json.dumps(dict(kept.settings))),
     )
+
+
+def read_npz(path: Path) -> Kept:
+    """What ``write_npz`` wrote."""
+    with reading(path, "npz"):
+        with zipfile.ZipFile(path):  # np.load takes other files too
+            pass
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        needed = {"draws", "scores", IDS, "ksd", "history_step", "history_size", "history_ksd", "settings"}
+        if not needed <= arrays.keys():
+            raise InputError(
+                f"{path} is no kept set: it has no {listing(sorted(needed - arrays.keys()))}.",
+                "Give a file that steinstream thin or Kept.save wrote as npz.",
+            )
+        points, settings = arrays["draws"], json.loads(str(arrays["settings"]))
+        each = points.shape[:1]
+        shapes = {"scores": points.shape, "checks": points.shape, IDS: (*each, 2), "weights": each, "prefix_ksd": each}
+        for name, shape in shapes.items():
+            if name in arrays and arrays[name].shape != shape:
+                raise InputError(f"{path}: {name} has shape {arrays[name].shape}, expected {shape}.", "Write it again.")
+        factor, names = arrays.get("coordinates"), arrays.get(NAMES)
+        return Kept(
+            points,
+            arrays["scores"],
+            arrays[IDS],
+            float(arrays["ksd"]),
+            History(*(arrays[f"history_{name}"] for name in History._fields)),
+            _kernel(settings.get("kernel")),
+            None if factor is None else Coordinates(factor, arrays.get("centre")),
+            settings,
+            None if names is None else tuple(names.tolist()),
+            bound=settings.get("bound"),
+            checks=arrays.get("checks"),
+            excess=float(arrays.get("excess", 0.0)),
+            weights=arrays.get("weights"),
+            prefix_ksd=arrays.get("prefix_ksd"),
+        )
+
+
+def _kernel(text: object) -> Kernel | None:
+    """The kernel that the settings name.
+
+    >>> _kernel("IMQ(c=2.0, beta=-0.5)"), _kernel("RBF(h=None)")
+    (IMQ(c=2.0, beta=-0.5), RBF(h=None))
+    """
+    name, _, rest = str(text).rstrip(")").partition("(")
+    kernel: type[Kernel] | None = {"IMQ": IMQ, "RBF": RBF}.get(name)
+    if kernel is None:
+        return None
+    pairs = [part.partition("=") for part in rest.split(", ") if part]
+    return kernel(**{key: None if value == "None" else float(value) for key, _, value in pairs})
 
 
 def _header(path: Path, archive: zipfile.ZipFile, name: str) -> Header:

@@ -16,7 +16,7 @@ import numpy as np
 from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.io.chain import Chain, Floats, Request, default_names, empty
-from steinstream.io.columns import Columns, Numbering, header_of, id_columns, paired, positions
+from steinstream.io.columns import Columns, Numbering, extra_columns, header_of, id_columns, paired, positions
 from steinstream.io.problems import reading
 from steinstream.kept import Kept
 
@@ -174,10 +174,11 @@ def open_parquet(request: Request) -> ParquetChain:
 
 
 def write_parquet(kept: Kept, file: IO[bytes]) -> None:
-    """Columns chain, draw, NAME, score_NAME; discrepancy and settings as JSON in the file's metadata."""
+    """Columns chain, draw, NAME, score_NAME, weight, order; discrepancy and settings as JSON in the metadata."""
     arrow = pyarrow()
     names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
     about = json.dumps({"ksd": float(kept.ksd), "settings": dict(kept.settings)}).encode()
-    columns = [*kept.ids.T, *kept.points.T, *kept.scores.T]
-    table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=header_of(names))
+    extra = extra_columns(kept)
+    columns = [*kept.ids.T, *kept.points.T, *kept.scores.T, *extra.values()]
+    table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=header_of(names, list(extra)))
     arrow.parquet.write_table(table.replace_schema_metadata({METADATA: about}), file)

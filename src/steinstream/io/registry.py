@@ -13,7 +13,7 @@ from steinstream.io.atomic import replacing, unwritable
 from steinstream.io.chain import DRAWS, SCORES, Chain, Request
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
 from steinstream.io.npy import open_npy
-from steinstream.io.npz import open_npz, write_npz
+from steinstream.io.npz import open_npz, read_npz, write_npz
 from steinstream.io.parquet import open_parquet, pyarrow, write_parquet
 from steinstream.io.problems import listing, nearest
 from steinstream.kept import Kept
@@ -66,6 +66,17 @@ def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
     write = _writer(path)
     with replacing(path) as file:
         write(kept, file)
+
+
+def read_kept(path: str | os.PathLike[str]) -> Kept:
+    """The kept draws in an npz file, with all that is known about them."""
+    source = _existing(Path(path))
+    if _suffix(source) != ".npz":
+        raise InputError(
+            f"{source} does not remember kernel and coordinates, as a kept set in npz does.",
+            "Write the kept set as npz; its draws alone can be read with open_chain.",
+        )
+    return read_npz(source)
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
