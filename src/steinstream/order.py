@@ -50,4 +50,5 @@ def first(kept: Kept, count: int) -> Kept:
 def _rows(kept: Kept, places: NDArray[np.int64]) -> Kept:
     """The draws at these places, with all that is known of each."""
     each: dict[str, Any] = {name: getattr(kept, name) for name in ("points", "scores", "ids", "checks", "weights")}
-    return replace(kept, **{name: None if array is None else array[places] for name, array in each.items()})
+    each = {name: array[places] for name, array in each.items() if array is not None}
+    return replace(kept, **each)
