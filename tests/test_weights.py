@@ -332,6 +332,22 @@ def test_npz_gives_the_kept_set_back(tmp_path):
         assert np.array_equal(again.weighted().weights, kept.weighted().weights)
 
 
+def test_npz_gives_the_variables_back_in_the_order_of_the_draws(tmp_path):
+    x, s = gaussian(draws=200, dim=2)
+    kept = ss.thin(x, s, size=10)
+    variables = {
+        "sigma": ss.Variable(np.exp(kept.points[:, 0])),
+        "a/b": ss.Variable(np.arange(40).reshape(10, 2, 2), ("school", "time"), {"school": np.array(["A", "B"])}),
+    }
+    ordered = replace(kept, variables=variables).ordered()
+    assert np.array_equal(ordered.variables["sigma"].values, np.exp(ordered.points[:, 0]))
+    ordered.save(tmp_path / "kept.npz")
+    again = Kept.load(tmp_path / "kept.npz").variables
+    assert list(again) == ["sigma", "a/b"] and again["a/b"].dims == ("school", "time") and again["sigma"].dims == ()
+    assert np.array_equal(again["a/b"].values, ordered.variables["a/b"].values)
+    assert again["a/b"].coords["school"].tolist() == ["A", "B"] and again["sigma"].coords == {}
+
+
 def test_what_is_no_kept_set_is_not_loaded(tmp_path):
     np.savez(tmp_path / "chain.npz", draws=np.ones((3, 2)), scores=np.ones((3, 2)))
     with pytest.raises(InputError, match="no kept set: it has no history_ksd"):

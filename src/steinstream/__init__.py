@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from steinstream.errors import SteinstreamError as SteinstreamError
     from steinstream.kept import History as History
     from steinstream.kept import Kept as Kept
+    from steinstream.kept import Variable as Variable
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
     from steinstream.moments import Moments as Moments
@@ -48,6 +49,7 @@ _HOME = {
     "SteinstreamError": "errors",
     "History": "kept",
     "Kept": "kept",
+    "Variable": "kept",
     "IMQ": "kernels",
     "RBF": "kernels",
     "Moments": "moments",

@@ -38,6 +38,17 @@ class States(NamedTuple):
     multiplicity: Integers
 
 
+class Variable(NamedTuple):
+    """Something else that each kept draw has, as the user's model names it: a constrained parameter, say.
+
+    ``values`` are (n, ...); ``dims`` name the dimensions after the first, and ``coords`` the places along some of them.
+    """
+
+    values: NDArray[Any]
+    dims: tuple[str, ...] = ()
+    coords: dict[str, NDArray[Any]] = {}
+
+
 @dataclass(frozen=True, eq=False)
 class Kept:
     """The kept draws, sorted by id; equal weights. A state that was kept several times stands there several times.
@@ -64,6 +75,8 @@ class Kept:
     """Second scores, which the selection has not seen, where there are any."""
     excess: float = 0.0
     """How much the noise of the second scores adds to k0(x, x)."""
+    variables: dict[str, Variable] = field(default_factory=dict)
+    """What else the draws have, by name."""
 
     def __len__(self) -> int:
         return len(self.points)

@@ -51,4 +51,5 @@ def _rows(kept: Kept, places: NDArray[np.int64]) -> Kept:
     """The draws at these places, with all that is known of each."""
     each: dict[str, Any] = {name: getattr(kept, name) for name in ("points", "scores", "ids", "checks", "weights")}
     each = {name: array[places] for name, array in each.items() if array is not None}
-    return replace(kept, **each)
+    variables = {name: one._replace(values=one.values[places]) for name, one in kept.variables.items()}
+    return replace(kept, **each, variables=variables)

@@ -23,7 +23,7 @@ from steinstream.errors import InputError
 from steinstream.io.arrays import Header, as_floats, layout, read_header
 from steinstream.io.chain import Chain, Request, default_names
 from steinstream.io.problems import listing, nearest, reading, truncated
-from steinstream.kept import History, Kept
+from steinstream.kept import History, Kept, Variable
 from steinstream.kernels import IMQ, RBF, Kernel
 
 IDS, NAMES = "ids", "names"
@@ -112,6 +112,7 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
         "weights": kept.weights,
         "order": kept.order,
         "prefix_ksd": kept.prefix_ksd,
+        **_flat(kept.variables),
     }
     np.savez(
         file,
@@ -163,7 +164,33 @@ def read_npz(path: Path) -> Kept:
             excess=float(arrays.get("excess", 0.0)),
             weights=arrays.get("weights"),
             prefix_ksd=arrays.get("prefix_ksd"),
+            variables=_variables(arrays),
         )
+
+
+_VARIABLE = (
+    "variable/"  # followed by its name, and for its dimensions and the places along them, by /dims and /coords/D
+)
+
+
+def _flat(variables: dict[str, Variable]) -> dict[str, Any]:
+    arrays: dict[str, Any] = {}
+    for name, (values, dims, coords) in variables.items():
+        arrays |= {f"{_VARIABLE}{name}": values, f"{_VARIABLE}{name}/dims": np.array(dims, dtype=np.str_)}
+        arrays |= {f"{_VARIABLE}{name}/coords/{dim}": np.asarray(places) for dim, places in coords.items()}
+    return arrays
+
+
+def _variables(arrays: dict[str, Any]) -> dict[str, Variable]:
+    suffix = "/dims"
+    found = [name for name in arrays if name.startswith(_VARIABLE) and name.endswith(suffix)]
+    variables = {}
+    for name in found:
+        own, where = name.removesuffix(suffix), name.removesuffix(suffix) + "/coords/"
+        coords = {other.removeprefix(where): places for other, places in arrays.items() if other.startswith(where)}
+        dims = tuple(arrays[name].tolist())
+        variables[own.removeprefix(_VARIABLE)] = Variable(arrays[own], dims, coords)
+    return variables
 
 
 def _kernel(text: object) -> Kernel | None:
