@@ -15,6 +15,7 @@ from steinstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from steinstream import baselines as baselines
+    from steinstream import integrations as integrations
     from steinstream import io as io
     from steinstream import samplers as samplers
     from steinstream import schedules as schedules
@@ -59,7 +60,7 @@ _HOME = {
     "Step": "step",
     "Thinner": "thinner",
 }
-_MODULES = ("baselines", "io", "samplers", "schedules", "targets")
+_MODULES = ("baselines", "integrations", "io", "samplers", "schedules", "targets")
 
 __all__ = [*sorted(_HOME), *_MODULES, "__version__"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ class Variable(NamedTuple):
 
     values: NDArray[Any]
     dims: tuple[str, ...] = ()
-    coords: dict[str, NDArray[Any]] = {}
+    coords: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,7 +100,9 @@ def thin(
         raise InputError(f"{chain} has no usable draws.")
     if thinner.size == 0:
         raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
-    kept = refined(replace(thinner.kept, names=source.names), refinement, source, options["on_bad"])
+    kept = thinner.kept
+    kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
+    kept = refined(kept, refinement, source, options["on_bad"])
     kept.save(output)
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
     made = thinner.current_pass.number

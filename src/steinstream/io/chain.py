@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from steinstream.door import Block
 from steinstream.errors import InputError
+from steinstream.kept import Variable
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -79,6 +80,10 @@ class Chain(ABC):
     def fraction(self) -> float | None:
         """How much of the stream the current iteration has delivered, 0 to 1; None where nobody knows."""
         return None if self.length is None else min(self._seen / self.length, 1.0)
+
+    def variables(self, ids: Ints) -> dict[str, Variable]:
+        """What else the file has of the draws with these ids (n, 2), as the user's model names it."""
+        return {}
 
     @abstractmethod
     def _read(self, rows: int, skip: int) -> Iterator[Block]:

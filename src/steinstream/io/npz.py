@@ -116,7 +116,7 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
     }
     np.savez(
         file,
-        **{name: array for name, array in optional.items() if array is not None},  # type: ignore[arg-type]
+        **{name: array for name, array in optional.items() if array is not None},
         draws=kept.points,
         scores=kept.scores,
         ids=kept.ids,
