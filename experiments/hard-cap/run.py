@@ -60,9 +60,8 @@ def table(rows: list[Row]) -> str:
         square, bound, limit = (np.array([row[i] for row in some]) for i in (3, 4, 5))
         error = square.std(ddof=1) / np.sqrt(len(some))
         held = "yes" if all(row.exact for row in some) else "no"
-        lines.append(
-            f"| {key[0]} | {key[1]} | {square.mean():.4g} ± {error:.1g} | {bound.mean():.4g} | {limit.mean():.4g} | {held} |"
-        )
+        values = f"{square.mean():.4g} ± {error:.1g} | {bound.mean():.4g} | {limit.mean():.4g}"
+        lines.append(f"| {key[0]} | {key[1]} | {values} | {held} |")
     return "\n".join(lines)
 
 
