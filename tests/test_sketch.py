@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steinstream import door
@@ -35,3 +36,36 @@ def test_settled_is_the_second_half_of_each_chain():
         x = np.arange(10.0)[:, None]
         sketch.add(door.Block(x, -x, door.consecutive(chain, 0, 10)))
     assert sketch.settled().ids.tolist() == [[chain, draw] for chain in range(3) for draw in range(5, 10)]
+
+
+@given(st.integers(1, 20_000), st.lists(st.integers(0, 20_000), max_size=4), st.integers(1, 9))
+@settings(max_examples=30)
+def test_blocks_do_not_matter_when_chains_come_in_turn(length, edges, chains):
+    x = np.arange(float(length))[:, None]
+    everything = door.Block(x, -x, np.column_stack([np.arange(length) % chains, np.arange(length) // chains]))
+    whole, blocks = Sketch(1), Sketch(1)
+    whole.add(everything)
+    cuts = sorted(min(edge, length) for edge in edges)
+    for begin, end in zip([0, *cuts], [*cuts, length], strict=True):
+        blocks.add(everything.take(slice(begin, end)))
+    assert np.array_equal(whole.block.draws, blocks.block.draws)
+    assert np.array_equal(whole.block.ids, blocks.block.ids)
+
+
+@pytest.mark.parametrize("chains", [4, 64, 1000, 5000])
+def test_no_chain_hides_behind_the_stride(chains):
+    """With four chains in turn every fourth draw would be of one chain only."""
+    length = 40 * 5000
+    x = np.zeros((length, 1))
+    sketch = Sketch(1)
+    sketch.add(door.Block(x, x, np.column_stack([np.arange(length) % chains, np.arange(length) // chains])))
+    held = np.unique(sketch.block.ids[:, 0])
+    assert 1000 < len(sketch.block.ids) <= 4096 and len(held) >= min(chains, 1000)
+
+
+def test_the_sketch_keeps_copies():
+    x = np.zeros((10, 1))
+    sketch = Sketch(1)
+    sketch.add(door.Block(x, x, door.consecutive(0, 0, 10)))
+    x += 1.0
+    assert not sketch.block.draws.any()

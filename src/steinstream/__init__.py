@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from steinstream.coordinates import Coordinates as Coordinates
     from steinstream.coordinates import Streaming as Streaming
     from steinstream.coordinates import Warmup as Warmup
+    from steinstream.diagnosis import Diagnosis as Diagnosis
+    from steinstream.diagnosis import Finding as Finding
     from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
     from steinstream.discrepancy import ksd as ksd
     from steinstream.discrepancy import normalised_ksd as normalised_ksd
@@ -44,6 +46,8 @@ _HOME = {
     "Coordinates": "coordinates",
     "Streaming": "coordinates",
     "Warmup": "coordinates",
+    "Diagnosis": "diagnosis",
+    "Finding": "diagnosis",
     "cumulative_ksd": "discrepancy",
     "ksd": "discrepancy",
     "normalised_ksd": "discrepancy",

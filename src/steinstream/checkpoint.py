@@ -27,13 +27,14 @@ from steinstream.version import __version__
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
-FORMAT = 3
+FORMAT = 4
 
 
 def save(thinner: Thinner, path: str | PathLike[str]) -> None:
     """Replace the file at ``path`` by this thinner's state, or leave it as it is if that fails."""
     arrays: dict[str, NDArray[Any]] = {
         **_prefixed("waiting", thinner._waiting._asdict()),
+        **_prefixed("sketch", thinner._sketch.state()),
         **_prefixed("history", thinner._recorder.history()._asdict()),
         "numbered": np.array(sorted(thinner._numbered.items()), dtype=np.int64).reshape(-1, 2),
         "identity_draw": thinner._identity.mean_draw,
@@ -105,6 +106,7 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
     means = arrays["identity_draw"], arrays["identity_score"]
     thinner._identity = SteinIdentity(thinner.dim, count, moment, *means)
     thinner._waiting = Block(**_unprefixed("waiting", arrays))
+    thinner._sketch.restore(_unprefixed("sketch", arrays))
     thinner._recorder.restore(History(**_unprefixed("history", arrays)))
     thinner.current_pass = Pass(**about["pass"], resting=arrays["resting"])
     if thinner._follower is not None:

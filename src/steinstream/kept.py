@@ -17,6 +17,8 @@ from steinstream.honest import honest_square
 from steinstream.kernels import Kernel
 
 if TYPE_CHECKING:
+    from steinstream.diagnosis import Diagnosis
+    from steinstream.door import Block
     from steinstream.moments import Moments
 
 Array = NDArray[np.float64]
@@ -78,6 +80,8 @@ class Kept:
     """How much the noise of the second scores adds to k0(x, x)."""
     variables: dict[str, Variable] = field(default_factory=dict)
     """What else the draws have, by name."""
+    stream: Block | None = None
+    """Some evenly spaced draws of the stream, to compare with."""
 
     def __len__(self) -> int:
         return len(self.points)
@@ -178,6 +182,17 @@ class Kept:
         mass = np.bincount(inverse.ravel(), weights=share) / share.sum()
         values = np.array([np.asarray(f(state), dtype=np.float64) for state in states[mass > 0]])
         return np.tensordot(mass[mass > 0], values, axes=1)
+
+    def diagnose(self) -> Diagnosis:
+        """What KSD does not see: these draws against the stream they come from, and the stream against itself."""
+        if self.stream is None:
+            raise InputError(
+                "This kept set does not know its stream.",
+                "Diagnose what a Thinner or ss.thin kept, before it goes to a file.",
+            )
+        from steinstream.diagnosis import diagnose
+
+        return diagnose(self.points, self.ids, self.stream, self.names, self.weights)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write npz, csv, csv.gz or parquet, by the name; an existing file goes only once the new one is whole."""

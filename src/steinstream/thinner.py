@@ -1,7 +1,7 @@
 """The thinner: add each new draw, then drop old ones as long as the kernelized Stein discrepancy stays within budget.
 
 Hawkins, Koppel and Zhang, "Online, informative MCMC thinning with kernelized Stein discrepancy". Each step costs
-O((candidates + removed) * kept * d); memory is O(kept * d), whatever the length of the stream.
+O((candidates + removed) * kept * d); memory is O(kept * d), and a sketch of 4096 draws, whatever the stream's length.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from steinstream import about, checkpoint, door, schedules
 from steinstream.coordinates import Coordinates, Streaming, Warmup
+from steinstream.door import Integers
 from steinstream.errors import InputError
 from steinstream.follower import Follower
 from steinstream.history import Recorder
@@ -22,13 +23,12 @@ from steinstream.honest import Checks, as_check
 from steinstream.kept import History, Kept
 from steinstream.kernels import IMQ, Kernel
 from steinstream.passes import Pass
+from steinstream.sketch import Sketch
 from steinstream.step import Step, pairs
 
 if TYPE_CHECKING:
+    from steinstream.diagnosis import Diagnosis
     from steinstream.dictionary import Dictionary, Plan
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl-C, changes nothing else
 
@@ -114,6 +114,7 @@ class Thinner:
         self.skipped = 0  # bad ones
         self._numbered: dict[int, int] = {}  # chain -> draws that came without an id
         self._identity = door.SteinIdentity(self.dim)
+        self._sketch = Sketch(self.dim)  # of all that came, for diagnose
         self._recorder = Recorder(history)
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
         self._initial = 0  # size of D_0
@@ -207,9 +208,9 @@ class Thinner:
         good = door.usable(block, self.on_bad)
         if c is not None:
             good &= door.usable(door.Block(x, c, names), self.on_bad)
+        came = block if good.all() else block.take(good)
         part = self.current_pass.offered(names, good)
-        if not part.all():
-            block = block.take(part)
+        block = came if part is good else block.take(part)
         if self.check_scores and self._identity.count < door.MOST:
             few = block.take(slice(0, door.MOST))
             identity = self._identity.with_more(few.draws, few.scores)
@@ -221,7 +222,8 @@ class Thinner:
         first = self.current_pass.number == 1
         if first:
             self.seen += len(x)
-            self.skipped += len(x) - int(np.count_nonzero(good))
+            self.skipped += len(x) - len(came.draws)
+            self._sketch.add(came)
         if c is None:
             return block
         return (self._checks or self._expect_checks()).beside(block, c[part], first)
@@ -348,8 +350,12 @@ class Thinner:
         return Kept(
             points, scores, ids[:, :2], view._kept_set.ksd, view.history,
             kernel=self.kernel, coordinates=coordinates, settings=view.settings, bound=view.bound,
-            checks=None if noise is None else checks, excess=noise or 0.0,
+            checks=None if noise is None else checks, excess=noise or 0.0, stream=self._sketch.block,
         )  # fmt: skip
+
+    def diagnose(self) -> Diagnosis:
+        """What KSD does not see: the kept draws against the stream they come from, and the stream against itself."""
+        return self.kept.diagnose()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -381,12 +387,9 @@ class Thinner:
 
     @classmethod
     def load(
-        cls,
-        path: str | PathLike[str],
-        *,
-        growth: schedules.Schedule | None = None,
+        cls, path: str | PathLike[str], *, growth: schedules.Schedule | None = None,
         budget: schedules.Schedule | None = None,
-    ) -> Thinner:
+    ) -> Thinner:  # fmt: skip
         """The thinner that :meth:`save` wrote. A growth or budget of your own making must be given again."""
         return checkpoint.load(path, growth, budget)
 

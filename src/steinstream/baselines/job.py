@@ -39,6 +39,7 @@ class Job(NamedTuple):
     coordinates: Coordinates
     seed: int
     skipped: int = 0  # draws that were not usable
+    sketch: Block | None = None  # some evenly spaced ones
 
     def whole(self) -> Block:
         """The chain, all of it in memory."""
@@ -88,7 +89,7 @@ def job(
         sketch.add(block)
     fitted = fitting(coordinates, sketch, check_scores)
     fitted.require(dim)
-    return Job(lambda: chains, total, dim, int(size), kernel or IMQ(), fitted, seed)
+    return Job(lambda: chains, total, dim, int(size), kernel or IMQ(), fitted, seed, sketch=sketch.block)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def job_from_file(
             progress(chain.fraction() or 0.0)
     fitted = fitting(coordinates, sketch, check_scores)
     fitted.require(chain.dim)
-    return Job(Usable(chain, on_bad), total, chain.dim, 0, kernel or IMQ(), fitted, seed, skipped)
+    return Job(Usable(chain, on_bad), total, chain.dim, 0, kernel or IMQ(), fitted, seed, skipped, sketch.block)
 
 
 def as_kept(job: Job, method: str, chosen: Block) -> Kept:
@@ -145,7 +146,7 @@ def as_kept(job: Job, method: str, chosen: Block) -> Kept:
         "skipped": job.skipped,
     }
     history = History(np.array([job.total]), np.array([len(points)]), np.array([value]))
-    return Kept(points, scores, ids, value, history, job.kernel, job.coordinates, settings)
+    return Kept(points, scores, ids, value, history, job.kernel, job.coordinates, settings, stream=job.sketch)
 
 
 def require_size(size: int, total: float) -> None:

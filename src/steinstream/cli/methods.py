@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from steinstream.cli.diagnosis import closing_lines
 from steinstream.cli.options import as_coordinates, as_kernel, open_the_chain
 from steinstream.cli.progress import bar, count, number
 from steinstream.cli.refine import refined, taken_from
@@ -55,3 +56,4 @@ def thin_by(name: str, seed: int, chain: Path, output: Path, options: dict[str, 
         f"{time.perf_counter() - began:.1f} s  ·  KSD {number(kept.ksd)}  ·  "
         f"normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
     )
+    closing_lines(kept)

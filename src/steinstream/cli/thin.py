@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.baselines import METHODS
+from steinstream.cli.diagnosis import closing_lines
 from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import refine_options, refined, taken_from
@@ -112,6 +113,7 @@ def thin(
         f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {time.perf_counter() - began:.1f} s{times}"
         f"  ·  KSD {number(kept.ksd)}{bound}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
     )
+    closing_lines(kept)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
 
