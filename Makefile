@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types doctest wheel check bench experiments compare clean
+.PHONY: demo test lint types doctest wheel check bench experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
 	$(BIN)/steinstream demo
@@ -37,6 +37,12 @@ bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios 
 DATA ?= # a folder with the published chains and observations, if there is one
 experiments: $(VENV)/test ## every experiment of the paper at full scale: two hours
 	$(BIN)/python experiments/run.py $(if $(strip $(DATA)),--data $(DATA))
+
+beyond: $(VENV)/test ## what goes beyond the paper, measured: an hour; make beyond DATA=FOLDER for the real posteriors
+	for name in coordinates hard-cap honest-ksd linear; do $(BIN)/python experiments/$$name/run.py || exit 1; done
+	for name in anchor passes weights; do \
+		$(BIN)/python experiments/$$name/run.py $(if $(strip $(DATA)),--data $(DATA)) || exit 1; done
+	$(BIN)/python experiments/diagnosis/run.py
 
 compare: $(VENV)/test ## every method on real posteriors: make compare DATA=FOLDER
 	$(BIN)/python experiments/compare/run.py $(if $(strip $(DATA)),--data $(DATA))

@@ -92,11 +92,10 @@ def engine(kernel: Kernel, points: Any, draw: Any, expected: Any) -> dict[str, R
 
 @jit
 def sweep_often(store, kernel, move, draw, times):
-    profile, first, second, grid = kernel
     for _ in range(times):
         sweep_tiles(
-            profile, first, second, grid, move, draw, store.tiles, store.copies,
-            store.high, store.low, store.row, store.found, 0, store.tiles.shape[0],
+            kernel, move, draw, store.tiles, store.copies, store.high, store.low, store.row, store.found,
+            None, 0, store.tiles.shape[0],
         )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ class InEngine:
         case = self.case
         raw = np.zeros((len(case.draws), 0))
         thin_block(
-            self.store, case.kernel, case.draws, case.scores, raw, self.ids, 1, case.start, *self.plan, *self.log,
+            self.store, case.kernel, None, case.draws, case.scores, raw, self.ids, 1, case.start, *self.plan, *self.log,
             self.workers,
         )  # fmt: skip
 

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 import steinstream as ss
 
-kernels = st.sampled_from([ss.IMQ(), ss.IMQ(c=0.5), ss.IMQ(c=2.0, beta=-0.3), ss.RBF(), ss.RBF(h=0.7)])
+kernels = st.sampled_from(
+    [
+        *(ss.IMQ(), ss.IMQ(c=0.5), ss.IMQ(c=2.0, beta=-0.3), ss.RBF(), ss.RBF(h=0.7)),
+        *(ss.IMQ(linear=0.1), ss.RBF(linear=1.0)),
+    ]
+)
 growths = st.sampled_from(["none", "linear", "sqrt", "power:0.5", "power:1.5", "constant:5", 7, lambda t: 3 + t // 4])
 budgets = st.sampled_from([0.0, 0.05, "constant:0.2", "decaying", "share:1.0", lambda t: 1.0 / t])
 rules = st.sampled_from(["paper", "monotone"])

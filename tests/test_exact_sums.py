@@ -13,13 +13,16 @@ from steinstream._engine import exact
 from steinstream._engine.jit import jit
 from steinstream._engine.pairs import as_tiles
 from steinstream._engine.sweep import ROW, sweep_tiles
+from steinstream.kernels import Compiled
 
 
 @jit
-def one_row(profile, first, second, grid, move, draw, tiles, copies, row, found):
+def one_row(kernel, move, draw, tiles, copies, row, found):
     """Kernel values of one point with sixteen others."""
-    sweep_tiles(profile, first, second, grid, move, draw, tiles, copies, copies, copies, row, found, 0, 1)
+    sweep_tiles(kernel, move, draw, tiles, copies, copies, copies, row, found, None, 0, 1)
 
+
+LINEAR = ss.IMQ(linear=0.3)
 
 integers = st.integers(-(2**52), 2**52)
 
@@ -66,7 +69,7 @@ def test_taking_away_undoes_adding(numbers):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 60), st.integers(0, 2**32), st.sampled_from([ss.IMQ(), ss.RBF(), ss.IMQ(beta=-0.2)]))
+@given(st.integers(1, 60), st.integers(0, 2**32), st.sampled_from([ss.IMQ(), ss.RBF(), ss.IMQ(beta=-0.2), LINEAR]))
 def test_kernel_values_are_symmetric_and_close_to_the_formula(dim, seed, kernel):
     rng = np.random.default_rng(seed)
     x, s = rng.normal(size=(2, 16, dim)) * rng.choice([1e-3, 1.0, 30.0])
@@ -74,12 +77,13 @@ def test_kernel_values_are_symmetric_and_close_to_the_formula(dim, seed, kernel)
 
     rows = []
     for i in range(16):
-        one_row(*kernel.compiled(dim), ROW, np.stack([x[i], s[i]]), tiles, none, row, found)
+        one_row(kernel.compiled(dim), ROW, np.stack([x[i], s[i]]), tiles, none, row, found)
         rows.append(row.copy())
     matrix = np.array(rows)
     assert np.array_equal(matrix, matrix.T)
     expected = kernel.matrix(x, s, x, s)
     terms = np.abs(s) @ np.abs(s).T + dim + np.abs(expected)
+    terms = terms * (1.0 + kernel.linear * (np.abs(x) @ np.abs(x).T))
     assert (np.abs(matrix - expected) <= 1e-14 * dim * (terms + np.abs(x).sum() * np.abs(s).max())).all()
     grid = kernel.compiled(dim).grid
     assert np.array_equal(np.round(matrix * 2 / grid), matrix * 2 / grid)
@@ -92,7 +96,7 @@ def test_vector_exp_is_accurate(u):
     tiles = np.zeros((1, 1, 2, 16))
     tiles[0, 0, 1, :] = 1.0
     x, s = np.array([np.sqrt(u)]), np.array([1e12])
-    one_row(2, 1.0, 0.0, 2.0**-1070, ROW, np.stack([x, s]), tiles, none, row, found)
+    one_row(Compiled(2, 1.0, 0.0, 2.0**-1070), ROW, np.stack([x, s]), tiles, none, row, found)
     square = x[0] * x[0]  # not x[0] ** 2, which is off by one unit now and then
     phi = np.exp(-square)
     expected = phi * s[0] + 2 * phi * ((s[0] - 1.0) * x[0] + 1.0) - 4 * phi * square

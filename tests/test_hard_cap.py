@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streams import budgets, growths, kernels, streams
 
 import steinstream as ss
-from steinstream import schedules
+from steinstream import admission, schedules
 from steinstream.planning import Bound
 
 
@@ -42,15 +42,16 @@ def test_the_bound_is_the_recursion(stream, kernel, growth, budget, size, candid
         assert thinner.bound is None
         return
     t = np.arange(1.0, thinner.steps + 1)
-    plan = thinner._plan(t.astype(np.int64))
+    plan = admission.plan(thinner, t.astype(np.int64))
     used = thinner.steps * candidates
     window = 1
     while 2 * window - 1 < used:  # windows of 1, 2, 4, ... draws: the last one and the one before count
         window *= 2
-    kappa = kernel.diagonal(s[max(0, window // 2 - 1) : used]).mean()
+    late = slice(max(0, window // 2 - 1), used)
+    kappa = kernel.diagonal(s[late], x[late]).mean()
     expected = written_down(
         thinner.history.size, plan.floor, plan.budget, plan.share[0], size, kappa,
-        kernel.diagonal(thinner.kept.scores).mean(),
+        kernel.diagonal(thinner.kept.scores, thinner.kept.points).mean(),
     )  # fmt: skip
     assert thinner.bound == pytest.approx(expected, rel=1e-9)
     assert thinner.kept.bound == thinner.bound == thinner.settings["bound"]

@@ -116,13 +116,14 @@ def permuted(state, random):
     """The same contents with the slots in another order."""
     slots = list(range(len(state["copies"])))
     random.shuffle(slots)
-    groups = np.split(state["ids"], np.cumsum(state["copies"])[:-1])
     latest = int(state["latest"])
+    labels = np.split(np.arange(len(state["ids"])), np.cumsum(state["copies"])[:-1])
+    labels = np.concatenate([labels[slot] for slot in slots])
     return {
+        **state,
         **{name: state[name][slots] for name in ("points", "raw", "copies", "influence")},
-        "ids": np.concatenate([groups[slot] for slot in slots]),
+        **{name: state[name][labels] for name in ("ids", "cost", "pinned") if name in state},
         "latest": np.array(slots.index(latest) if latest >= 0 else latest),
-        "total": state["total"],
     }
 
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+from steinstream.kept import Kept
 from steinstream.version import __version__
 
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
+
+
+def kept(thinner: Thinner) -> Kept:
+    """What is kept, as if the stream ended here."""
+    view = thinner._settled()
+    points, scores, ids, checks = view._kept_set.contents()
+    coordinates = view._kept_set.coordinates
+    noise = None if thinner._checks is None else thinner._checks.excess(thinner.kernel, coordinates)
+    return Kept(
+        points, scores, ids[:, :2], view._kept_set.ksd, view.history,
+        kernel=thinner.kernel, coordinates=coordinates, settings=view.settings, bound=view.bound,
+        checks=None if noise is None else checks, excess=noise or 0.0, stream=thinner._sketch.block,
+    )  # fmt: skip
 
 
 def settings(thinner: Thinner) -> dict[str, Any]:
@@ -22,6 +37,8 @@ def settings(thinner: Thinner) -> dict[str, Any]:
         "rule": thinner.rule,
         "size": thinner.cap,
         "candidates": thinner.candidates,
+        "anchor": thinner.anchor,
+        "cost": thinner.cost,
         "seen": thinner.seen,
         "skipped": thinner.skipped,
         "steps": thinner.steps,
@@ -30,6 +47,10 @@ def settings(thinner: Thinner) -> dict[str, Any]:
     }
     if follower:
         said["coordinates_changed"] = follower.changes  # after these steps: KSD means something else from there on
+    if thinner.anchor:
+        said["mmd"] = None if math.isnan(thinner.mmd) else thinner.mmd
+    if thinner.pinned:
+        said["pinned"] = len(thinner.pinned)
     if here.ends:
         said["ksd_after_passes"] = [*here.ends, thinner.ksd]
     return said

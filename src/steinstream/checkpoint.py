@@ -21,6 +21,7 @@ from steinstream.door import Block, SteinIdentity
 from steinstream.errors import CheckpointError
 from steinstream.kept import History
 from steinstream.kernels import IMQ, RBF
+from steinstream.marks import Marks
 from steinstream.passes import Pass
 from steinstream.version import __version__
 
@@ -45,6 +46,8 @@ def save(thinner: Thinner, path: str | PathLike[str]) -> None:
         arrays["factor"] = coordinates.factor
         if coordinates.centre is not None:
             arrays["centre"] = coordinates.centre
+    if thinner._marks is not None:
+        arrays |= _prefixed("marks", thinner._marks._asdict())
     if thinner._dictionary is not None:
         arrays |= {"trace": thinner._dictionary.trace, **_prefixed("kept", thinner._dictionary.state())}
     if thinner._follower is not None:
@@ -64,6 +67,8 @@ def save(thinner: Thinner, path: str | PathLike[str]) -> None:
         "rule": thinner.rule,
         "size": thinner.cap,
         "candidates": thinner.candidates,
+        "anchor": thinner.anchor,
+        "cost": thinner.cost,
         "history": thinner._recorder.rule,
         "on_bad": thinner.on_bad,
         "check_scores": thinner.check_scores,
@@ -95,6 +100,8 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
         rule=about["rule"],
         size=about["size"],
         candidates=about["candidates"],
+        anchor=about["anchor"],
+        cost=about["cost"],
         history=about["history"],
         on_bad=about["on_bad"],
         check_scores=about["check_scores"],
@@ -107,6 +114,8 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
     thinner._identity = SteinIdentity(thinner.dim, count, moment, *means)
     thinner._waiting = Block(**_unprefixed("waiting", arrays))
     thinner._sketch.restore(_unprefixed("sketch", arrays))
+    marks = _unprefixed("marks", arrays)
+    thinner._marks = Marks(**marks) if marks else None
     thinner._recorder.restore(History(**_unprefixed("history", arrays)))
     thinner.current_pass = Pass(**about["pass"], resting=arrays["resting"])
     if thinner._follower is not None:

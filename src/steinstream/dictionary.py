@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steinstream._engine import guide as at
+from steinstream._engine.guide import Guide, empty_guide, fill_waves, gap_as_of_now, reconsider_all, roomier_guide
 from steinstream._engine.jit import threads
 from steinstream._engine.lanes import LANES
 from steinstream._engine.moments import follow
 from steinstream._engine.moves import refresh, worth_sharing
+from steinstream._engine.objective import square
 from steinstream._engine.store import DRAWS, FREE, LATEST, NONE, SLOTS, TOTAL, TOTAL_LOW, empty_store, roomier
-from steinstream._engine.thinning import square, thin_block
+from steinstream._engine.thinning import thin_block
+from steinstream.anchor import PAIRS, frequencies
 from steinstream.coordinates import Coordinates
 from steinstream.door import Block
+from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.marks import Marks, no_marks
 from steinstream.pace import Pace
 from steinstream.promise import bound, fresh_trace
 
@@ -29,7 +36,7 @@ _NO_CAP = np.iinfo(np.int64).max
 class Plan(NamedTuple):
     """For each step the least number to keep, the budget, and the part of the budget that is divided by size^2.
 
-    ``monotone``: the budget counts from KSD^2 before the step if that was less than after the addition.
+    ``monotone``: the budget counts from the objective before the step if that was less than after the addition.
     """
 
     floor: Integers
@@ -61,12 +68,14 @@ class Contents(NamedTuple):
 class Dictionary:
     """Kept draws with one kernel, in coordinates that are fixed, or changed by :meth:`rebase` if ``movable``.
 
-    ``checked``: every draw brings a second score, as further columns of a block's scores.
+    ``checked``: every draw brings a second score, as further columns of a block's scores. ``anchor`` is gamma, ``cost``
+    lambda; with either, or with pins, there is a guide (:mod:`steinstream._engine.guide`).
     """
 
     def __init__(
-        self, dim: int, kernel: Kernel, coordinates: Coordinates, movable: bool = False, checked: bool = False
-    ) -> None:
+        self, dim: int, kernel: Kernel, coordinates: Coordinates, movable: bool = False, checked: bool = False,
+        anchor: float = 0.0, cost: float = 0.0,
+    ) -> None:  # fmt: skip
         self.dim = dim
         self.kernel = kernel
         self._kernel = kernel.compiled(dim)
@@ -75,11 +84,26 @@ class Dictionary:
         self._given = 0 if coordinates.is_identity and not movable else 2 * dim
         self._raw = self._given + (dim if checked else 0)
         self._store = empty_store(dim, self._raw)
+        self._anchor, self._cost = anchor, cost
+        # Where coordinates are still to be found the anchor waits for them: waves of no frequency hold nobody.
+        self._turns = np.zeros((dim, PAIRS if anchor else 0))
+        if anchor and not movable:
+            self._turns = frequencies(kernel, dim, coordinates)
+        self._guide = self._new_guide() if anchor or cost else None
         self._pace = Pace(threads)
         self.trace = fresh_trace()
 
-    def run(self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None) -> Run:
-        """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
+    def run(
+        self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None, marks: Marks | None = None,
+        first_pass: bool = True,
+    ) -> Run:  # fmt: skip
+        """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out.
+
+        In the first pass the draws are part of the stream, whose proportions an anchor keeps; later they were before.
+        """
+        if marks is not None:
+            self._be_guided()
+        costs, pinned = marks or no_marks(len(block.draws))
         draws, scores, ids = block
         raw = np.zeros((len(draws), 0))
         if self._raw:
@@ -96,10 +120,14 @@ class Dictionary:
             workers = self._pace.choose() if shareable else None
             part, rest = slice(done, last), slice(done * candidates, last * candidates)
             log = np.zeros((self.size + last - done, 3), dtype=np.int64)
+            guide = self._guide
+            if guide is not None:
+                guide = guide._replace(given=block.draws[rest], costs=costs[rest], pins=pinned[rest])
+                guide.numbers[at.LISTENS] = first_pass
             began = time.perf_counter()
             ran, drops = thin_block(
-                self._store, self._kernel, draws[rest], scores[rest], raw[rest], ids[rest], candidates, start + done,
-                plan.floor[part], plan.budget[part], plan.share[part], plan.monotone,
+                self._store, self._kernel, guide, draws[rest], scores[rest], raw[rest], ids[rest], candidates,
+                start + done, plan.floor[part], plan.budget[part], plan.share[part], plan.monotone,
                 _NO_CAP if cap is None else cap, sizes[part], squares[part], log, sums, workers,
             )  # fmt: skip
             if shareable:
@@ -108,24 +136,39 @@ class Dictionary:
             done += ran
             if done < last:
                 self._store = roomier(self._store)
+                self._guide = self._guide and roomier_guide(self._guide, self._store)
         most = np.inf if cap is None else float(cap)
-        follow(self.trace, scores, sizes, plan.floor, plan.budget, plan.share, most)
+        follow(self.trace, self._kernel, draws, scores, sizes, plan.floor, plan.budget, plan.share, most)
         return Run(sizes, squares, np.concatenate(dropped))
 
-    def fill(self, block: Block) -> None:
-        """Take in draws and drop none."""
-        count = len(block.draws)
+    def fill(self, block: Block, marks: Marks | None = None) -> None:
+        """Take in draws and drop none. They are no part of the stream."""
+        count, sums = len(block.draws), list(at.OVER_THE_STREAM)
         plan = Plan(np.full(count, _NO_CAP), np.zeros(count), np.zeros(count))
-        self.run(block, 1, -count, plan, None)
+        before = self._guide and (self._guide.stream.copy(), self._guide.numbers[sums])
+        self.run(block, 1, -count, plan, None, marks)
+        if self._guide is not None:
+            self._guide.stream[:], self._guide.numbers[sums] = before or (0.0, 0.0)
         self.trace = fresh_trace(self.size, self.square if self.size else 0.0)
 
     def rebase(self, coordinates: Coordinates) -> None:
-        """Other coordinates: the state is as if the kept draws had come in these from the start, in this order."""
+        """Other coordinates: the state is as if the kept draws had come in these from the start, in this order.
+
+        An anchor takes its frequencies from the first such coordinates, and keeps them: the stream begins for it there.
+        """
         points, scores, ids, checks = self.contents()
         order = np.argsort(ids[:, 2])  # of arrival: one draw a step
+        marks, before = self._marks(), self._guide
         self.coordinates = coordinates
         self._store = empty_store(self.dim, self._raw, len(ids) + LANES, len(ids) + LANES)
-        self.fill(Block(points[order], np.hstack([scores, checks])[order], ids[order, :2]))
+        if before is not None:
+            begins = self._anchor > 0 and not self._turns.any()
+            self._turns = frequencies(self.kernel, self.dim, coordinates) if begins else self._turns
+            self._guide = self._new_guide()
+            if not begins:
+                self._guide.stream[:] = before.stream
+                self._guide.numbers[list(at.OVER_THE_STREAM)] = before.numbers[list(at.OVER_THE_STREAM)]
+        self.fill(Block(points[order], np.hstack([scores, checks])[order], ids[order, :2]), marks and marks.take(order))
         self._store.ids[: len(ids), 2] = ids[order, 2]  # an empty store hands out its labels in order
 
     @property
@@ -145,11 +188,80 @@ class Dictionary:
 
     @property
     def bound(self) -> float | None:
-        """What KSD is at most in the mean, for independent draws: see :mod:`steinstream.promise`."""
+        """What KSD is at most in the mean, for independent draws: see :mod:`steinstream.promise`.
+
+        None if anything but KSD guides the choice.
+        """
+        if self._guide is not None:
+            return None
         slots = int(self._store.counts[SLOTS])
-        scores = self._store.tiles[:, :, 1].transpose(0, 2, 1).reshape(-1, self.dim)[:slots]
-        diagonal = np.average(self.kernel.diagonal(scores), weights=self._store.copies[:slots]) if slots else 0.0
-        return bound(self.trace, self.kernel, self.dim, float(diagonal))
+        points, scores = self._store.tiles.transpose(2, 0, 3, 1).reshape(2, -1, self.dim)[:, :slots]
+        diagonal = self.kernel.diagonal(scores, points)
+        return bound(self.trace, float(np.average(diagonal, weights=self._store.copies[:slots])) if slots else 0.0)
+
+    # -- anchor, costs, pins ---------------------------------------------------------------------------------------
+
+    def _new_guide(self) -> Guide:
+        """For the store as it is, of a stream that has not begun."""
+        guide = empty_guide(self._turns, len(self._store.copies), len(self._store.following))
+        guide.numbers[[at.GAMMA, at.LAMBDA]] = self._anchor, self._cost
+        return guide
+
+    def _be_guided(self) -> Guide:
+        """From now on look at pins."""
+        if self._guide is None:
+            self._guide = self._new_guide()
+            reconsider_all(self._store, self._guide)
+        return self._guide
+
+    def _marks(self) -> Marks | None:
+        """Costs and pins of the contents, if there is a guide."""
+        if self._guide is None:
+            return None
+        state = self.state()
+        order = np.lexsort((state["ids"][:, 1], state["ids"][:, 0]))
+        return Marks(state["cost"][order], state["pinned"][order])
+
+    @property
+    def mmd(self) -> float:
+        """The anchor's distance between what is kept and the stream; not a number without an anchor."""
+        guide = self._guide
+        if guide is None or not self._turns.any() or not self.size or not guide.numbers[at.COUNT]:
+            return float("nan")
+        apart = guide.kept / self.size - guide.stream / guide.numbers[at.COUNT]
+        return float(np.sqrt(apart @ apart / PAIRS))
+
+    @property
+    def objective(self) -> float:
+        """KSD^2, what the anchor adds, and lambda kappa / n times what the kept draws cost on average, over all."""
+        guide = self._guide
+        if guide is None or not self.size or not guide.numbers[at.COUNT]:
+            return self.square
+        value = self.square + gap_as_of_now(self._store, guide)
+        if self._cost and guide.numbers[at.COSTS]:
+            spent = guide.cost[self._labels(range(int(self._store.counts[SLOTS])))].sum()
+            value += 2.0 * guide.numbers[at.SCALE] * spent / self.size**2
+        return float(value)
+
+    @property
+    def pinned(self) -> Integers:
+        """Ids (chain, draw) of the pinned draws, in order."""
+        ids = self._store.ids[:0] if self._guide is None else self._store.ids[self._guide.pinned]
+        return ids[np.lexsort((ids[:, 1], ids[:, 0])), :2]
+
+    def pin(self, ids: Integers, pinned: bool) -> None:
+        """Pin these kept draws, or let them go again."""
+        labels = self._labels(range(int(self._store.counts[SLOTS])))
+        known = {(chain, draw): label for label, (chain, draw, _) in zip(labels, self._store.ids[labels], strict=True)}
+        missing = [id for id in map(tuple, ids.tolist()) if id not in known]
+        if missing:
+            chain, draw = missing[0]
+            raise InputError(f"Draw {draw} of chain {chain} is not kept.", "Only what is kept can be pinned: kept.ids.")
+        guide = self._be_guided()
+        guide.pinned[[known[id] for id in map(tuple, ids.tolist())]] = pinned
+        reconsider_all(self._store, guide)
+
+    # -- contents --------------------------------------------------------------------------------------------------
 
     def arrived_after(self, step: int) -> Integers:
         """Ids (chain, draw) of the kept draws that came after this step, in order."""
@@ -171,23 +283,34 @@ class Dictionary:
         store, slots = self._store, int(self._store.counts[SLOTS])
         first = store.ids[store.oldest[:slots]]
         order = np.lexsort((first[:, 1], first[:, 0]))
-        labels = []
-        for slot in order:
-            label = store.oldest[slot]
-            while label != NONE:
-                labels.append(label)
-                label = store.following[label]
+        labels = self._labels(order)
         points = store.tiles.transpose(0, 3, 2, 1).reshape(-1, 2 * self.dim)
         latest = np.flatnonzero(order == store.counts[LATEST])
-        return {
+        state: dict[str, NDArray[Any]] = {
             "points": points[order],
             "raw": store.raw[order],
             "copies": store.copies[order].astype(np.int64),
             "influence": np.column_stack([store.high[order], store.low[order]]),
-            "ids": store.ids[np.array(labels, dtype=np.int64)],
+            "ids": store.ids[labels],
             "latest": np.array(int(latest[0]) if len(latest) else NONE),
             "total": store.sums[[TOTAL, TOTAL_LOW]],
         }
+        if self._guide is not None:
+            numbers = self._guide.numbers.copy()
+            numbers[: at.GAMMA] = 0.0  # what each step makes anew
+            state |= {"cost": self._guide.cost[labels], "pinned": self._guide.pinned[labels], "numbers": numbers}
+            state |= {"turns": self._turns, "stream": self._guide.stream.copy()}
+        return state
+
+    def _labels(self, slots: Iterable[int]) -> Integers:
+        """The labels of all draws in these slots, slot by slot and the oldest first."""
+        labels = []
+        for slot in slots:
+            label = self._store.oldest[slot]
+            while label != NONE:
+                labels.append(label)
+                label = self._store.following[label]
+        return np.array(labels, dtype=np.int64)
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take over what :meth:`state` gave."""
@@ -206,4 +329,12 @@ class Dictionary:
         store.counts[[SLOTS, DRAWS, FREE, LATEST]] = slots, labels, labels, state["latest"]
         store.sums[[TOTAL, TOTAL_LOW]] = state["total"]
         refresh(store, self._kernel)
-        self._store = store
+        self._store, self._guide = store, None
+        if "turns" in state:
+            self._turns = state["turns"].copy()
+            guide = self._guide = self._new_guide()
+            guide.cost[:labels], guide.pinned[:labels] = state["cost"], state["pinned"]
+            guide.stream[:], guide.numbers[:] = state["stream"], state["numbers"]
+            given = state["raw" if self._given else "points"][:, : self.dim]
+            fill_waves(store, guide._replace(given=np.ascontiguousarray(given)))
+            reconsider_all(store, guide)

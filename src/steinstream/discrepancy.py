@@ -70,7 +70,7 @@ def cumulative_ksd(
 
     Consecutive repeats are computed once. ``progress`` is called with the share done, from 0 to 1.
     """
-    x, s = _checked(points, scores)
+    x, s = _checked(points, scores, kernel)
     squares = np.zeros(len(x))
     x, s, copies = _states(x, s, np.ones(len(x)))
     sums = _row_sums(x, s, copies, kernel, coordinates, progress)
@@ -89,7 +89,7 @@ def _weighted_ksd(
     coordinates: Coordinates | None,
     progress: Callable[[float], None] | None,
 ) -> float:
-    x, s = _checked(points, scores)
+    x, s = _checked(points, scores, kernel)
     w = np.asarray(weights, dtype=np.float64)
     if w.shape != (len(x),) or not (w >= 0).all() or not 0 < w.sum() < np.inf:
         raise InputError(f"Weights must be {len(x)} non-negative numbers with a positive sum.")
@@ -98,11 +98,12 @@ def _weighted_ksd(
     return math.sqrt(max(math.fsum(np.concatenate([2.0 * w * high, 2.0 * w * low, w * w * diagonal])), 0.0))
 
 
-def _checked(points: ArrayLike, scores: ArrayLike) -> tuple[Array, Array]:
+def _checked(points: ArrayLike, scores: ArrayLike, kernel: Kernel | None) -> tuple[Array, Array]:
     x, s = door.as_block(points, scores)
     if len(x) == 0:
         raise InputError("KSD needs at least one point, got none.")
-    door.usable(door.Block(x, s, door.consecutive(0, 0, len(x))), "raise")
+    block = door.Block(x, s, door.consecutive(0, 0, len(x)))
+    door.usable(block, "raise", kernel is not None and kernel.linear > 0)
     return x, s
 
 

@@ -13,7 +13,8 @@ from steinstream.errors import InputError, NegatedScoresError
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Beyond this a squared score overflows or swallows every other number.
+# Beyond this a squared score overflows or swallows every other number; beyond its root, where a linear term in the
+# kernel multiplies squares of scores and of draws.
 HUGE = 1e100
 
 # Stein's identity is judged on between so many draws.
@@ -87,17 +88,21 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
     return x, s
 
 
-def usable(block: Block, on_bad: str) -> NDArray[np.bool_]:
-    """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``."""
+def usable(block: Block, on_bad: str, linear: bool = False) -> NDArray[np.bool_]:
+    """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``.
+
+    ``linear``: they are for a kernel with a linear term.
+    """
     draws, scores, ids = block
-    if all(part.min(initial=0.0) > -HUGE and part.max(initial=0.0) < HUGE for part in (draws, scores)):
+    huge = HUGE**0.5 if linear else HUGE
+    if all(part.min(initial=0.0) > -huge and part.max(initial=0.0) < huge for part in (draws, scores)):
         return np.ones(len(draws), dtype=bool)
-    good = (np.abs(draws) < HUGE) & (np.abs(scores) < HUGE)
+    good = (np.abs(draws) < huge) & (np.abs(scores) < huge)
     rows = np.asarray(good.all(axis=1))
     if on_bad == "raise" and not rows.all():
         row = int(np.flatnonzero(~rows)[0])
         for what, values in (("draw", draws[row]), ("score", scores[row])):
-            bad = np.flatnonzero(~(np.abs(values) < HUGE))
+            bad = np.flatnonzero(~(np.abs(values) < huge))
             if len(bad):
                 chain, draw = (int(i) for i in ids[row])
                 raise InputError(

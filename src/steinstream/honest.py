@@ -15,6 +15,8 @@ the same. So in coordinates L, if m_g kept draws share one state and one check,
 .. math:: \widehat{KSD^2} = \frac{1}{n^2} \Big( \sum_{ij} k_0(x_i, x_j; c_i, c_j) - \phi(0)\, v \sum_g m_g^2 \Big),
           \qquad v = \mathrm{tr}(L^T \mathrm{Cov}[(a - c) / \sqrt 2]\, L) .
 
+With a linear term b in the kernel, :math:`\phi(0)` reads :math:`\phi(0) + b (1 + |x_g|^2)`.
+
 This is unbiased if the noise is as large over the kept draws as over the stream, which they stand for, so at least if
 it is the same everywhere. Its own error is of the order of v / n: a set with a smaller KSD^2 than that may get an
 estimate below 0, and its honest KSD is then given as 0.
@@ -61,14 +63,13 @@ class Checks:
         return block._replace(scores=np.hstack([block.scores, check]))
 
     def excess(self, kernel: Kernel, coordinates: Coordinates) -> float:
-        """phi(0) v: by how much noise raises k0(x, x)."""
+        """phi(0) v: by how much noise raises k0(x, x), at the origin if the kernel has a linear term."""
         factor, covariance = coordinates.factor, self.differences.covariance
         if covariance is not None and factor.ndim == 2:
             twice = float(np.sum(factor * (covariance @ factor)))
         else:
             twice = float(np.sum(self.differences.variances * factor**2))
-        unit = kernel.diagonal(np.array([[1.0], [0.0]]))
-        return float(unit[0] - unit[1]) * twice / 2.0
+        return float(kernel.square_factor(np.zeros((1, len(self.differences.mean))))[0]) * twice / 2.0
 
 
 def honest_square(
@@ -84,7 +85,9 @@ def honest_square(
     from steinstream.discrepancy import ksd
 
     each = np.full(len(points), 1.0 / len(points)) if weights is None else weights
-    _, shared = np.unique(np.hstack([points, checks]), axis=0, return_inverse=True)
+    _, first, shared = np.unique(np.hstack([points, checks]), axis=0, return_index=True, return_inverse=True)
     mass = np.bincount(shared.ravel(), weights=each)
+    states, _ = coordinates.apply(points[first], checks[first])
+    factor = kernel.square_factor(states) / kernel.square_factor(np.zeros_like(states))  # 1 without a linear term
     every = ksd(points, checks, kernel=kernel, coordinates=coordinates, weights=weights) ** 2
-    return every - excess * float(mass @ mass)
+    return every - excess * float(factor @ mass**2)

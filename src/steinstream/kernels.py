@@ -8,6 +8,14 @@ A base kernel is :math:`k(x, y) = \phi(u)` with :math:`u = |x - y|^2`. With the 
 
 A profile returns the three factors :math:`\phi, -2\phi', 4\phi''`. The same lines serve twice: on numpy arrays as the
 readable reference, and traced on vector registers as the compiled kernel (:mod:`steinstream._engine.lanes`).
+
+With a linear term :math:`b (1 + \langle x, y \rangle)` in the base kernel, the Stein kernel gains
+
+.. math:: b \left( \langle s_x, s_y \rangle (1 + \langle x, y \rangle)
+          + \langle s_x, x \rangle + \langle s_y, y \rangle + d \right) .
+
+A radial kernel decays, so it hardly sees how wide a set is; the linear term sees mean and second moments. It speaks
+of x itself, not of differences: the draws must be centred, or the coordinates have a centre.
 """
 
 from __future__ import annotations
@@ -24,12 +32,16 @@ Array = NDArray[np.float64]
 
 
 class Compiled(NamedTuple):
-    """What the engine needs of a kernel: which profile, its two parameters, and the grid its values live on."""
+    """What the engine needs of a kernel: which profile, its two parameters, and the grid its values live on.
+
+    ``linear`` is None without a linear term, and the engine then compiled without one.
+    """
 
     profile: int
     first: float
     second: float
     grid: float
+    linear: float | None = None
 
 
 def inverse_square_root(u: Any, c2: Any, beta: Any) -> Any:
@@ -61,6 +73,8 @@ PROFILES = (inverse_square_root, inverse_power, gaussian)
 class Kernel:
     """A base kernel; see :class:`IMQ` and :class:`RBF`."""
 
+    linear: float
+
     def compiled(self, dim: int) -> Compiled:
         """Profile number and parameters for ``dim`` dimensions, with the grid that makes sums exact.
 
@@ -70,7 +84,8 @@ class Kernel:
         profile, first, second = self._parameters(dim)
         _, slope, _ = PROFILES[profile](0.0, first, second)
         least = float(slope) * dim
-        return Compiled(profile, first, second, 2.0 ** (np.floor(np.log2(least)) - 53))
+        grid = 2.0 ** (np.floor(np.log2(least)) - 53)
+        return Compiled(profile, first, second, grid, float(self.linear) if self.linear else None)
 
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         raise TypeError(f"{type(self).__name__} defines no profile")
@@ -92,10 +107,13 @@ class Kernel:
         scores = np.sum(sx[:, None, :] * sy[None, :, :], axis=-1)
         phi, slope, curvature = PROFILES[profile](u, first, second)
         matrix: Array = phi * scores + slope * (cross + dim) - curvature * u
+        if self.linear:
+            own_x, own_y = np.sum(sx * x, axis=1), np.sum(sy * y, axis=1)
+            matrix += self.linear * (scores * (1.0 + x @ y.T) + own_x[:, None] + own_y[None, :] + dim)
         return matrix
 
-    def diagonal(self, scores: Array) -> Array:
-        """The Stein kernel of each point with itself; the points do not matter, only their scores (n, d).
+    def diagonal(self, scores: Array, points: Array | None = None) -> Array:
+        """The Stein kernel of each point with itself; only with a linear term do the points matter beside the scores.
 
         >>> IMQ().diagonal(np.array([[0.0], [-2.0]]))
         array([1., 5.])
@@ -103,43 +121,99 @@ class Kernel:
         dim = scores.shape[1]
         profile, first, second = self._parameters(dim)
         phi, slope, _ = PROFILES[profile](0.0, first, second)
-        return np.asarray(phi * np.sum(scores**2, axis=1) + slope * dim)
+        diagonal = np.asarray(phi * np.sum(scores**2, axis=1) + slope * dim)
+        if not self.linear:
+            return diagonal
+        if points is None:
+            raise InputError("With a linear term the diagonal of the Stein kernel depends on the points.", "Give them.")
+        return np.asarray(diagonal + self.linear_diagonal(scores, points))
+
+    def linear_diagonal(self, scores: Array, points: Array) -> Array:
+        """The linear term's part of the diagonal."""
+        squares, own = np.sum(scores**2, axis=1), np.sum(scores * points, axis=1)
+        lengths = np.sum(points**2, axis=1)
+        return np.asarray(self.linear * (squares * (1.0 + lengths) + 2.0 * own + scores.shape[1]))
+
+    def square_factor(self, points: Array) -> Array:
+        """What |s|^2 is multiplied by in the Stein kernel of each point with itself.
+
+        >>> IMQ(c=2.0).square_factor(np.zeros((1, 3)))
+        array([0.5])
+        """
+        profile, first, second = self._parameters(points.shape[1])
+        phi, _, _ = PROFILES[profile](0.0, first, second)
+        return np.asarray(phi + self.linear * (1.0 + np.sum(points**2, axis=1)))
+
+    def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
+        """Rates s of which exp(-s u), averaged, is the base kernel up to a factor; each has frequencies N(0, 2 s I)."""
+        raise TypeError(f"{type(self).__name__} defines no spectrum")
+
+    def _require_linear(self) -> None:
+        if not (np.isfinite(self.linear) and self.linear >= 0):
+            raise InputError(
+                f"The linear term of a kernel must be a number of at least 0, got {self.linear}.",
+                "0 leaves it out.",
+            )
 
 
 @dataclass(frozen=True)
 class IMQ(Kernel):
     """Inverse multiquadric (c^2 + u)^beta with -1 < beta < 0; KSD with it controls weak convergence.
 
-    >>> IMQ()
-    IMQ(c=1.0, beta=-0.5)
+    ``linear`` adds that many times 1 + <x, y>; the draws must then be centred.
+
+    >>> IMQ(), IMQ(linear=0.1)
+    (IMQ(c=1.0, beta=-0.5), IMQ(c=1.0, beta=-0.5, linear=0.1))
     """
 
     c: float = 1.0
     beta: float = -0.5
+    linear: float = 0.0
 
     def __post_init__(self) -> None:
+        self._require_linear()
         if not self.c > 0:
             raise InputError(f"IMQ's c must be positive, got {self.c}.")
         if not -1 < self.beta < 0:
             raise InputError(f"IMQ's beta must lie between -1 and 0, got {self.beta}.")
 
+    def __repr__(self) -> str:
+        return f"IMQ(c={self.c}, beta={self.beta}{_linear(self.linear)})"
+
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         return 0 if self.beta == -0.5 else 1, self.c**2, self.beta
+
+    def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
+        """(c^2 + u)^beta is the mean of exp(-s u) over a gamma distribution, up to a factor."""
+        return rng.gamma(-self.beta, 1.0 / self.c**2, count)
 
 
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """Gaussian exp(-u / (2 h)); h is the number of dimensions unless given, as in the paper.
+    """Gaussian exp(-u / (2 h)); h is the number of dimensions unless given, as in the paper. ``linear`` as for IMQ.
 
     >>> RBF(h=2.0)
     RBF(h=2.0)
     """
 
     h: float | None = None
+    linear: float = 0.0
 
     def __post_init__(self) -> None:
+        self._require_linear()
         if self.h is not None and not self.h > 0:
             raise InputError(f"RBF's h must be positive, got {self.h}.")
 
+    def __repr__(self) -> str:
+        return f"RBF(h={self.h}{_linear(self.linear)})"
+
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         return 2, 1.0 / (2.0 * (self.h or dim)), 0.0
+
+    def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
+        """One rate."""
+        return np.full(count, 1.0 / (2.0 * (self.h or dim)))
+
+
+def _linear(weight: float) -> str:
+    return f", linear={weight}" if weight else ""

@@ -2,7 +2,9 @@
 
 A step of such a pass adds a draw and then removes the least influential of all, the new one included. To remove the new
 one would give back the set as it was, with its KSD; the one that goes leaves the least KSD of all. So KSD never rises,
-to the last bit, for the sums are exact and the number kept is the same. A draw that is kept when a pass begins is not
+to the last bit, for the sums are exact and the number kept is the same. With an anchor, whose mean of the stream no
+longer changes, or with costs, all this holds for :attr:`~steinstream.Thinner.objective` in place of KSD^2, up to the
+rounding of single precision (1e-6). Pinned draws stay. A draw that is kept when a pass begins is not
 offered in it, and a draw comes once in a pass, so that none is kept twice.
 
 Swaps end, sooner or later, in a set that no single swap can improve, and which one depends on where they began.
@@ -14,6 +16,7 @@ dropped and others chosen greedily, which gets out where no swap would help. Mea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,9 +25,10 @@ from numpy.typing import NDArray
 
 from steinstream import schedules
 from steinstream.coordinates import Coordinates
-from steinstream.door import Block
+from steinstream.door import Block, no_draws
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.step import Step
 
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
@@ -61,14 +65,14 @@ class Pass:
     came: int = 0  # draws of the chain that came in it
     held: int | None = None  # how many draws to keep throughout; None while the growth decides
     resting: Integers = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))  # ids kept when it began
-    before: float | None = None  # KSD when it began
+    before: float | None = None  # the root of the objective when it began: KSD, without anchor and costs
     ends: list[float] = field(default_factory=list)  # KSD after each pass before it
     bound: float | None = None  # of KSD, after the first pass
     promising: bool = True  # whether there is a bound, in the first pass
 
-    def next(self, ids: Integers, ksd: float, bound: float | None) -> Pass:
+    def next(self, ids: Integers, ksd: float, bound: float | None, objective: float) -> Pass:
         """The pass after this one, which ends with these draws."""
-        return Pass(self.number + 1, 0, len(ids), ids, ksd, [*self.ends, ksd], bound)
+        return Pass(self.number + 1, 0, len(ids), ids, math.sqrt(objective), [*self.ends, ksd], bound)
 
     def offered(self, ids: Integers, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which of these draws take part in this pass: the good ones that were not kept when it began."""
@@ -81,6 +85,20 @@ class Pass:
         return part
 
 
+def again(thinner: Thinner) -> Step:
+    """Begin another pass: see :meth:`steinstream.Thinner.again`."""
+    if np.isnan(thinner.ksd):
+        raise InputError("Nothing is kept yet that another pass could improve.", "Push draws first.")
+    step = Step((), (), thinner.size, thinner.ksd)
+    if thinner._dictionary is None:
+        step = thinner._end_warmup(thinner._waiting)
+    ids = thinner._kept_set.contents().ids[:, :2]
+    thinner.current_pass = thinner.current_pass.next(ids, thinner.ksd, thinner.bound, thinner.objective)
+    thinner._waiting, thinner._marks = no_draws(thinner.dim), None  # for more candidates: they come again
+    thinner._numbered = {}
+    return step
+
+
 def go_on(thinner: Thinner, passes: int | str) -> bool:
     """Whether to make another pass, now that one has ended."""
     here = thinner.current_pass
@@ -88,19 +106,21 @@ def go_on(thinner: Thinner, passes: int | str) -> bool:
         return False
     if passes != AUTO:
         return here.number < int(passes)
-    small = here.before is not None and not thinner.ksd < (1.0 - _GAIN) * here.before
+    small = here.before is not None and not math.sqrt(thinner.objective) < (1.0 - _GAIN) * here.before
     return here.number < _MOST and not small
 
 
-def begins_with_sample(start: str | None, passes: int | str, thinner: Thinner) -> bool:
+def begins_with_sample(start: str | None, passes: int | str, thinner: Thinner, pins: bool = False) -> bool:
     """Whether a good set out of a sample of the chain comes first; an error where it was asked for and cannot."""
     if start not in (None, *STARTS):
         raise InputError(f"start must be {' or '.join(map(repr, STARTS))}, got {start!r}.")
     size, fixed = thinner.cap, isinstance(thinner.coordinates, Coordinates) and thinner._follower is None
-    possible = size is not None and thinner.growth == schedules.Constant(float(size)) and fixed and not thinner.size
+    plain = not (thinner.size or thinner.anchor or thinner.cost or pins)
+    possible = size is not None and thinner.growth == schedules.Constant(float(size)) and fixed and plain
     if start == "sample" and not possible:
         raise InputError(
-            "A start with a sample needs a fixed size, no growth, no initial set, and coordinates that stay.",
+            "A start with a sample needs a fixed size, no growth, no initial set, no anchor, costs or pins, and "
+            "coordinates that stay.",
             "Give size (--size), or leave out start (--start).",
         )
     return possible and (start == "sample" or (start is None and passes == AUTO))
@@ -156,7 +176,7 @@ class Pool:
         x, s = coordinates.apply(draws.draws, draws.scores)
         self._tiles, self._kernel = as_tiles(x, s), kernel.compiled(x.shape[1])
         self._half = np.full(self._tiles.shape[0] * self._tiles.shape[3], np.inf)  # an empty place is never the best
-        self._half[: len(x)] = 0.5 * kernel.diagonal(s)
+        self._half[: len(x)] = 0.5 * kernel.diagonal(s, x)
 
     def at(self, places: Integers) -> Block:
         """The draws at these places, in the order of the pool."""

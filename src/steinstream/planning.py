@@ -142,7 +142,7 @@ def plan_from(
     for block in chains:
         door.usable(block, "raise")
         sketch.add(block)
-    coordinates = fitting(coordinates, sketch, check_scores)
+    coordinates = fitting(coordinates, sketch, check_scores, kernel)
     kappa, diagonal = constants(chains, kernel, coordinates, candidates)
     if radius >= math.sqrt(kappa):
         raise InputError(
@@ -331,8 +331,8 @@ def constants(chains: list[door.Block], kernel: Kernel, within: Coordinates, can
 def _diagonal(block: door.Block, kernel: Kernel, coordinates: Coordinates) -> Array:
     """k0(x, x) in these coordinates."""
     coordinates.require(block.draws.shape[1])
-    _, scores = coordinates.apply(block.draws, block.scores)
-    return kernel.diagonal(scores)
+    points, scores = coordinates.apply(block.draws, block.scores)
+    return kernel.diagonal(scores, points)
 
 
 # -- what was asked for --------------------------------------------------------------------------------------------

@@ -34,12 +34,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.kernels import Kernel
-
 Array = NDArray[np.float64]
 
 
-def bound(trace: Array, kernel: Kernel, dim: int, diagonal: float) -> float | None:
+def bound(trace: Array, diagonal: float) -> float | None:
     """The root of the bound on E KSD^2, for a kept set with this mean k0(x, x); None before any draw came.
 
     >>> from steinstream import Thinner
@@ -53,8 +51,7 @@ def bound(trace: Array, kernel: Kernel, dim: int, diagonal: float) -> float | No
     count = trace[at.COUNT] + trace[at.PAST_COUNT]
     if count == 0:
         return None
-    square = (trace[at.SUM] + trace[at.PAST_SUM]) / count
-    kappa = float(kernel.diagonal(np.full((1, dim), math.sqrt(square / dim)))[0])
+    kappa = (trace[at.SUM] + trace[at.PAST_SUM]) / count
     now = kappa * trace[at.SAMPLING] + trace[at.SPENT] + diagonal * trace[at.FORCED]
     flat = kappa * trace[at.FLAT_SAMPLING] + trace[at.FLAT_SPENT] + diagonal * trace[at.FLAT_FORCED]
     return math.sqrt(min(now, flat))

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream import about, checkpoint, door, schedules
+from steinstream import about, admission, checkpoint, door, passes, schedules
+from steinstream import anchor as anchors
 from steinstream.coordinates import Coordinates, Streaming, Warmup
 from steinstream.door import Integers
 from steinstream.errors import InputError
 from steinstream.follower import Follower
 from steinstream.history import Recorder
-from steinstream.honest import Checks, as_check
+from steinstream.honest import Checks
 from steinstream.kept import History, Kept
 from steinstream.kernels import IMQ, Kernel
+from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
-from steinstream.step import Step, pairs
+from steinstream.step import Ids, Step, pairs
 
 if TYPE_CHECKING:
     from steinstream.diagnosis import Diagnosis
-    from steinstream.dictionary import Dictionary, Plan
+    from steinstream.dictionary import Dictionary
 
 _BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl-C, changes nothing else
 
@@ -56,6 +58,13 @@ class Thinner:
         A hard cap. Without ``growth`` exactly so many draws are kept as soon as so many have come.
     candidates
         SPMCMC: of every so many consecutive draws, only the best is added.
+    anchor
+        Keep the stream's proportions, to which KSD is blind where modes lie far apart. ``True``, or a number gamma:
+        KSD^2 above then reads KSD^2 plus gamma times a distance to the stream (:mod:`steinstream.anchor`).
+    cost
+        How much the ``costs`` count that come with the draws (:meth:`extend`). Of the draws that the budget lets go,
+        the one goes that influence and cost together point to; with ``cost=1`` a draw of average cost goes as if its
+        Stein kernel with itself were greater by the average one.
     initial
         Draws and scores of the initial dictionary D_0. Their ids are (-1, 0), (-1, 1), ...
     history
@@ -87,6 +96,8 @@ class Thinner:
         rule: str = "paper",
         size: int | None = None,
         candidates: int = 1,
+        anchor: float | bool = False,
+        cost: float = 0.0,
         initial: tuple[ArrayLike, ArrayLike] | None = None,
         history: str | int | None = "log",
         on_bad: str = "raise",
@@ -105,6 +116,7 @@ class Thinner:
             raise InputError(f"rule must be {' or '.join(map(repr, schedules.RULES))}, got {rule!r}.")
         self.rule = rule
         self.candidates = _count(candidates, "candidates")
+        self.anchor, self.cost = anchors.strength(anchor), as_weight(cost)
         if on_bad not in ("raise", "skip"):
             raise InputError(f'on_bad must be "raise" or "skip", got {on_bad!r}.')
         self.on_bad = on_bad
@@ -117,6 +129,7 @@ class Thinner:
         self._sketch = Sketch(self.dim)  # of all that came, for diagnose
         self._recorder = Recorder(history)
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
+        self._marks: Marks | None = None  # costs and pins of those that wait, if any were given
         self._initial = 0  # size of D_0
         self._checks: Checks | None = None  # second scores, if there are any
         #: Where in which pass over the chain: see :meth:`again`.
@@ -136,13 +149,14 @@ class Thinner:
         coordinates.require(self.dim)
         self.coordinates = coordinates
         movable, checked = self._follower is not None, self._checks is not None
-        self._dictionary = Dictionary(self.dim, self.kernel, coordinates, movable, checked)
+        self._dictionary = Dictionary(self.dim, self.kernel, coordinates, movable, checked, self.anchor, self.cost)
 
     # -- the stream ------------------------------------------------------------------------------------------------
 
     def push(
-        self, draw: ArrayLike, score: ArrayLike, *, id: tuple[int, int] | None = None, check: ArrayLike | None = None
-    ) -> Step:
+        self, draw: ArrayLike, score: ArrayLike, *, id: tuple[int, int] | None = None, check: ArrayLike | None = None,
+        cost: float | None = None, pinned: bool = False,
+    ) -> Step:  # fmt: skip
         """Take one draw (d,) with its score. See :meth:`extend` for many at once."""
         x, s = np.asarray(draw, dtype=np.float64), np.asarray(score, dtype=np.float64)
         if x.shape != (self.dim,) or s.shape != (self.dim,):
@@ -150,36 +164,58 @@ class Thinner:
                 f"Expected one draw and one score with {self.dim} dimensions, got shapes {x.shape} and {s.shape}.",
                 "Many draws at once go to extend.",
             )
-        c = None if check is None else np.asarray(check)[None]
-        return self.extend(x[None], s[None], ids=None if id is None else [id], check=c)
+        return self.extend(
+            x[None], s[None], ids=None if id is None else [id], costs=None if cost is None else [cost],
+            check=None if check is None else np.asarray(check)[None], pinned=[True] if pinned else None,
+        )  # fmt: skip
 
     def extend(
         self, draws: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0,
-        check: ArrayLike | None = None,
+        check: ArrayLike | None = None, costs: ArrayLike | None = None, pinned: ArrayLike | None = None,
     ) -> Step:  # fmt: skip
         """Take draws (n, d) with their scores, in one compiled call; the same result as pushing them one by one.
 
         ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from 0 for each ``chain``. Where
         scores are noisy, ``check`` is a second score of each draw, with noise of its own (another minibatch): nothing
         is selected by it, and ``kept.honest_ksd`` is computed from it. Repeats of a state have the check of the first.
+        ``costs`` are n numbers of at least 0, what keeping each draw costs; ``pinned`` n truth values: draws that must
+        stay. A pinned one among candidates is taken.
         """
-        return self._advance(self._admit(draws, scores, ids, chain, check), self.candidates)
+        block = admission.admit(self, draws, scores, ids, chain, check, costs, pinned, self.candidates)
+        return self._advance(block, self.candidates)
 
-    def select(self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0) -> Step:
+    def select(
+        self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0,
+        costs: ArrayLike | None = None, pinned: ArrayLike | None = None,
+    ) -> Step:  # fmt: skip
         """SPMCMC: of these draws (m, d) add the best one, then thin. One step, whatever their number."""
         if self._dictionary is None or len(self._waiting.draws):
             raise InputError(
                 "select decides at once, and this thinner holds draws back.",
                 "Use fixed coordinates and leave candidates at 1, or use extend.",
             )
-        block = self._admit(candidates, scores, ids, chain, None)
+        block = admission.admit(self, candidates, scores, ids, chain, None, costs, pinned, None)
         return self._advance(block, max(1, len(block.draws)))
+
+    def pin(self, ids: ArrayLike) -> None:
+        """These kept draws, (chain, draw) pairs, must stay."""
+        self._kept_set.pin(door.as_ids(ids, len(np.asarray(ids))), True)
+
+    def unpin(self, ids: ArrayLike) -> None:
+        """These kept draws may go again."""
+        self._kept_set.pin(door.as_ids(ids, len(np.asarray(ids))), False)
+
+    @property
+    def pinned(self) -> Ids:
+        """Ids of the kept draws that must stay."""
+        return () if self._dictionary is None else pairs(self._dictionary.pinned)
 
     def again(self) -> Step:
         """Begin another pass over the same draws: each is to come once more, with the same id.
 
-        As many draws as now are kept throughout, those kept now are not offered, and KSD never rises: see
-        :mod:`steinstream.passes`. Coordinates no longer change; a warm-up ends, which may change what is kept.
+        As many draws as now are kept throughout, those kept now are not offered, and KSD never rises, or with an anchor
+        or costs the :attr:`objective`: see :mod:`steinstream.passes`. Coordinates no longer change; a warm-up ends,
+        which may change what is kept.
 
         >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
         >>> thinner = Thinner(dim=2, size=20)
@@ -187,46 +223,7 @@ class Thinner:
         >>> f"{once.ksd:.4f} {twice.ksd:.4f}"
         '0.1485 0.1473'
         """
-        if np.isnan(self.ksd):
-            raise InputError("Nothing is kept yet that another pass could improve.", "Push draws first.")
-        nothing = Step((), (), self.size, self.ksd)
-        step = nothing if self._dictionary is not None else self._end_warmup(self._waiting)
-        self.current_pass = self.current_pass.next(self._kept_set.contents().ids[:, :2], self.ksd, self.bound)
-        self._waiting = door.no_draws(self.dim)  # for more candidates: they come again
-        self._numbered = {}
-        return step
-
-    def _admit(
-        self, draws: ArrayLike, scores: ArrayLike, ids: ArrayLike | None, chain: int, check: ArrayLike | None
-    ) -> door.Block:
-        """Through the door: shapes, ids, proper numbers, the scores' sign. Nothing changes if it stays shut."""
-        x, s = door.as_block(draws, scores, self.dim)
-        c = as_check(x, check, self._checks is not None if self.seen or self._initial or self._checks else None)
-        numbered = self._numbered.get(chain, 0)
-        names = door.consecutive(chain, numbered, len(x)) if ids is None else door.as_ids(ids, len(x))
-        block = door.Block(x, s, names)
-        good = door.usable(block, self.on_bad)
-        if c is not None:
-            good &= door.usable(door.Block(x, c, names), self.on_bad)
-        came = block if good.all() else block.take(good)
-        part = self.current_pass.offered(names, good)
-        block = came if part is good else block.take(part)
-        if self.check_scores and self._identity.count < door.MOST:
-            few = block.take(slice(0, door.MOST))
-            identity = self._identity.with_more(few.draws, few.scores)
-            identity.require_plausible()
-            self._identity = identity
-        if ids is None:
-            self._numbered[chain] = numbered + len(x)
-        self.current_pass.came += len(x)
-        first = self.current_pass.number == 1
-        if first:
-            self.seen += len(x)
-            self.skipped += len(x) - len(came.draws)
-            self._sketch.add(came)
-        if c is None:
-            return block
-        return (self._checks or self._expect_checks()).beside(block, c[part], first)
+        return passes.again(self)
 
     def _expect_checks(self) -> Checks:
         """Make room for second scores, while nothing is kept yet."""
@@ -238,7 +235,7 @@ class Thinner:
     def _begin_with(self, block: door.Block) -> None:
         if self._dictionary is None:
             raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
-        door.usable(block, "raise")
+        door.usable(block, "raise", self.kernel.linear > 0)
         self._initial = len(block.draws)
         self._dictionary.fill(block)
 
@@ -275,10 +272,11 @@ class Thinner:
         here, follower = self.current_pass, self._follower if self.current_pass.number == 1 else None
         while done < steps:
             count = min(_BLOCK, steps - done, follower.room(candidates) if follower else _BLOCK)
-            block = self._waiting.take(slice(done * candidates, (done + count) * candidates))
+            rows = slice(done * candidates, (done + count) * candidates)
+            block, marks = self._waiting.take(rows), self._marks and self._marks.take(rows)
             numbers = np.arange(self.steps + 1, self.steps + count + 1)
-            cap = self.cap if here.held is None else here.held
-            run = self._kept_set.run(block, candidates, self.steps, self._plan(numbers), cap)
+            plan = admission.plan(self, numbers)
+            run = self._kept_set.run(block, candidates, self.steps, plan, self._most, marks, here.number == 1)
             self.steps += count
             done += count
             changed = follower.take(block.draws, self.steps) if follower else None
@@ -289,23 +287,14 @@ class Thinner:
             self._recorder.add(numbers, run.sizes, run.squares)
             dropped.append(run.dropped)
         rest = self._waiting.take(slice(steps * candidates, None))
+        self._marks = self._marks.take(slice(steps * candidates, None)) if self._marks and len(rest.draws) else None
         self._waiting = door.no_draws(self.dim) if len(rest.draws) == 0 else rest.copy()
         return np.concatenate(dropped)
 
-    def _plan(self, steps: Integers) -> Plan:
-        """The least number to keep and the budget at each step: floor_t = max(1, ceil(min(f(t), t + |D_0|)))."""
-        from steinstream.dictionary import Plan
-
-        if self.current_pass.held is not None:  # in a later pass: as many as there are
-            nothing = np.zeros(len(steps))
-            return Plan(np.full(len(steps), self.current_pass.held), nothing, nothing)
-        t = steps.astype(np.float64)
-        growth = np.minimum(schedules.evaluate(self.growth, t), t + self._initial)
-        if self.cap is not None:
-            growth = np.minimum(growth, self.cap)
-        floor = np.maximum(np.ceil(growth), 1.0).astype(np.int64)
-        share = self.budget.eta if isinstance(self.budget, schedules.Share) else 0.0
-        return Plan(floor, schedules.evaluate(self.budget, t), np.full(len(t), share), self.rule == "monotone")
+    @property
+    def _most(self) -> int | None:
+        """How many may be kept."""
+        return self.cap if self.current_pass.held is None else self.current_pass.held
 
     # -- the result ------------------------------------------------------------------------------------------------
 
@@ -332,6 +321,16 @@ class Thinner:
         return self._settled()._kept_set.bound if self.current_pass.promising else None
 
     @property
+    def objective(self) -> float:
+        """What is made small: KSD^2, with an anchor or costs what they add; not a number before there are draws."""
+        return self._settled()._kept_set.objective if self.size else float("nan")
+
+    @property
+    def mmd(self) -> float:
+        """How far the kept draws' proportions are from the stream's, by the anchor; not a number without one."""
+        return self._settled()._kept_set.mmd if self.size else float("nan")
+
+    @property
     def history(self) -> History:
         """Size and KSD at the remembered steps and at the latest one."""
         past = self._recorder.history()
@@ -343,15 +342,7 @@ class Thinner:
     @property
     def kept(self) -> Kept:
         """What is kept, as if the stream ended here."""
-        view = self._settled()
-        points, scores, ids, checks = view._kept_set.contents()
-        coordinates = view._kept_set.coordinates
-        noise = None if self._checks is None else self._checks.excess(self.kernel, coordinates)
-        return Kept(
-            points, scores, ids[:, :2], view._kept_set.ksd, view.history,
-            kernel=self.kernel, coordinates=coordinates, settings=view.settings, bound=view.bound,
-            checks=None if noise is None else checks, excess=noise or 0.0, stream=self._sketch.block,
-        )  # fmt: skip
+        return about.kept(self)
 
     def diagnose(self) -> Diagnosis:
         """What KSD does not see: the kept draws against the stream they come from, and the stream against itself."""

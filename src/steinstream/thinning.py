@@ -37,6 +37,10 @@ def thin(
     budget: str | float | schedules.Schedule = 0.0,
     rule: str = "paper",
     candidates: int = 1,
+    anchor: float | bool = False,
+    cost: float = 0.0,
+    costs: ArrayLike | None = None,
+    pinned: ArrayLike | None = None,
     passes: int | str = 1,
     start: str | None = None,
     on_bad: str = "raise",
@@ -49,8 +53,9 @@ def thin(
     parameters of different widths; ``"streaming"`` follows the draws as a live stream would, ``**ss.PAPER`` takes the
     paper's settings instead. Further ``passes`` over the draws keep as many and lower KSD; ``"auto"`` makes as many as
     are worth their time. With ``size`` it also begins with a good set out of a sample of the draws, which
-    ``start="sample"`` does for any number of passes, and ``start="stream"`` does not (:mod:`steinstream.passes`). All
-    else as in :class:`Thinner`.
+    ``start="sample"`` does for any number of passes, and ``start="stream"`` does not (:mod:`steinstream.passes`). With
+    ``anchor=True`` the kept draws have the proportions of all. ``costs`` and ``pinned`` have an entry for each draw,
+    (n,) or (chains, n). All else as in :class:`Thinner`.
 
     >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
     >>> thin(draws, -draws / [1.0, 0.0001], size=25)
@@ -60,8 +65,9 @@ def thin(
     """
     passes = as_passes(passes)
     if coordinates == "streaming":
-        coordinates = Streaming()
+        coordinates = Streaming(centred=kernel is not None and kernel.linear > 0)
     chains = as_chains(draws, scores)
+    prices, pins = by_chain(costs, chains, "costs"), by_chain(pinned, chains, "pinned")
     total = sum(len(block.draws) for block in chains)
     if total < candidates:
         raise InputError(*too_short(total, candidates))
@@ -71,20 +77,24 @@ def thin(
     thinner = Thinner(
         chains[0].draws.shape[1],
         kernel=kernel,
-        coordinates=coordinates if isinstance(coordinates, Streaming) else fitting(coordinates, sketch, check_scores),
+        coordinates=coordinates
+        if isinstance(coordinates, Streaming)
+        else fitting(coordinates, sketch, check_scores, kernel),
         growth=growth,
         budget=budget,
         rule=rule,
         size=size,
         candidates=candidates,
+        anchor=anchor,
+        cost=cost,
         on_bad=on_bad,
         check_scores=check_scores and isinstance(coordinates, Streaming),  # else it was done, on a sketch
     )
-    if begins_with_sample(start, passes, thinner):
+    if begins_with_sample(start, passes, thinner, pins=pinned is not None):
         begin_well(thinner, sketch.block)
     while True:
-        for block in chains:
-            thinner.extend(block.draws, block.scores, ids=block.ids)
+        for block, price, pin in zip(chains, prices, pins, strict=True):
+            thinner.extend(block.draws, block.scores, ids=block.ids, costs=price, pinned=pin)
         if not go_on(thinner, passes):
             return thinner.kept
         thinner.again()
@@ -95,8 +105,13 @@ def too_short(draws: int, candidates: int) -> tuple[str, str]:
     return f"The chain has {draws} draws, and one step takes {candidates}.", "Give a longer chain, or fewer candidates."
 
 
-def fitting(coordinates: Coordinates | str, sketch: Sketch, check_scores: bool) -> Coordinates:
-    """The coordinates asked for, estimated from a sketch of the stream where they are asked for by name."""
+def fitting(
+    coordinates: Coordinates | str, sketch: Sketch, check_scores: bool, kernel: Kernel | None = None
+) -> Coordinates:
+    """The coordinates asked for, estimated from a sketch of the stream where they are asked for by name.
+
+    If the kernel has a linear term, which depends on where the origin lies, they have a centre; but for identity.
+    """
     held = sketch.block
     if len(held.draws) == 0:
         raise InputError("There are no usable draws to thin.")
@@ -105,7 +120,19 @@ def fitting(coordinates: Coordinates | str, sketch: Sketch, check_scores: bool) 
         door.SteinIdentity(dim).with_more(held.draws, held.scores).require_plausible()
     if isinstance(coordinates, Coordinates):
         return coordinates
-    return Coordinates.estimate(coordinates, sketch.settled().draws)
+    centred = kernel is not None and kernel.linear > 0 and coordinates != "identity"
+    return Coordinates.estimate(coordinates, sketch.settled().draws, centred=centred)
+
+
+def by_chain(values: ArrayLike | None, chains: list[door.Block], what: str) -> list[NDArray[Any] | None]:
+    """One entry per draw, (n,) or (chains, n), for each chain its own; None where there are none."""
+    if values is None:
+        return [None] * len(chains)
+    rows = np.asarray(values)
+    parts = [rows] if len(chains) == 1 and rows.ndim == 1 else list(rows)
+    if rows.ndim == 0 or [np.shape(part) for part in parts] != [(len(block.draws),) for block in chains]:
+        raise InputError(f"{what} must have one entry per draw, got shape {rows.shape}.")
+    return [np.asarray(part) for part in parts]
 
 
 def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[door.Block]:

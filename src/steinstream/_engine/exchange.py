@@ -17,10 +17,9 @@ from steinstream._engine.sweep import ROW, sweep_tiles
 @jit
 def add(kernel, tiles, which, sign, sums, row) -> None:
     """Let the sums take in a draw, or forget it."""
-    profile, first, second, grid = kernel
     draw, found = np.zeros((2, tiles.shape[1])), np.zeros((3, LANES))
     read_draw(tiles, which, draw)
-    sweep_tiles(profile, first, second, grid, ROW, draw, tiles, row, row, row, row, found, 0, tiles.shape[0])
+    sweep_tiles(kernel, ROW, draw, tiles, row, row, row, row, found, None, 0, tiles.shape[0])
     for i in range(sums.shape[0]):
         sums[i] += sign * row[i]
 

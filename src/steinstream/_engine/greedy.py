@@ -12,12 +12,10 @@ import numpy as np
 from steinstream._engine import exact
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.lanes import LANES
+from steinstream._engine.scalar import profile_at, slant
 from steinstream._engine.sweep import ROW, sweep_tiles
-from steinstream.kernels import PROFILES
 
 _PIECE = 64  # tiles whose kernel values stay in the first-level cache until they are added
-
-_root, _power, _gaussian = (inlined(profile) for profile in PROFILES)
 
 
 @jit
@@ -48,16 +46,13 @@ def read_draw(tiles, slot, draw):
 @jit
 def add_row(kernel, tiles, chosen, sums) -> int:
     """Add k0(., chosen) to the sums of all slots; the first slot with the least sum."""
-    profile, first, second, grid = kernel
     draw, found = np.zeros((2, tiles.shape[1])), np.zeros((3, LANES))
     row, least = np.zeros(_PIECE * LANES), np.zeros(LANES)
     read_draw(tiles, chosen, draw)
     best, where = np.inf, 0
     for start in range(0, tiles.shape[0], _PIECE):
         count = min(_PIECE, tiles.shape[0] - start)
-        sweep_tiles(
-            profile, first, second, grid, ROW, draw, tiles[start : start + count], row, row, row, row, found, 0, count
-        )
+        sweep_tiles(kernel, ROW, draw, tiles[start : start + count], row, row, row, row, found, None, 0, count)
         least[:] = np.inf
         for at in range(0, count * LANES, LANES):
             some, more = sums[start * LANES + at : start * LANES + at + LANES], row[at : at + LANES]
@@ -71,29 +66,22 @@ def add_row(kernel, tiles, chosen, sums) -> int:
     return where
 
 
-@inlined
-def profile_at(kernel, u):
-    """The three factors of the kernel's profile."""
-    if kernel[0] == 0:
-        return _root(u, kernel[1], kernel[2])
-    if kernel[0] == 1:
-        return _power(u, kernel[1], kernel[2])
-    return _gaussian(u, kernel[1], kernel[2])
-
-
 @jit
 def pairs(kernel, draws, one, other, out) -> None:
     """The Stein kernel of the draws ``one[i]`` and ``other[i]`` of (n, 2, d)."""
     for i in range(out.shape[0]):
         x, y = draws[one[i]], draws[other[i]]
-        u, cross, scores = 0.0, float(x.shape[1]), 0.0
+        u, cross, scores, product, own = 0.0, float(x.shape[1]), 0.0, 1.0, float(x.shape[1])
         for k in range(x.shape[1]):
             apart = x[0, k] - y[0, k]
             u += apart * apart
             cross += (x[1, k] - y[1, k]) * apart
             scores += x[1, k] * y[1, k]
+            product += x[0, k] * y[0, k]
+            own += x[1, k] * x[0, k] + y[1, k] * y[0, k]
         phi, slope, curvature = profile_at(kernel, u)
         out[i] = phi * scores + slope * cross - curvature * u
+        out[i] += slant(kernel[4], scores, product, own)
 
 
 @jit
@@ -188,5 +176,4 @@ def swap_in(kernel, draws, begin, end, past, rest, own, slots, tiles, places) ->
 @inlined
 def _row(kernel, draw, tiles, row, found):
     """Kernel values of a draw with every slot."""
-    profile, first, second, grid = kernel
-    sweep_tiles(profile, first, second, grid, ROW, draw, tiles, row, row, row, row, found, 0, tiles.shape[0])
+    sweep_tiles(kernel, ROW, draw, tiles, row, row, row, row, found, None, 0, tiles.shape[0])

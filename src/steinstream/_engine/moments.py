@@ -7,9 +7,10 @@ made (:mod:`steinstream.promise`).
 from __future__ import annotations
 
 from steinstream._engine.jit import jit
+from steinstream._engine.scalar import diagonal
 
-# Places in a trace. Squared scores are summed in two windows: the draws since the last doubling of their number, and
-# those between the two doublings before it.
+# Places in a trace. The values k0(x, x) are summed in two windows: the draws since the last doubling of their number,
+# and those between the two doublings before it.
 PAST_COUNT, PAST_SUM, COUNT, SUM, DUE = 0, 1, 2, 3, 4
 # The bound is kappa * SAMPLING + SPENT + diagonal * FORCED, as it is now and as it was when KSD last could rise.
 SIZE, SAMPLING, SPENT, FORCED, FLAT_SAMPLING, FLAT_SPENT, FLAT_FORCED = 5, 6, 7, 8, 9, 10, 11
@@ -44,18 +45,15 @@ def absorb(draws, counts, mean, second, last, apart) -> None:
 
 
 @jit
-def follow(trace, scores, sizes, floor, budget, share, cap) -> None:
-    """Take in the steps of a run, with the scores of all its draws: see the places of a trace above."""
+def follow(trace, kernel, draws, scores, sizes, floor, budget, share, cap) -> None:
+    """Take in the steps of a run, and all its draws: see the places of a trace above."""
     for i in range(scores.shape[0]):
-        square = 0.0
-        for k in range(scores.shape[1]):
-            square += scores[i, k] * scores[i, k]
         if trace[COUNT] >= trace[DUE]:
             trace[PAST_COUNT], trace[PAST_SUM] = trace[COUNT], trace[SUM]
             trace[DUE] += trace[COUNT]
             trace[COUNT] = trace[SUM] = 0.0
         trace[COUNT] += 1.0
-        trace[SUM] += square
+        trace[SUM] += diagonal(kernel, draws, scores, i)
     for step in range(sizes.shape[0]):
         before, after = trace[SIZE], trace[SIZE] + 1.0
         shrink = (before / after) ** 2

@@ -2,6 +2,8 @@
 
 The latest state's kernel values stay: a repeated draw needs no new ones, and a draw that is turned away costs one sweep
 and changes nothing.
+
+Where there is a guide (:mod:`steinstream._engine.guide`), it is told of every move.
 """
 
 from __future__ import annotations
@@ -10,8 +12,20 @@ import numba
 import numpy as np
 
 from steinstream._engine import exact
+from steinstream._engine.guide import (
+    add_waves,
+    key_of_latest,
+    lean,
+    lean_with_latest,
+    mark,
+    move_slot,
+    note_key,
+    put_waves,
+    reconsider,
+)
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.lanes import LANES
+from steinstream._engine.search import first_to_go, greatest_of, greatest_with_row, own_key
 from steinstream._engine.store import (
     DRAWS,
     FREE,
@@ -26,7 +40,6 @@ from steinstream._engine.store import (
     TOTAL_LOW,
 )
 from steinstream._engine.sweep import CACHE, LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
-from steinstream._engine.sweep import GREATEST as TOP
 
 
 @inlined
@@ -36,7 +49,7 @@ def is_full(store):
 
 
 @inlined
-def sweep(store, kernel, move, draw, slots, workers):
+def sweep(store, kernel, guide, move, draw, slots, workers):
     """One draw (2, d) against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
 
     With ``workers`` (a number, or None) large sweeps are shared among threads; the sums being exact, nothing changes.
@@ -46,11 +59,10 @@ def sweep(store, kernel, move, draw, slots, workers):
         return 0.0, 0.0, -np.inf
     if workers is not None:  # noqa: SIM102 (alone, numba drops this branch where workers is None)
         if worth_sharing(slots, draw.shape[1]):
-            return sweep_shared(store, kernel, move, draw, tiles, workers)
-    profile, first, second, grid = kernel
+            return sweep_shared(store, kernel, guide, move, draw, tiles, workers)
     sweep_tiles(
-        profile, first, second, grid, move, draw, store.tiles, store.copies,
-        store.high, store.low, store.row, store.found, 0, tiles,
+        kernel, move, draw, store.tiles, store.copies, store.high, store.low, store.row, store.found,
+        guide, 0, tiles,
     )  # fmt: skip
     return collect(store.found)
 
@@ -62,15 +74,14 @@ def worth_sharing(slots, dim) -> bool:
 
 
 @jit(parallel=True)
-def sweep_shared(store, kernel, move, draw, tiles, workers):
+def sweep_shared(store, kernel, guide, move, draw, tiles, workers):
     """The sweep, cut into one piece per worker."""
-    profile, first, second, grid = kernel
     parts = min(workers, tiles)  # a sweep runs over one tile at least
     found = np.zeros((parts, 3, LANES))
     for part in numba.prange(parts):
         sweep_tiles(
-            profile, first, second, grid, move, draw, store.tiles, store.copies, store.high, store.low, store.row,
-            found[part], part * tiles // parts, (part + 1) * tiles // parts,
+            kernel, move, draw, store.tiles, store.copies, store.high, store.low, store.row, found[part],
+            guide, part * tiles // parts, (part + 1) * tiles // parts,
         )  # fmt: skip
     high, low, greatest = 0.0, 0.0, -np.inf
     for part in range(parts):
@@ -120,9 +131,8 @@ def repeats(draws, scores, i):
 def influences(store, kernel, draws, scores, first, last, sums):
     """Write the influence that each of the draws first .. last - 1 would have into ``sums`` (m, 2), as exact pairs.
 
-    Kept draws are read a cacheful at a time, once for all. A draw that repeats the one before is passed over.
+    Kept draws are read a cacheful at a time, once for all. A draw that repeats the one before has its influence.
     """
-    profile, one, two, grid = kernel
     tiles = (store.counts[SLOTS] + LANES - 1) // LANES
     step = max(1, CACHE // (draws.shape[1] * 2 * LANES * 8))
     for candidate in range(first, last):
@@ -131,19 +141,23 @@ def influences(store, kernel, draws, scores, first, last, sums):
             store.alone[0, k, 0, 0] = store.draw[0, k]
             store.alone[0, k, 1, 0] = store.draw[1, k]
         row = store.self_row
-        sweep_tiles(profile, one, two, grid, ROW, store.draw, store.alone, row, row, row, row, store.found, 0, 1)
+        sweep_tiles(kernel, ROW, store.draw, store.alone, row, row, row, row, store.found, None, 0, 1)
         sums[candidate - first, 0], sums[candidate - first, 1] = 0.5 * row[0], 0.0
     for begin in range(0, tiles, step):
         for candidate in range(first, last):
             if candidate == first or not repeats(draws, scores, candidate):
                 take(store, draws, scores, candidate)
                 sweep_tiles(
-                    profile, one, two, grid, LOOK, store.draw, store.tiles, store.copies,
-                    store.high, store.low, store.row, store.found, begin, min(begin + step, tiles),
+                    kernel, LOOK, store.draw, store.tiles, store.copies, store.high, store.low, store.row, store.found,
+                    None, begin, min(begin + step, tiles),
                 )  # fmt: skip
                 more, rest, _ = collect(store.found)
                 pair = exact.add_pair(sums[candidate - first, 0], sums[candidate - first, 1], more, rest)
                 sums[candidate - first, 0], sums[candidate - first, 1] = pair
+    for candidate in range(first + 1, last):
+        if repeats(draws, scores, candidate):
+            for part in range(2):
+                sums[candidate - first, part] = sums[candidate - first - 1, part]
 
 
 @inlined
@@ -157,19 +171,17 @@ def take(store, draws, scores, new):
 @jit
 def influence_of(store, kernel, draws, scores, candidate):
     """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
-    profile, first, second, grid = kernel
     dim = draws.shape[1]
     found, row, draw, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((2, dim)), np.zeros((1, dim, 2, LANES))
     for k in range(dim):
         draw[0, k] = alone[0, k, 0, 0] = draws[candidate, k]
         draw[1, k] = alone[0, k, 1, 0] = scores[candidate, k]
-    sweep_tiles(profile, first, second, grid, ROW, draw, alone, row, row, row, row, found, 0, 1)
+    sweep_tiles(kernel, ROW, draw, alone, row, row, row, row, found, None, 0, 1)
     high, low = 0.5 * row[0], 0.0
     tiles = (store.counts[SLOTS] + LANES - 1) // LANES
     if tiles > 0:
         sweep_tiles(
-            profile, first, second, grid, LOOK, draw, store.tiles, store.copies,
-            store.high, store.low, store.row, found, 0, tiles,
+            kernel, LOOK, draw, store.tiles, store.copies, store.high, store.low, store.row, found, None, 0, tiles
         )  # fmt: skip
         more, rest, _ = collect(found)
         high, _ = exact.add_pair(more, rest, high, low)
@@ -177,16 +189,18 @@ def influence_of(store, kernel, draws, scores, candidate):
 
 
 @inlined
-def weigh(store, kernel, draws, scores, new, alone, workers):
+def weigh(store, kernel, guide, draws, scores, new, alone, workers):
     """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?
 
-    ``alone`` says that the others do not matter, which saves a pass for a repeated state.
+    ``alone`` says that the others do not matter, which saves a pass for a repeated state. A guide must know its waves.
     """
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
     take(store, draws, scores, new)
+    lean_with_latest(store, guide)
     if not holds(store, slot):
         put(store, slots)
-        high, low, sums[OTHERS] = sweep(store, kernel, WEIGH, store.draw, slots + 1, workers)
+        put_waves(guide, slots)
+        high, low, sums[OTHERS] = sweep(store, kernel, guide, WEIGH, store.draw, slots + 1, workers)
         sums[OWN], sums[OWN_LOW] = exact.add(high, low, 0.5 * store.row[slots])
         store.counts[LATEST] = slots
     elif slot < slots:  # it repeats a state that is kept
@@ -194,28 +208,15 @@ def weigh(store, kernel, draws, scores, new, alone, workers):
         sums[OTHERS] = np.nan
         if not alone:
             aside, store.high[slot] = store.high[slot], -np.inf
-            sums[OTHERS] = greatest_with_row(store)
+            sums[OTHERS] = greatest_with_row(store, guide)
             store.high[slot] = aside
+    elif guide is not None:  # it repeats a draw that was turned away: the same influences, but other keys
+        sums[OTHERS] = greatest_with_row(store, guide)
+    key_of_latest(store, guide, new)
 
 
 @inlined
-def greatest_with_row(store):
-    """The greatest influence if the latest state's kernel values were added once more."""
-    high, low, row, found = store.high, store.low, store.row, store.found
-    for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top = found[TOP]
-    for first in range(0, store.counts[SLOTS], LANES):
-        some, rest, more = high[first : first + LANES], low[first : first + LANES], row[first : first + LANES]
-        for lane in range(LANES):
-            influence, _ = exact.add(some[lane], rest[lane], more[lane])
-            top[lane] = influence if influence > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
-
-
-@inlined
-def keep(store, ids, raw, new, step):
+def keep(store, guide, ids, raw, new, step):
     """Add the draw that was weighed, with its id and what else belongs to it."""
     sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
     apply_row(store, 1.0)
@@ -226,49 +227,54 @@ def keep(store, ids, raw, new, step):
         store.counts[SLOTS] += 1
     store.high[slot], store.low[slot] = sums[OWN], sums[OWN_LOW]
     store.copies[slot] += 1.0
-    attach(store, slot, ids[new, 0], ids[new, 1], step)
+    attach(store, guide, slot, ids, new, step)
     sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
-    sums[GREATEST] = sums[OWN] if sums[OWN] >= sums[OTHERS] else sums[OTHERS]  # not a number until somebody asks
+    add_waves(guide, slot, 1.0)
+    note_key(guide, slot)
+    own = own_key(store, guide)
+    sums[GREATEST] = own if own >= sums[OTHERS] else sums[OTHERS]  # not a number until somebody asks
 
 
 @inlined
-def turn_away(store, ids, new, step, dropped, at):
-    """Leave things as they are, and log who went: the draw that was weighed, or its oldest kept copy."""
+def turn_away(store, guide, ids, new, step, dropped, at):
+    """Leave things as they are, and log who went: the draw that was weighed, or a kept copy of it."""
     slot = store.counts[LATEST]
     if slot < store.counts[SLOTS]:
-        attach(store, slot, ids[new, 0], ids[new, 1], step)
-        detach(store, slot, dropped, at)
+        attach(store, guide, slot, ids, new, step)
+        detach(store, guide, slot, dropped, at)
     else:
         dropped[at, 0], dropped[at, 1], dropped[at, 2] = ids[new, 0], ids[new, 1], step
 
 
 @inlined
-def remove(store, kernel, slot, dropped, at, workers):
-    """Remove the oldest copy of a state and log its id."""
+def remove(store, kernel, guide, slot, dropped, at, workers):
+    """Remove a copy of a state and log its id."""
     sums = store.sums
     high, low = store.high[slot], store.low[slot]
     sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * high, -2.0 * low)
     copy_state(store, slot)
     latest = slot == store.counts[LATEST]
-    detach(store, slot, dropped, at)
+    add_waves(guide, slot, -1.0)
+    detach(store, guide, slot, dropped, at)
     store.copies[slot] -= 1.0
     if store.copies[slot] == 0.0:
-        vacate(store, slot)
+        vacate(store, guide, slot)
     elif store.counts[LATEST] == store.counts[SLOTS]:  # what was weighed for a draw that was turned away holds no more
         store.counts[LATEST] = NONE
     if latest:
         apply_row(store, -1.0)
-        sums[GREATEST] = greatest_of(store)
+        sums[GREATEST] = greatest_of(store, guide)
     else:
-        _, _, sums[GREATEST] = sweep(store, kernel, REMOVE, store.removed, store.counts[SLOTS], workers)
+        lean(store, guide)
+        _, _, sums[GREATEST] = sweep(store, kernel, guide, REMOVE, store.removed, store.counts[SLOTS], workers)
 
 
 @inlined
-def attach(store, slot, chain, draw, step):
-    """One more copy of the slot's state, with this id."""
+def attach(store, guide, slot, ids, new, step):
+    """One more copy of the slot's state, with this draw's id."""
     label = store.counts[FREE]
     store.counts[FREE] = store.following[label]
-    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = chain, draw, step
+    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = ids[new, 0], ids[new, 1], step
     store.following[label] = NONE
     if store.oldest[slot] == NONE:
         store.oldest[slot] = label
@@ -276,23 +282,33 @@ def attach(store, slot, chain, draw, step):
         store.following[store.newest[slot]] = label
     store.newest[slot] = label
     store.counts[DRAWS] += 1
+    mark(guide, slot, label, new)
 
 
 @inlined
-def detach(store, slot, dropped, at):
-    """One copy less of the slot's state, the oldest."""
-    label = store.oldest[slot]
+def detach(store, guide, slot, dropped, at):
+    """One copy less of the slot's state."""
+    label = first_to_go(store, guide, slot)
     for k in range(3):
         dropped[at, k] = store.ids[label, k]
     store.ids[label, 2] = NONE
-    store.oldest[slot] = store.following[label]
+    if label == store.oldest[slot]:
+        store.oldest[slot] = store.following[label]
+    else:
+        before = store.oldest[slot]
+        while store.following[before] != label:
+            before = store.following[before]
+        store.following[before] = store.following[label]
+        if store.newest[slot] == label:
+            store.newest[slot] = before
     store.following[label] = store.counts[FREE]
     store.counts[FREE] = label
     store.counts[DRAWS] -= 1
+    reconsider(store, guide, slot)
 
 
 @inlined
-def vacate(store, slot):
+def vacate(store, guide, slot):
     """Fill the slot with the last one, which becomes spare."""
     last = store.counts[SLOTS] - 1
     if slot != last:
@@ -305,6 +321,7 @@ def vacate(store, slot):
         store.copies[slot], store.row[slot] = store.copies[last], store.row[last]
         store.high[slot], store.low[slot] = store.high[last], store.low[last]
         store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
+        move_slot(guide, slot, last)
     store.copies[last] = 0.0
     store.high[last] = -np.inf
     if store.counts[LATEST] == last and slot != last:
@@ -323,21 +340,6 @@ def apply_row(store, sign):
 
 
 @inlined
-def greatest_of(store):
-    """The greatest influence."""
-    found, high = store.found, store.high
-    for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top = found[TOP]
-    for first in range(0, store.counts[SLOTS], LANES):
-        some = high[first : first + LANES]
-        for lane in range(LANES):
-            top[lane] = some[lane] if some[lane] > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
-
-
-@inlined
 def copy_state(store, slot):
     """The slot's state, where a sweep can read it."""
     tile, lane = slot // LANES, slot % LANES
@@ -349,33 +351,7 @@ def copy_state(store, slot):
 @jit
 def refresh(store, kernel) -> None:
     """Compute what is not written into a checkpoint: the greatest influence, the latest state's kernel values."""
-    store.sums[GREATEST] = greatest_of(store)
+    store.sums[GREATEST] = greatest_of(store, None)
     if store.counts[LATEST] != NONE:
         copy_state(store, store.counts[LATEST])
-        sweep(store, kernel, ROW, store.removed, store.counts[SLOTS], None)
-
-
-@inlined
-def precedes(store, slot, other):
-    """Whether the slot's oldest id comes before the other's."""
-    ids, mine, its = store.ids, store.oldest[slot], store.oldest[other]
-    return ids[mine, 0] < ids[its, 0] or (ids[mine, 0] == ids[its, 0] and ids[mine, 1] < ids[its, 1])
-
-
-@inlined
-def least_influential(store):
-    """The slot with the greatest influence; of several the one with the smallest id."""
-    if np.isnan(store.sums[GREATEST]):
-        store.sums[GREATEST] = greatest_of(store)
-    best, greatest = NONE, store.sums[GREATEST]
-    slots, high = store.counts[SLOTS], store.high
-    for first in range(0, slots, LANES):
-        hits = 0
-        some = high[first : first + LANES]
-        for lane in range(LANES):
-            hits += some[lane] == greatest
-        if hits > 0:
-            for slot in range(first, min(first + LANES, slots)):
-                if high[slot] == greatest and (best == NONE or precedes(store, slot, best)):
-                    best = slot
-    return best
+        sweep(store, kernel, None, ROW, store.removed, store.counts[SLOTS], None)

@@ -28,7 +28,6 @@ def as_tiles(points: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArra
 @jit
 def rows_before(kernel, tiles, draws, copies, begin, end, high, low, diagonal) -> None:
     """For rows begin .. end - 1 of draws (n, 2, d): the sum of copies * k0 over the rows before, and k0 with itself."""
-    profile, first, second, grid = kernel
     dim = draws.shape[2]
     step = max(1, CACHE // (dim * 2 * LANES * 8))
     row, found, mask, spare = np.zeros(LANES), np.zeros((3, LANES)), np.zeros(LANES), np.zeros(LANES)
@@ -37,8 +36,8 @@ def rows_before(kernel, tiles, draws, copies, begin, end, high, low, diagonal) -
             count = min(step, i // LANES - start)
             if count > 0:
                 sweep_tiles(
-                    profile, first, second, grid, LOOK, draws[i], tiles[start : start + count],
-                    copies[start * LANES :], spare, spare, row, found, 0, count,
+                    kernel, LOOK, draws[i], tiles[start : start + count], copies[start * LANES :], spare, spare, row,
+                    found, None, 0, count,
                 )  # fmt: skip
                 more, rest, _ = collect(found)
                 high[i], low[i] = exact.add_pair(high[i], low[i], more, rest)
@@ -47,8 +46,7 @@ def rows_before(kernel, tiles, draws, copies, begin, end, high, low, diagonal) -
         for other in range(LANES):
             mask[other] = copies[tile * LANES + other] if other < lane else 0.0
         sweep_tiles(
-            profile, first, second, grid, WEIGH, draws[i], tiles[tile : tile + 1],
-            mask, spare, spare, row, found, 0, 1,
+            kernel, WEIGH, draws[i], tiles[tile : tile + 1], mask, spare, spare, row, found, None, 0, 1
         )  # fmt: skip
         more, rest, _ = collect(found)
         high[i], low[i] = exact.add_pair(high[i], low[i], more, rest)

@@ -23,12 +23,9 @@ def stein_matrix(kernel: Compiled, points: Array, scores: Array) -> Array:
 
 @jit
 def _fill(kernel, tiles, draws, matrix):
-    profile, first, second, grid = kernel
     row, found = np.zeros(tiles.shape[0] * LANES), np.zeros((3, LANES))
     for i in range(draws.shape[0]):
-        sweep_tiles(
-            profile, first, second, grid, ROW, draws[i], tiles, row, row, row, row, found, 0, tiles.shape[0]
-        )  # fmt: skip
+        sweep_tiles(kernel, ROW, draws[i], tiles, row, row, row, row, found, None, 0, tiles.shape[0])
         for j in range(draws.shape[0]):
             matrix[i, j] = row[j]
 

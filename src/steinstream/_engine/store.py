@@ -13,7 +13,7 @@ order: a freed slot is filled with the last one. Sums are exact and ties go to t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,11 @@ class Store(NamedTuple):
     sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others'
 
 
-def _aligned(*shape: int) -> Floats:
+def aligned(*shape: int, kind: Any = np.float64) -> NDArray[Any]:
     """Zeros that start on a cache line, so that no vector straddles two."""
-    size = int(np.prod(shape))
-    buffer = np.zeros(size + 8)
-    start = (-buffer.ctypes.data // 8) % 8
+    size, line = int(np.prod(shape)), 64 // np.dtype(kind).itemsize
+    buffer = np.zeros(size + line, dtype=kind)
+    start = (-buffer.ctypes.data // buffer.itemsize) % line
     return buffer[start : start + size].reshape(shape)
 
 
@@ -67,23 +67,23 @@ def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
     slots = tiles * LANES
     following = np.arange(1, labels + 1, dtype=np.int64)
     following[-1] = NONE
-    high = _aligned(slots)
+    high = aligned(slots)
     high[:] = -np.inf  # no spare slot is ever the greatest
     return Store(
-        tiles=_aligned(tiles, dim, 2, LANES),
-        copies=_aligned(slots),
+        tiles=aligned(tiles, dim, 2, LANES),
+        copies=aligned(slots),
         high=high,
-        low=_aligned(slots),
-        row=_aligned(slots),
-        found=_aligned(3, LANES),
+        low=aligned(slots),
+        row=aligned(slots),
+        found=aligned(3, LANES),
         raw=np.zeros((slots, raw)),
         oldest=np.full(slots, NONE, dtype=np.int64),
         newest=np.full(slots, NONE, dtype=np.int64),
         ids=np.full((labels, 3), NONE, dtype=np.int64),
         following=following,
         draw=np.zeros((2, dim)),
-        alone=_aligned(1, dim, 2, LANES),
-        self_row=_aligned(LANES),
+        alone=aligned(1, dim, 2, LANES),
+        self_row=aligned(LANES),
         removed=np.zeros((2, dim)),
         counts=np.array([0, 0, 0, NONE], dtype=np.int64),
         sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0]),

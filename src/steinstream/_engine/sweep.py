@@ -3,6 +3,8 @@
 Points are stored in tiles of sixteen, ``tiles[t, k, 0]`` their k-th coordinates, ``tiles[t, k, 1]`` the k-th entries of
 their scores, so that memory is read in one stream and a whole tile is computed in registers. Cost: about five
 arithmetic operations per coordinate and pair, and per pair one square root and one division (IMQ) or one exponential.
+A linear term in the kernel takes two operations more per coordinate, a guide (:mod:`steinstream._engine.guide`) two per
+wave; both are compiled in only where they are asked for, that is, where their argument is not None.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ REMOVE = np.int64(3)  # take them out of the influences
 
 CACHE = 1 << 18  # bytes of points to stay with while many rows pass: a share of the second-level cache
 
+# Places in a guide's numbers.
+WEIGHT, SCALE = 0, 1
+
 # Rows of the array in which a sweep leaves its findings, sixteen lanes each.
 HIGH, LOW, GREATEST = 0, 1, 2
 
@@ -53,54 +58,90 @@ class _Arguments(NamedTuple):
     end: Any
 
 
-_SIGNATURE = ir.FunctionType(
-    ir.VoidType(), [ir.DoubleType()] * 3 + [ir.DoubleType().as_pointer()] * 7 + [ir.IntType(64)] * 3
-)
+class _Guidance(NamedTuple):
+    """What a guide adds: the search is for the greatest influence + weight <lean, waves> + scale * dear."""
+
+    lean: Any  # these two in single precision
+    waves: Any
+    dear: Any
+    keys: Any  # out: influence + weight <lean, waves>
+    weight: Any
+    scale: Any
+    count: Any  # of waves
+
+
+_DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
+_PLAIN = [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 7 + [_INDEX] * 3
+_POINTERS = [ir.FloatType().as_pointer()] * 2 + [_DOUBLE.as_pointer()] * 2
+_FROM_GUIDE = ("lean", "waves", "dear", "keys", "numbers")
+_GUIDED = [*_POINTERS, _DOUBLE, _DOUBLE, _INDEX]
 
 
 @intrinsic
 def sweep_tiles(
-    context: Any, profile: Any, first: Any, second: Any, grid: Any, move: Any, draw: Any, tiles: Any,
-    copies: Any, high: Any, low: Any, row: Any, found: Any, begin: Any, end: Any,
+    context: Any, kernel: Any, move: Any, draw: Any, tiles: Any, copies: Any, high: Any, low: Any,
+    row: Any, found: Any, guide: Any, begin: Any, end: Any,
 ) -> Any:  # fmt: skip
-    """Run the sweep for this kernel profile and this move over the tiles from begin to end; at least one."""
-    arguments = (profile, first, second, grid, move, draw, tiles, copies, high, low, row, found, begin, end)
+    """Run the sweep for this kernel and this move over the tiles from begin to end; at least one.
+
+    ``guide`` is None or a :class:`~steinstream._engine.guide.Guide`.
+    """
+    arguments = (kernel, move, draw, tiles, copies, high, low, row, found, guide, begin, end)
+    linear = not isinstance(kernel.types[4], types.NoneType)
+    guided = not isinstance(guide, types.NoneType)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        profile, first, second, grid, move, *arrays, begin, end = values
-        arrays = [
-            context.make_array(kind)(context, builder, array)
-            for kind, array in zip(signature.args[5:12], arrays, strict=True)
-        ]
+        def array(kind: Any, value: Any) -> Any:
+            return context.make_array(kind)(context, builder, value)
+
+        kernel, move, *arrays, guide, begin, end = values
+        profile, *parameters = cgutils.unpack_tuple(builder, kernel)
+        arrays = [array(kind, value) for kind, value in zip(signature.args[2:9], arrays, strict=True)]
         dim = cgutils.unpack_tuple(builder, arrays[0].shape, 2)[1]
-        given = (first, second, grid, *(array.data for array in arrays), dim, begin, end)
+        given = [*parameters[:3], *(each.data for each in arrays), dim, begin, end]
+        if linear:
+            given.append(parameters[3])
+        if guided:
+            kind = signature.args[9]
+            parts = zip(kind.fields, kind.types, cgutils.unpack_tuple(builder, guide), strict=True)
+            named = {name: array(part, value) for name, part, value in parts if name in _FROM_GUIDE}
+            *pointers, numbers = (named[name].data for name in _FROM_GUIDE)
+            weights = [builder.load(builder.gep(numbers, [integer(place)])) for place in (WEIGHT, SCALE)]
+            given += [*pointers, *weights, cgutils.unpack_tuple(builder, named["lean"].shape, 1)[0]]
         for number, variant in product(range(len(PROFILES)), (ROW, LOOK, WEIGH, REMOVE)):
             chosen = builder.and_(
                 builder.icmp_signed("==", profile, integer(number)),
                 builder.icmp_signed("==", move, integer(int(variant))),
             )
             with builder.if_then(chosen):
-                builder.call(_function(builder.module, number, int(variant)), given)
+                searches = guided and variant in (WEIGH, REMOVE)
+                chosen = _function(builder.module, number, int(variant), linear, searches)
+                builder.call(chosen, given if searches else given[: len(_PLAIN) + linear])
         return context.get_dummy_value()
 
     return types.void(*arguments), generate
 
 
-def _function(module: Any, profile: int, move: int) -> Any:
+def _function(module: Any, profile: int, move: int, linear: bool, guided: bool) -> Any:
     """The sweep's variant in this module. Never inlined: it is long, and called from several places."""
-    name = f"steinstream.sweep.{profile}.{move}"
+    name = f"steinstream.sweep.{profile}.{move}.{linear:d}.{guided:d}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, _SIGNATURE, name)
+    signature = ir.FunctionType(ir.VoidType(), _PLAIN + [_DOUBLE] * linear + _GUIDED * guided)
+    function = ir.Function(module, signature, name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block())
-    _trace(builder, _Arguments(*function.args), PROFILES[profile], move)
+    plain, more = _Arguments(*function.args[: len(_PLAIN)]), list(function.args[len(_PLAIN) :])
+    slant = more.pop(0) if linear else None
+    _trace(builder, plain, PROFILES[profile], move, slant, _Guidance(*more) if guided else None)
     builder.ret_void()
     return function
 
 
-def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: int) -> None:
+def _trace(
+    builder: Any, given: _Arguments, profile: Callable[..., Any], move: int, slant: Any, guidance: _Guidance | None
+) -> None:
     dimension = Lanes.fill(builder, builder.sitofp(given.dim, given.grid.type))
     first, second, grid = (Lanes.fill(builder, value) for value in (given.first, given.second, given.grid))
     shift = grid * (1.5 * 2.0**52)
@@ -108,27 +149,57 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
     distance, cross, scores, total, rest, greatest, pending = (Variable(builder) for _ in range(7))
     total.value = rest.value = 0.0
     greatest.value = -np.inf
+    products, own, mine = (Variable(builder) for _ in range(3))
+
+    def draw_at(k: Any) -> tuple[Lanes, Lanes]:
+        """Coordinate k of the draw and of its score."""
+        here, slope = (
+            Lanes.fill(builder, builder.load(builder.gep(given.draw, [place])))
+            for place in (k, builder.add(given.dim, k))
+        )
+        return here, slope
+
+    if slant is not None:
+        mine.value = 0.0
+        with loop(builder, integer(0), given.dim) as k:
+            here, slope = draw_at(k)
+            mine.value = slope.multiply_add(here, mine.value)
 
     def compare(tile: Any) -> Lanes:
         """The kernel values of a tile."""
         distance.value = cross.value = scores.value = 0.0
+        if slant is not None:
+            products.value = own.value = 0.0
         with loop(builder, integer(0), given.dim) as k:
-            here, slope_here = (
-                Lanes.fill(builder, builder.load(builder.gep(given.draw, [place])))
-                for place in (k, builder.add(given.dim, k))
-            )
+            here, slope_here = draw_at(k)
             at = builder.mul(builder.add(builder.mul(tile, given.dim), k), integer(2))
             there, slope_there = (Lanes.load(builder, given.tiles, builder.add(at, integer(i))) for i in (0, 1))
             apart = here - there
             distance.value = apart.multiply_add(apart, distance.value)
             cross.value = (slope_here - slope_there).multiply_add(apart, cross.value)
             scores.value = slope_here.multiply_add(slope_there, scores.value)
+            if slant is not None:
+                products.value = here.multiply_add(there, products.value)
+                own.value = slope_there.multiply_add(there, own.value)
 
         u = distance.value
         phi, slope, curvature = profile(u, first, second)
         k0 = phi.multiply_add(scores.value, slope.multiply_add(cross.value + dimension, -(curvature * u)))
+        if slant is not None:
+            both = (mine.value + own.value) + dimension
+            extra = scores.value.multiply_add(products.value + 1.0, both)
+            k0 = Lanes.fill(builder, slant).multiply_add(extra, k0)
         on_grid: Lanes = (k0 + shift) - shift  # more than 2^52 grids away from 0 every double is on it
         return on_grid
+
+    def guide(tile: Any, influence: Lanes) -> Lanes:
+        """What the search goes by: the influence and where the guide leans."""
+        if guidance is None:
+            return influence
+        leans = Lanes.product(builder, guidance.lean, guidance.waves, tile, guidance.count)
+        key = Lanes.fill(builder, guidance.weight).multiply_add(leans, influence)
+        key.store(guidance.keys, tile)
+        return Lanes.fill(builder, guidance.scale).multiply_add(Lanes.load(builder, guidance.dear, tile), key)
 
     def absorb(tile: Any, k0: Lanes) -> None:
         """Let the sum and the influences take in a tile's kernel values."""
@@ -143,7 +214,8 @@ def _trace(builder: Any, given: _Arguments, profile: Callable[..., Any], move: i
         if move in (WEIGH, REMOVE):
             before = Lanes.load(builder, given.high, tile), Lanes.load(builder, given.low, tile)
             influence, remainder = exact.add(*before, k0 if move == WEIGH else -k0)
-            greatest.value = greatest.value.where_less(influence, influence, greatest.value)
+            key = guide(tile, influence)
+            greatest.value = greatest.value.where_less(key, key, greatest.value)
         if move == REMOVE:
             influence.store(given.high, tile)
             remainder.store(given.low, tile)

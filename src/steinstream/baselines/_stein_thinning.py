@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from steinstream.baselines.job import Integers, Job, job, pick
 from steinstream.coordinates import Coordinates
 from steinstream.door import Block
+from steinstream.errors import InputError
 from steinstream.kernels import PROFILES, Kernel
 
 Array = NDArray[np.float64]
@@ -75,7 +76,7 @@ def select(job: Job, unique: bool = False) -> Block:
         rows = slice(start, min(start + _BLOCK, job.total))
         x, s = job.coordinates.apply(chain.draws[rows], chain.scores[rows])
         fill_tiles(tiles, start, x, s)
-        sums[rows] = _half_diagonal(job.kernel, s, np.ones(job.dim))
+        sums[rows] = _half_diagonal(job.kernel, x, s, np.ones(job.dim))
     compiled = job.kernel.compiled(job.dim)
     return pick(chain, greedy(partial(add_row, compiled, tiles), sums, job.size, unique))
 
@@ -85,9 +86,11 @@ def _weighted(job: Job, chain: Block, standardize: bool, unique: bool) -> Intege
     from steinstream._engine.greedy import add_weighted_row
     from steinstream.baselines.preconditioners import by_covariance
 
+    if job.kernel.linear:
+        raise InputError("This preconditioner knows no kernel with a linear term.", "Leave linear or smpcov out.")
     x, s, weights = by_covariance(chain.draws, chain.scores, standardize)
     compiled, columns = job.kernel.compiled(job.dim), np.ascontiguousarray(np.stack([x.T, s.T]))
-    half = _half_diagonal(job.kernel, s, weights)
+    half = _half_diagonal(job.kernel, x, s, weights)
     return greedy(partial(add_weighted_row, compiled, weights, columns), half, job.size, unique)
 
 
@@ -102,11 +105,13 @@ def greedy(add: Add, sums: Array, size: int, unique: bool) -> Integers:
     return chosen
 
 
-def _half_diagonal(kernel: Kernel, scores: Array, weights: Array) -> Array:
+def _half_diagonal(kernel: Kernel, points: Array, scores: Array, weights: Array) -> Array:
     """k0(x, x) / 2 with weights, coordinate after coordinate, so that equal states have equal values."""
     compiled = kernel.compiled(len(weights))
     phi, slope, _ = PROFILES[compiled.profile](0.0, compiled.first, compiled.second)
     half = np.zeros(len(scores))
     for weight, score in zip(weights, scores.T, strict=True):
         half += 0.5 * weight * (phi * score**2 + slope)
+    if kernel.linear:
+        half += 0.5 * kernel.linear_diagonal(scores, points)
     return half

@@ -87,7 +87,7 @@ def job(
     for block in chains:
         door.usable(block, "raise")
         sketch.add(block)
-    fitted = fitting(coordinates, sketch, check_scores)
+    fitted = fitting(coordinates, sketch, check_scores, kernel)
     fitted.require(dim)
     return Job(lambda: chains, total, dim, int(size), kernel or IMQ(), fitted, seed, sketch=sketch.block)
 
@@ -124,7 +124,7 @@ def job_from_file(
         skipped += len(block.draws) - len(good.draws)
         if progress is not None:
             progress(chain.fraction() or 0.0)
-    fitted = fitting(coordinates, sketch, check_scores)
+    fitted = fitting(coordinates, sketch, check_scores, kernel)
     fitted.require(chain.dim)
     return Job(Usable(chain, on_bad), total, chain.dim, 0, kernel or IMQ(), fitted, seed, skipped, sketch.block)
 

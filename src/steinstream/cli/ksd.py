@@ -49,10 +49,11 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     scale = options["scale"]
     if scale == "auto" and chain.suffix == ".npz" and _is_kept(chain):
         scale = str(chain)
-    coordinates = fitting(as_coordinates(scale), sketch, not options["trust_scores"])
+    kernel = as_kernel(options["kernel"])
+    coordinates = fitting(as_coordinates(scale), sketch, not options["trust_scores"], kernel)
     with bar("measuring", 1.0) as progress:
         curve = cumulative_ksd(
-            block.draws, block.scores, kernel=as_kernel(options["kernel"]), coordinates=coordinates,
+            block.draws, block.scores, kernel=kernel, coordinates=coordinates,
             progress=lambda share: progress.show(share, f"{share:.0%}"),
         )  # fmt: skip
     value = float(curve[-1])
@@ -62,9 +63,7 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     )
     weights = _weights(chain, len(curve))
     if weights is not None:
-        value = weighted_ksd(
-            block.draws, block.scores, kernel=as_kernel(options["kernel"]), coordinates=coordinates, weights=weights
-        )
+        value = weighted_ksd(block.draws, block.scores, kernel=kernel, coordinates=coordinates, weights=weights)
         click.echo(f"with its weights  ·  KSD {value:.6g}")
     if cumulative is not None:
         from steinstream.io import replacing

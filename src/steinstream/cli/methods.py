@@ -16,8 +16,8 @@ from steinstream.cli.refine import refined, taken_from
 
 #: What means something to online KSD thinning alone, and what it is when nobody asks for it.
 _OURS = {
-    "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "passes": "1", "start": None, "initial": None,
-    "checkpoint": None, "resume": False,
+    "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "anchor": None, "passes": "1", "start": None,
+    "initial": None, "checkpoint": None, "resume": False,
 }  # fmt: skip
 
 

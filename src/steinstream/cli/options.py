@@ -41,7 +41,8 @@ def kernel_options(command: F) -> F:
             "or a file (npy of scales or of a covariance; npz of a kept set, to measure as it did).",
         ),
         click.option(
-            "--kernel", default="imq", show_default=True, help="imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2."
+            "--kernel", default="imq", show_default=True,
+            help="imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; with a linear term imq:linear=1.",
         ),
     ):  # fmt: skip
         command = option(command)
@@ -60,7 +61,10 @@ def as_kernel(text: str) -> Kernel:
     from steinstream.kernels import IMQ, RBF
 
     name, _, rest = text.partition(":")
-    known: dict[str, tuple[type[Kernel], set[str]]] = {"imq": (IMQ, {"c", "beta"}), "rbf": (RBF, {"h"})}
+    known: dict[str, tuple[type[Kernel], set[str]]] = {
+        "imq": (IMQ, {"c", "beta", "linear"}),
+        "rbf": (RBF, {"h", "linear"}),
+    }
     try:
         kernel, allowed = known[name.lower()]
         pairs = [part.partition("=") for part in rest.split(",") if part]
@@ -69,9 +73,20 @@ def as_kernel(text: str) -> Kernel:
             raise ValueError
     except (KeyError, ValueError):
         raise InputError(
-            f"unknown kernel {text!r}.", "Kernels are imq, imq:c=1,beta=-0.5, rbf and rbf:h=2, with your numbers."
+            f"unknown kernel {text!r}.",
+            "Kernels are imq, imq:c=1,beta=-0.5, rbf and rbf:h=2, with your numbers, and linear=0.1 for a linear term.",
         ) from None
     return kernel(**parameters)
+
+
+def as_anchor(text: str | None) -> float | bool:
+    """``auto``, or how strong."""
+    if text in (None, "auto"):
+        return text == "auto"
+    try:
+        return float(str(text))
+    except ValueError:
+        raise InputError(f"unknown anchor {text!r}.", "Give --anchor auto, or a number of at least 0.") from None
 
 
 def as_coordinates(text: str) -> Coordinates | str:

@@ -12,7 +12,7 @@ import click
 
 from steinstream.baselines import METHODS
 from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
+from steinstream.cli.options import as_anchor, as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import refine_options, refined, taken_from
 
@@ -37,6 +37,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option(
     "--candidates", type=click.IntRange(min=1), default=1, show_default=True, help="Best of so many (SPMCMC)."
 )
+@click.option("--anchor", help="Keep the chain's proportions, which KSD does not see: auto, or how strongly (0.3).")
 @click.option("--passes", default="1", show_default=True,
               help="Passes over the chain, or auto: further ones keep as many draws and lower KSD.")  # fmt: skip
 @click.option("--start", type=click.Choice(["stream", "sample"]),
@@ -128,7 +129,10 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
     from steinstream.thinning import fitting
 
     kernel, passes = as_kernel(options["kernel"]), as_passes(options["passes"])
-    scale = Streaming() if options["scale"] == "streaming" else as_coordinates(options["scale"])
+    anchor = as_anchor(options["anchor"])
+    scale = (
+        Streaming(centred=kernel.linear > 0) if options["scale"] == "streaming" else as_coordinates(options["scale"])
+    )
     schedules.budget(options["budget"], schedules.growth(options["growth"] or "sqrt"))  # a typo should not cost a pass
     if checkpoint is not None and checkpoint.exists():
         return _resumed(source, checkpoint, options)
@@ -140,12 +144,13 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
     thinner = Thinner(
         source.dim,
         kernel=kernel,
-        coordinates=fitting(scale, sketch, not options["trust_scores"]) if isinstance(scale, str) else scale,
+        coordinates=fitting(scale, sketch, not options["trust_scores"], kernel) if isinstance(scale, str) else scale,
         growth=options["growth"],
         budget=options["budget"],
         rule=options["rule"],
         size=options["size"],
         candidates=options["candidates"],
+        anchor=anchor,
         initial=_initial(options["initial"], source.dim),
         on_bad=options["on_bad"],
         check_scores=not options["trust_scores"],

@@ -37,7 +37,7 @@ def regions(evidence: Evidence) -> Finding:
         "regions", value, limit, value > limit,
         f"the region around {evidence.place(worst)} has {members[:, worst].mean():.1%} of the stream "
         f"but {ours[worst]:.1%} of what is kept",
-        "KSD hardly sees how mass is shared out: keep more draws, or weigh them like the chain (--weights chain)",
+        "KSD hardly sees how mass is shared out: thin with an anchor (anchor=True, --anchor auto)",
     )  # fmt: skip
 
 

@@ -196,8 +196,8 @@ def _variables(arrays: dict[str, Any]) -> dict[str, Variable]:
 def _kernel(text: object) -> Kernel | None:
     """The kernel that the settings name.
 
-    >>> _kernel("IMQ(c=2.0, beta=-0.5)"), _kernel("RBF(h=None)")
-    (IMQ(c=2.0, beta=-0.5), RBF(h=None))
+    >>> _kernel("IMQ(c=2.0, beta=-0.5, linear=0.1)"), _kernel("RBF(h=None)")
+    (IMQ(c=2.0, beta=-0.5, linear=0.1), RBF(h=None))
     """
     name, _, rest = str(text).rstrip(")").partition("(")
     kernel: type[Kernel] | None = {"IMQ": IMQ, "RBF": RBF}.get(name)

@@ -1,0 +1,261 @@
+"""How strong should the anchor be? ``python experiments/anchor/run.py --data FOLDER``.
+
+For mixtures: how far the modes' shares among the kept draws are from those in the stream, and what that costs in KSD,
+for several gamma; for real chains, where there is no share to keep, the cost alone, and the errors of mean and standard
+deviation. IMQ; coordinates estimated from the draws (auto), following the stream (streaming), or none (identity).
+
+FOLDER holds posteriordb/*.npz and goodwin/goodwin_rw_stride100.npz; without it only the mixtures are run. Writes
+results.csv beside this file, one line per stream and setting with means over the seeds and twice their standard errors,
+and prints the README's tables. With --only TEXT measures the targets anew whose names hold TEXT, with --show none. Some
+ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import steinstream as ss
+
+HERE = Path(__file__).parent
+GAMMAS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
+DEFAULT = 0.3
+SEEDS = 10
+LENGTH = 20_000
+SIZES: tuple[dict[str, Any], ...] = ({"size": 100}, {"growth": "sqrt"})
+COORDINATES = ("auto", "streaming", "identity")
+MOST = 5  # dimensions beyond which sqrt growth in identity coordinates keeps nearly everything, and takes its time
+
+Array = NDArray[np.float64]
+Line = dict[str, Any]
+
+
+class Stream(NamedTuple):
+    """Draws, scores, and the mode that each draw most likely belongs to, if there are modes."""
+
+    draws: Array
+    scores: Array
+    mode: NDArray[np.int64] | None
+
+
+Make = Callable[[int], Stream]
+
+
+def main() -> None:
+    """Measure, or read what was measured, and show it."""
+    parser = argparse.ArgumentParser(description="How strong should the anchor be?")
+    parser.add_argument("--data", type=Path, help="folder with posteriordb/ and goodwin/")
+    parser.add_argument("--only", default="", help="measure only targets with this in their name")
+    parser.add_argument("--show", action="store_true", help="only print the tables from results.csv")
+    given = parser.parse_args()
+    if not given.show:
+        for name, make in targets(given.data):
+            if given.only in name:
+                write(name, list(measure(name, make)))
+    print(tables(read()))
+
+
+# -- streams -------------------------------------------------------------------------------------------------------
+
+
+def targets(data: Path | None) -> Iterator[tuple[str, Make]]:
+    """Name of each target, and what makes its stream from a seed."""
+    for distance in (4.0, 6.0, 8.0):
+        yield f"0.2/0.8 at {distance:g}, d = 2", mixture(2, distance, (0.2, 0.8))
+    yield "0.05/0.95 at 6, d = 2", mixture(2, 6.0, (0.05, 0.95))
+    yield "0.5/0.5 at 6, d = 2", mixture(2, 6.0, (0.5, 0.5))
+    yield "0.2/0.8 at 6, d = 5", mixture(5, 6.0, (0.2, 0.8))
+    yield "0.3/0.7 at 6, d = 10", mixture(10, 6.0, (0.3, 0.7))
+    yield "five modes, d = 2", mixture(2, 8.0, (0.1, 0.15, 0.2, 0.25, 0.3))
+    yield "0.2/0.8 at 6, d = 2, slow", mixture(2, 6.0, (0.2, 0.8), stay=100)
+    if data is None:
+        return
+    with np.load(data / "goodwin" / "goodwin_rw_stride100.npz") as file:
+        yield "Goodwin (4)", parts(file["theta"].reshape(20, 1000, -1), file["score"].reshape(20, 1000, -1))
+    for path in sorted((data / "posteriordb").glob("*.npz")):
+        with np.load(path) as file:
+            name = f"{path.stem.partition('-')[2]} ({file['draws'].shape[2]})"
+            yield name, parts(file["draws"], file["scores"])
+
+
+def mixture(dim: int, distance: float, weights: tuple[float, ...], stay: int = 1) -> Make:
+    """Standard normals, two at a distance or several on a circle of that radius; ``stay`` draws in one on average."""
+    share = np.array(weights)
+    means = np.zeros((len(share), dim))
+    if len(share) == 2:
+        means[1, 0] = distance
+    else:
+        angles = 2 * np.pi * np.arange(len(share)) / len(share)
+        means[:, 0], means[:, 1] = distance * np.cos(angles), distance * np.sin(angles)
+
+    def make(seed: int) -> Stream:
+        rng = np.random.default_rng(seed)
+        mode = rng.choice(len(share), size=LENGTH, p=share)
+        moves = np.maximum.accumulate(np.where(rng.random(LENGTH) < 1 / stay, np.arange(LENGTH), 0))
+        draws = means[mode[moves]] + rng.normal(size=(LENGTH, dim))
+        toward = means - draws[:, None]
+        logs = np.log(share) - 0.5 * np.sum(toward**2, axis=-1)
+        posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        return Stream(draws, np.einsum("nm,nmd->nd", posterior, toward), np.argmax(logs, axis=1))
+
+    return make
+
+
+def parts(draws: Array, scores: Array) -> Make:
+    """A quarter of the parts of a chain, or of the chains, in an order of their own for each seed."""
+
+    def make(seed: int) -> Stream:
+        some = np.random.default_rng(seed).permutation(len(draws))[: max(5, len(draws) // 4)]
+        return Stream(np.concatenate(draws[some]), np.concatenate(scores[some]), None)
+
+    return make
+
+
+# -- measuring -----------------------------------------------------------------------------------------------------
+
+
+def measure(name: str, make: Make) -> Iterator[Line]:
+    """One line for each gamma, size and kind of coordinates."""
+    streams = [make(seed) for seed in range(SEEDS)]
+    for coordinates in COORDINATES:
+        for how in SIZES:
+            if coordinates == "identity" and "growth" in how and streams[0].draws.shape[1] > MOST:
+                continue
+            found: dict[float, list[tuple[float, ...]]] = {gamma: [] for gamma in GAMMAS}
+            for stream in streams:
+                plain = 0.0
+                for gamma in GAMMAS:
+                    kept = thinned(stream, coordinates, gamma, how)
+                    plain = plain or kept.ksd
+                    found[gamma].append((kept.ksd / plain, *errors(stream, kept), float(len(kept))))
+            for gamma in GAMMAS:
+                yield line(name, coordinates, how, gamma, np.array(found[gamma]))
+        print(f"{name}, {coordinates}", flush=True)
+
+
+def thinned(stream: Stream, coordinates: str, gamma: float, how: dict[str, Any]) -> ss.Kept:
+    """What is kept of the stream."""
+    within = ss.Streaming() if coordinates == "streaming" else ss.Coordinates.estimate(coordinates, stream.draws)
+    thinner = ss.Thinner(stream.draws.shape[1], coordinates=within, anchor=gamma, check_scores=False, **how)
+    thinner.extend(stream.draws, stream.scores)
+    return thinner.kept
+
+
+def errors(stream: Stream, kept: ss.Kept) -> tuple[float, ...]:
+    """The smallest mode's share in the stream and in what is kept, and the largest error of a mode's share.
+
+    Then the errors of mean and standard deviation, in standard deviations.
+    """
+    smallest = small = share = float("nan")
+    if stream.mode is not None:
+        count = stream.mode.max() + 1
+        its, mine = (np.bincount(modes, minlength=count) for modes in (stream.mode, stream.mode[kept.ids[:, 1]]))
+        its, mine = its / its.sum(), mine / mine.sum()
+        smallest, small, share = float(its.min()), float(mine[its.argmin()]), float(np.abs(mine - its).max())
+    width = stream.draws.std(axis=0)
+    shift = (kept.points.mean(axis=0) - stream.draws.mean(axis=0)) / width
+    spread = kept.points.std(axis=0) / width - 1.0
+    return smallest, small, share, float(np.sqrt(np.mean(shift**2))), float(np.sqrt(np.mean(spread**2)))
+
+
+def line(name: str, coordinates: str, how: dict[str, Any], gamma: float, found: Array) -> Line:
+    """Means over the seeds and twice their standard errors."""
+    mean, error = found.mean(axis=0), 2.0 * found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    keep = "size 100" if "size" in how else "sqrt"
+    row: Line = {"target": name, "coordinates": coordinates, "keep": keep, "gamma": gamma}
+    labels = ("ksd ratio", "small share of stream", "small share", "share error", "mean error", "sd error", "kept")
+    for place, label in enumerate(labels):
+        row[label], row[f"{label} +-"] = f"{mean[place]:.4g}", f"{error[place]:.2g}"
+    row["largest share error"] = f"{found[:, 3].max():.4g}"
+    return row
+
+
+def write(name: str, lines: list[Line]) -> None:
+    """Into results.csv, in place of what was there of this target."""
+    lines = [row for row in read() if row["target"] != name] + lines
+    with (HERE / "results.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[-1]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def read() -> list[Line]:
+    """From results.csv."""
+    path = HERE / "results.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# -- showing -------------------------------------------------------------------------------------------------------
+
+
+def tables(lines: list[Line]) -> str:
+    """Shares with and without the anchor; then errors of shares and ratios of KSDs, gamma after gamma."""
+    modes = [row for row in lines if row["share error"] != "nan"]
+    fitted = [row for row in lines if row["coordinates"] == "auto"]
+    return "\n\n".join(
+        [
+            shares([row for row in modes if row["target"].startswith("0.2/0.8 at") and row["target"].endswith("= 2")]),
+            sweep(modes, lambda rows: f"{worst(rows, 'share error'):.3f} ({worst(rows, 'largest share error'):.3f})"),
+            sweep(fitted, lambda rows: " / ".join(f"{float(row['ksd ratio']):.2f}" for row in rows)),
+            sweep(
+                [row for row in fitted if row["share error"] == "nan"],
+                lambda rows: " / ".join(
+                    f"{float(row['mean error']):.3f}, {float(row['sd error']):.3f}" for row in rows
+                ),
+            ),
+        ]
+    )
+
+
+def worst(rows: list[Line], label: str) -> float:
+    """The largest of some numbers."""
+    return max(float(row[label]) for row in rows)
+
+
+def shares(lines: list[Line]) -> str:
+    """The small mode's share without and with the anchor."""
+    found: dict[tuple[str, ...], dict[float, Line]] = {}
+    for row in lines:
+        key = row["target"], row["coordinates"], row["keep"]
+        found.setdefault(key, {})[float(row["gamma"])] = row
+    rows = [["target", "coordinates", "keep", "stream", "plain", "anchor", "largest error", "KSD"]]
+    for key, at in found.items():
+        one, other = at[0.0], at[DEFAULT]
+        cells = [one["small share of stream"], with_error(one, "small share"), with_error(other, "small share")]
+        rows.append([*key, *cells, other["largest share error"], f"x {with_error(other, 'ksd ratio', 2)}"])
+    return table(rows)
+
+
+def with_error(row: Line, label: str, digits: int = 3) -> str:
+    """A mean with twice its standard error."""
+    return f"{float(row[label]):.{digits}f} +- {float(row[f'{label} +-']):.{digits}f}"
+
+
+def sweep(lines: list[Line], cell: Callable[[list[Line]], str]) -> str:
+    """One row for each target, one column for each gamma; in a cell all kinds of coordinates and sizes together."""
+    found: dict[str, dict[float, list[Line]]] = {}
+    for row in lines:
+        found.setdefault(row["target"], {}).setdefault(float(row["gamma"]), []).append(row)
+    rows = [["target", *(f"{gamma:g}" for gamma in GAMMAS)]]
+    rows += [[name, *(cell(at[gamma]) for gamma in GAMMAS)] for name, at in found.items()]
+    return table(rows)
+
+
+def table(rows: list[list[str]]) -> str:
+    """In markdown; the first row is the head."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+if __name__ == "__main__":
+    main()
