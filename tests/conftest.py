@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+settings.register_profile("house", deadline=None)  # a busy machine is no mistake
 settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.load_profile("ci" if os.environ.get("CI") else "house")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: tests of Ctrl-C would wait
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
