@@ -68,6 +68,18 @@ def test_blocks_do_not_matter(stream, choice, data):
         assert whole.settings == other.settings and np.array_equal(whole.coordinates.factor, other.coordinates.factor)
 
 
+def test_the_bound_does_not_depend_on_the_order_of_storage(tmp_path):
+    for seed in range(5):
+        x = np.random.default_rng(seed).normal(size=(60, 2))
+        through, resumed = (ss.Thinner(2, size=7, kernel=ss.IMQ(c=2.0, beta=-0.3)) for _ in range(2))
+        for draw in x:
+            through.push(draw, -draw)
+            resumed.save(tmp_path / "run.npz")
+            resumed = ss.Thinner.load(tmp_path / "run.npz")
+            resumed.push(draw, -draw)
+            assert through.bound == resumed.bound
+
+
 @settings(max_examples=25, deadline=None)
 @given(streams(max_dim=4, max_length=45), choices.filter(lambda choice: not callable(choice["growth"])))
 def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choice):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -197,7 +198,8 @@ class Dictionary:
         slots = int(self._store.counts[SLOTS])
         points, scores = self._store.tiles.transpose(2, 0, 3, 1).reshape(2, -1, self.dim)[:, :slots]
         diagonal = self.kernel.diagonal(scores, points)
-        return bound(self.trace, float(np.average(diagonal, weights=self._store.copies[:slots])) if slots else 0.0)
+        copies = self._store.copies[:slots]
+        return bound(self.trace, math.fsum(diagonal * copies) / float(copies.sum()) if slots else 0.0)  # in any order
 
     # -- anchor, costs, pins ---------------------------------------------------------------------------------------
 
