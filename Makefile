@@ -4,13 +4,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# PyMC, nutpie and ArviZ need Python 3.12: their tests run in an environment of their own, if the machine has that Python.
+APART := .venv-integrations
+ifneq ($(filter test check,$(MAKECMDGOALS)),)
+ifeq ($(origin NEWER),undefined)
+NEWER := $(shell for python in $(PYTHON) python3.13 python3.12 $(HOME)/.pyenv/versions/3.1[23].*/bin/python; do \
+	$$python -c "import sys; sys.exit(not (3, 12) <= sys.version_info < (3, 14))" 2>/dev/null && echo $$python && break; done)
+endif
+endif
+APART_TESTS = tests/integrations $(wildcard tests/test_io_*tree*.py tests/test_io_*netcdf*.py tests/test_io_*zarr*.py)
+
 .PHONY: demo test lint types doctest wheel check bench experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
 	$(BIN)/steinstream demo
 
-test: $(VENV)/test ## the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/test $(if $(NEWER),$(APART)/integrations) ## the tests, and what was left out of them
+	$(BIN)/python -m pytest --junitxml=$(VENV)/ran.xml
+ifneq ($(NEWER),)
+	$(APART)/bin/python -m pytest $(APART_TESTS) --junitxml=$(APART)/ran.xml
+endif
+	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml" \
+		$(if $(NEWER),"$$($(APART)/bin/python --version) in $(APART)=$(APART)/ran.xml")
+	@$(if $(NEWER),,echo "No Python 3.12 or 3.13 was found for $(APART); name one: make test NEWER=/path/to/python3.12")
 
 lint: $(VENV)/lint ## style
 	$(BIN)/ruff check .
@@ -20,7 +36,8 @@ types: $(VENV)/lint ## strict types
 	$(BIN)/mypy
 
 doctest: $(VENV)/test ## the examples in the source, the README and the docs
-	$(BIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md"
+	$(BIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md" \
+		--ignore=docs/integrations --ignore=src/steinstream/integrations/pymc.py # tests/integrations has these
 
 wheel: $(VENV)/lint ## build the wheel and try it in an empty environment, outside this folder
 	rm -rf dist .venv-wheel
@@ -60,5 +77,11 @@ $(VENV)/%: pyproject.toml $(VENV)/pip
 	$(PIP) install --editable ".[all]" --group $*
 	touch $@
 
+$(APART)/integrations: pyproject.toml
+	$(NEWER) -m venv $(APART)
+	$(APART)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade "pip>=25.1"
+	$(APART)/bin/python -m pip --quiet --disable-pip-version-check install --editable ".[all]" --group integrations
+	touch $@
+
 clean: ## start anew
-	rm -rf $(VENV) .venv-wheel dist
+	rm -rf $(VENV) $(APART) .venv-wheel dist

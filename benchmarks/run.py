@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd")
+NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading")
 
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)

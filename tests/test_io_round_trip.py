@@ -17,7 +17,9 @@ SUFFIXES = [
     ".csv",
     ".csv.gz",
     pytest.param(".parquet", marks=pytest.mark.skipif("not __import__('importlib').util.find_spec('pyarrow')")),
+    pytest.param(".nc", marks=pytest.mark.skipif("not __import__('importlib').util.find_spec('h5netcdf')")),
 ]
+ZARR = pytest.param(".zarr", marks=pytest.mark.skipif("not __import__('importlib').util.find_spec('zarr')"))
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(lambda name: name.rstrip("\0"))
 
 
@@ -57,7 +59,7 @@ def test_kept_draws_come_back_bit_for_bit(suffix, data, tmp_path_factory):
     assert chain.dim == d
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ZARR])
 @pytest.mark.parametrize(
     "names", [("chain", "draw"), ("a", "score_a"), ("a", "a"), ("", "beta[1,2]"), ("draws", "scores")]
 )
@@ -70,7 +72,7 @@ def test_a_parameter_may_bear_any_name(suffix, names, tmp_path):
     assert same(draws, kept.points) and same(scores, kept.scores) and same(ids, kept.ids)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ZARR])
 def test_values_that_are_not_finite_pass_through(suffix, tmp_path):
     kept = make(np.array([[np.nan, np.inf], [-np.inf, -0.0]]), np.zeros((2, 2), np.int64))
     write_kept(kept, tmp_path / f"kept{suffix}")

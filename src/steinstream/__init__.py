@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from steinstream.discrepancy import ksd as ksd
     from steinstream.discrepancy import normalised_ksd as normalised_ksd
     from steinstream.errors import SteinstreamError as SteinstreamError
+    from steinstream.gradient_free import gradient_free_ksd as gradient_free_ksd
     from steinstream.kept import History as History
     from steinstream.kept import Kept as Kept
     from steinstream.kept import Variable as Variable
@@ -52,6 +53,7 @@ _HOME = {
     "ksd": "discrepancy",
     "normalised_ksd": "discrepancy",
     "SteinstreamError": "errors",
+    "gradient_free_ksd": "gradient_free",
     "History": "kept",
     "Kept": "kept",
     "Variable": "kept",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steinstream.kept import Kept
+
 
 class SteinstreamError(Exception):
     """Something the user can repair. ``remedy`` says how, in one sentence."""
@@ -26,3 +31,9 @@ class CheckpointError(InputError):
 
 class OutputError(SteinstreamError, OSError):
     """A file could not be written; whatever stood in its place is untouched."""
+
+
+class SamplerError(SteinstreamError, RuntimeError):
+    """A sampler that ran beside us has died. ``kept`` is what was kept of its draws until then."""
+
+    kept: Kept | None = None

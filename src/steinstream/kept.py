@@ -183,6 +183,15 @@ class Kept:
         values = np.array([np.asarray(f(state), dtype=np.float64) for state in states[mass > 0]])
         return np.tensordot(mass[mass > 0], values, axes=1)
 
+    def to_datatree(self, *, stacked: bool = True) -> Any:
+        """The same as an ``xarray.DataTree``, which ArviZ 1.x takes: see :mod:`steinstream.io.datatree`.
+
+        One dimension ``sample``, or without ``stacked`` a single chain.
+        """
+        from steinstream.io.datatree import to_datatree
+
+        return to_datatree(self, stacked=stacked)
+
     def diagnose(self) -> Diagnosis:
         """What KSD does not see: these draws against the stream they come from, and the stream against itself."""
         if self.stream is None:
@@ -195,14 +204,14 @@ class Kept:
         return diagnose(self.points, self.ids, self.stream, self.names, self.weights)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write npz, csv, csv.gz or parquet, by the name; an existing file goes only once the new one is whole."""
+        """Write npz, nc, zarr, csv, csv.gz or parquet, by the name; an older file goes once the new one is whole."""
         from steinstream.io import write_kept
 
         write_kept(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Kept:
-        """What :meth:`save` wrote as npz, with kernel, coordinates, history, weights and order."""
+        """What :meth:`save` wrote as npz, nc or zarr, with kernel, coordinates, history, weights and order."""
         from steinstream.io import read_kept
 
         return read_kept(path)

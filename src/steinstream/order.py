@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from steinstream.coordinates import Coordinates
 from steinstream.discrepancy import cumulative_ksd
 from steinstream.errors import InputError
+from steinstream.gradient_free import refuse_ratios
 from steinstream.kept import Kept
 
 
@@ -25,6 +26,7 @@ def put_in_order(kept: Kept) -> Kept:
 
     if len(kept) == 0:
         raise InputError("Nothing is kept yet, so there is nothing to order.", "Push draws first.")
+    refuse_ratios(kept, "An order of use")
     places = stein_thinning(
         kept.points, kept.scores, len(kept), kernel=kept.kernel, coordinates=kept.coordinates or Coordinates.identity(),
         check_scores=False, unique=True,

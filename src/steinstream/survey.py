@@ -17,6 +17,8 @@ class Survey:
         self.draws = 0
         self.bad_draws = 0
         self.repeated = 0
+        self.missing = {"draws": 0, "scores": 0}
+        """Numbers that are NaN."""
         self.lengths: dict[int, int] = {}
         self._first_bad: tuple[int, int] | None = None
         self._identity = door.SteinIdentity(dim)
@@ -27,6 +29,8 @@ class Survey:
         good = door.usable(block, "skip")
         if not good.all():
             self._first_bad = self._first_bad or tuple(block.ids[~good][0].tolist())
+            for name, values in (("draws", block.draws), ("scores", block.scores)):
+                self.missing[name] += int(np.isnan(values).sum())
         self.draws += len(good)
         self.bad_draws += int((~good).sum())
         for chain, draws in zip(*np.unique(block.ids[:, 0], return_counts=True), strict=True):
@@ -70,7 +74,9 @@ class Survey:
             return "none: all values are finite"
         chain, draw = self._first_bad
         found = f"{_spaced(self.bad_draws)} of {_spaced(self.draws)} draws not finite"
-        return f"{found}, the first is chain {chain}, draw {draw}; leave them out with --on-bad skip"
+        shares = [f"{_percent(n / (self.draws * self.dim))} of the {name}" for name, n in self.missing.items() if n]
+        told = f" (NaN: {' and '.join(shares)})" if shares else ""
+        return f"{found}, the first is chain {chain}, draw {draw}{told}; leave them out with --on-bad skip"
 
     def expected_size(self) -> int:
         """How many draws sqrt growth keeps at least."""
@@ -82,6 +88,10 @@ class Survey:
         """
         bytes_each = 8 * (4 * self.dim + 11)
         return max(1, math.ceil((1.5 * kept * bytes_each + 8192 * 16 * self.dim * 2) / 1e6))
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2g} %" if (share := 100 * share) < 10 else f"{share:.0f} %"
 
 
 def _spaced(number: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,9 @@ from steinstream.passes import as_passes, begin_well, begins_with_sample, go_on
 from steinstream.sketch import Sketch
 from steinstream.thinner import Thinner
 
+if TYPE_CHECKING:
+    from steinstream.targets import Target
+
 #: The paper's settings: ``ss.thin(draws, scores, **ss.PAPER)``.
 PAPER: dict[str, Any] = {
     "kernel": IMQ(),
@@ -28,8 +32,11 @@ PAPER: dict[str, Any] = {
 
 def thin(
     draws: ArrayLike,
-    scores: ArrayLike,
+    scores: ArrayLike | None = None,
     *,
+    log_density: ArrayLike | None = None,
+    proxy: str | Target | None = None,
+    clip: float = 1.0,
     size: int | None = None,
     kernel: Kernel | None = None,
     coordinates: Coordinates | Streaming | str = "auto",
@@ -57,25 +64,79 @@ def thin(
     ``anchor=True`` the kept draws have the proportions of all. ``costs`` and ``pinned`` have an entry for each draw,
     (n,) or (chains, n). All else as in :class:`Thinner`.
 
+    Without scores a ``proxy`` lends its own: ``"gaussian"``, fitted to the draws, or an object with ``log_density`` and
+    ``score``. With the target's ``log_density`` at each draw, (n,) or (chains, n), what is kept is then still close to
+    the target; without it, to the proxy. ``clip`` and the limits: :mod:`steinstream.gradient_free`.
+
     >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
     >>> thin(draws, -draws / [1.0, 0.0001], size=25)
     Kept(25 of 500 draws, 2 dimensions, KSD 0.09746)
     >>> thin(draws, -draws / [1.0, 0.0001], size=25, passes="auto")
     Kept(25 of 500 draws, 2 dimensions, KSD 0.08419)
     """
-    passes = as_passes(passes)
-    if coordinates == "streaming":
-        coordinates = Streaming(centred=kernel is not None and kernel.linear > 0)
+    if scores is None:
+        from steinstream.gradient_free import thin_without_scores
+
+        return thin_without_scores(
+            draws, log_density, proxy, clip, size=size, kernel=kernel, coordinates=coordinates, growth=growth,
+            budget=budget, rule=rule, candidates=candidates, passes=passes, start=start, anchor=anchor, cost=cost,
+            costs=costs, pinned=pinned, on_bad=on_bad,
+        )  # fmt: skip
+    if proxy is not None or log_density is not None:
+        raise InputError("There are scores, so there is no need of a proxy or a log density.", "Leave them out.")
     chains = as_chains(draws, scores)
     prices, pins = by_chain(costs, chains, "costs"), by_chain(pinned, chains, "pinned")
     total = sum(len(block.draws) for block in chains)
     if total < candidates:
         raise InputError(*too_short(total, candidates))
-    sketch = Sketch(chains[0].draws.shape[1])
-    for block in chains:
+    portions = list(map(Portion, chains, prices, pins))
+    return thin_portions(
+        chains[0].draws.shape[1], lambda: portions, size=size, kernel=kernel, coordinates=coordinates, growth=growth,
+        budget=budget, rule=rule, candidates=candidates, anchor=anchor, cost=cost, pinned=pinned is not None,
+        passes=passes, start=start, on_bad=on_bad, check_scores=check_scores,
+    )  # fmt: skip
+
+
+class Portion(NamedTuple):
+    """Some draws of a chain, and what they cost and whether they must stay, if anybody says so."""
+
+    block: door.Block
+    costs: NDArray[Any] | None = None
+    pinned: NDArray[Any] | None = None
+
+
+def thin_portions(
+    dim: int,
+    portions: Callable[[], Iterable[Portion]],
+    *,
+    size: int | None = None,
+    kernel: Kernel | None = None,
+    coordinates: Coordinates | Streaming | str = "auto",
+    growth: str | float | schedules.Schedule | None = None,
+    budget: str | float | schedules.Schedule = 0.0,
+    rule: str = "paper",
+    candidates: int = 1,
+    anchor: float | bool = False,
+    cost: float = 0.0,
+    pinned: bool = False,
+    passes: int | str = 1,
+    start: str | None = None,
+    on_bad: str = "raise",
+    check_scores: bool = True,
+) -> Kept:
+    """As :func:`thin`, for draws that come in portions, each time from the start: a file's, say, in bounded memory.
+
+    ``portions`` is called once to look at the draws, for coordinates, and once for every pass. ``pinned`` says whether
+    any draws must stay.
+    """
+    passes = as_passes(passes)
+    if coordinates == "streaming":
+        coordinates = Streaming(centred=kernel is not None and kernel.linear > 0)
+    sketch = Sketch(dim)
+    for block, _, _ in portions():
         sketch.add(block.take(door.usable(block, on_bad)))
     thinner = Thinner(
-        chains[0].draws.shape[1],
+        dim,
         kernel=kernel,
         coordinates=coordinates
         if isinstance(coordinates, Streaming)
@@ -90,11 +151,13 @@ def thin(
         on_bad=on_bad,
         check_scores=check_scores and isinstance(coordinates, Streaming),  # else it was done, on a sketch
     )
-    if begins_with_sample(start, passes, thinner, pins=pinned is not None):
+    if begins_with_sample(start, passes, thinner, pins=pinned):
         begin_well(thinner, sketch.block)
     while True:
-        for block, price, pin in zip(chains, prices, pins, strict=True):
-            thinner.extend(block.draws, block.scores, ids=block.ids, costs=price, pinned=pin)
+        for block, prices, pins in portions():
+            thinner.extend(block.draws, block.scores, ids=block.ids, costs=prices, pinned=pins)
+        if thinner.size == 0:
+            raise InputError(*too_short(thinner.seen - thinner.skipped, candidates))
         if not go_on(thinner, passes):
             return thinner.kept
         thinner.again()

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
+from steinstream.gradient_free import refuse_ratios
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ
 from steinstream.moments import Moments
@@ -47,6 +48,7 @@ def weigh(kept: Kept, linear: float | None = None, like: Moments | ArrayLike | N
     """
     if len(kept) == 0:
         raise InputError("Nothing is kept yet, so there is nothing to weigh.", "Push draws first.")
+    refuse_ratios(kept, "A weight")
     if linear is None:
         linear = LINEAR if like is None else LINEAR_LIKE
     if not 0 <= linear < np.inf:

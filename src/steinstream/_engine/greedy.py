@@ -12,7 +12,7 @@ import numpy as np
 from steinstream._engine import exact
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.lanes import LANES
-from steinstream._engine.scalar import profile_at, slant
+from steinstream._engine.scalar import profile_at, value_of
 from steinstream._engine.sweep import ROW, sweep_tiles
 
 _PIECE = 64  # tiles whose kernel values stay in the first-level cache until they are added
@@ -70,18 +70,7 @@ def add_row(kernel, tiles, chosen, sums) -> int:
 def pairs(kernel, draws, one, other, out) -> None:
     """The Stein kernel of the draws ``one[i]`` and ``other[i]`` of (n, 2, d)."""
     for i in range(out.shape[0]):
-        x, y = draws[one[i]], draws[other[i]]
-        u, cross, scores, product, own = 0.0, float(x.shape[1]), 0.0, 1.0, float(x.shape[1])
-        for k in range(x.shape[1]):
-            apart = x[0, k] - y[0, k]
-            u += apart * apart
-            cross += (x[1, k] - y[1, k]) * apart
-            scores += x[1, k] * y[1, k]
-            product += x[0, k] * y[0, k]
-            own += x[1, k] * x[0, k] + y[1, k] * y[0, k]
-        phi, slope, curvature = profile_at(kernel, u)
-        out[i] = phi * scores + slope * cross - curvature * u
-        out[i] += slant(kernel[4], scores, product, own)
+        out[i] = value_of(kernel, draws[one[i]], draws[other[i]])
 
 
 @jit

@@ -27,6 +27,21 @@ def slant(linear, scores, product, own):
 
 
 @inlined
+def value_of(kernel, x, y):
+    """k0(x, y) of two draws (2, d)."""
+    u, cross, scores, product, own = 0.0, float(x.shape[1]), 0.0, 1.0, float(x.shape[1])
+    for k in range(x.shape[1]):
+        apart = x[0, k] - y[0, k]
+        u += apart * apart
+        cross += (x[1, k] - y[1, k]) * apart
+        scores += x[1, k] * y[1, k]
+        product += x[0, k] * y[0, k]
+        own += x[1, k] * x[0, k] + y[1, k] * y[0, k]
+    phi, slope, curvature = profile_at(kernel, u)
+    return phi * scores + slope * cross - curvature * u + slant(kernel[4], scores, product, own)
+
+
+@inlined
 def diagonal(kernel, draws, scores, i):
     """k0(x, x) of a draw (in the kernel's coordinates)."""
     dim = float(draws.shape[1])

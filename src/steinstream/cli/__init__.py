@@ -11,6 +11,7 @@ import click
 
 from steinstream.cli.compare import compare
 from steinstream.cli.demo import demo
+from steinstream.cli.follow import follow
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
 from steinstream.cli.plan import plan
@@ -30,6 +31,7 @@ def commands() -> None:
     steinstream demo                                   sample a posterior and thin it live
     steinstream inspect chain.npz                      look before you thin
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
+    steinstream follow out-diagnostic.csv -o kept.npz  the same, while a sampler writes the file
     steinstream ksd kept.npz                           how good are they?
     steinstream refine kept.npz -o best.npz --order    weights, an order of use
     steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
@@ -38,7 +40,7 @@ def commands() -> None:
     """
 
 
-for command in (thin, refine, plan, inspect, ksd, compare, demo, reproduce):
+for command in (thin, follow, refine, plan, inspect, ksd, compare, demo, reproduce):
     commands.add_command(command)
 
 

@@ -44,9 +44,7 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
     wanted = [method(name) for name in (METHODS if methods == "all" else methods.split(","))]
     numbers = _numbers(sizes)
     kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
-    source = open_the_chain(
-        chain, options["scores_file"], options["draws_name"], options["scores_name"], options["negate_scores"]
-    )
+    source = open_the_chain(chain, options)
     if output is not None:
         _make(output)
     rows: list[Row] = []

@@ -11,8 +11,7 @@ from steinstream.cli.options import as_coordinates, as_kernel, chain_options, ke
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from steinstream.kept import Kept
 
 
 @click.command(short_help="Measure KSD of a chain or a kept set.")
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     """Measure the kernelized Stein discrepancy of CHAIN: lower is better.
 
-    A set kept by steinstream (npz) is measured in the coordinates it was thinned in; to compare another file with it,
-    measure that in the same ones: --scale kept.npz.
+    A set kept by steinstream (npz, nc, zarr) is measured in the coordinates it was thinned in; to compare another file
+    with it, measure that in the same ones: --scale kept.npz.
 
     \b
     Example: steinstream ksd kept.npz
@@ -33,12 +32,14 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     from steinstream import door
     from steinstream.discrepancy import cumulative_ksd
     from steinstream.discrepancy import ksd as weighted_ksd
+    from steinstream.gradient_free import refuse_ratios
     from steinstream.sketch import Sketch
     from steinstream.thinning import fitting
 
-    source = open_the_chain(
-        chain, options["scores_file"], options["draws_name"], options["scores_name"], options["negate_scores"]
-    )
+    source = open_the_chain(chain, options)
+    kept = _kept(chain)
+    if kept is not None:
+        refuse_ratios(kept, "This measure")
     block = door.no_draws(source.dim)
     blocks = list(source.blocks())
     if blocks:
@@ -47,10 +48,9 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     sketch = Sketch(source.dim)
     sketch.add(block)
     scale = options["scale"]
-    if scale == "auto" and chain.suffix == ".npz" and _is_kept(chain):
-        scale = str(chain)
+    known = kept.coordinates if kept is not None and scale == "auto" else None
     kernel = as_kernel(options["kernel"])
-    coordinates = fitting(as_coordinates(scale), sketch, not options["trust_scores"], kernel)
+    coordinates = fitting(known or as_coordinates(scale), sketch, not options["trust_scores"], kernel)
     with bar("measuring", 1.0) as progress:
         curve = cumulative_ksd(
             block.draws, block.scores, kernel=kernel, coordinates=coordinates,
@@ -61,8 +61,8 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
         f"{count(len(curve))} draws  ·  KSD {value:.6g}  ·  normalised {number(value * len(curve) ** 0.5)}  ·  "
         f"coordinates: {coordinates}"
     )
-    weights = _weights(chain, len(curve))
-    if weights is not None:
+    weights = None if kept is None else kept.weights
+    if weights is not None and len(weights) == len(curve):
         value = weighted_ksd(block.draws, block.scores, kernel=kernel, coordinates=coordinates, weights=weights)
         click.echo(f"with its weights  ·  KSD {value:.6g}")
     if cumulative is not None:
@@ -73,20 +73,18 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
         click.echo(f"wrote {cumulative}")
 
 
-def _is_kept(path: Path) -> bool:
-    """Whether the file remembers the coordinates it was thinned in."""
+def _kept(path: Path) -> Kept | None:
+    """The file as a kept set, with the coordinates it was thinned in; None if it is something else."""
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as arrays:
-        return "coordinates" in arrays.files
+    from steinstream.errors import InputError
+    from steinstream.io import read_kept
 
-
-def _weights(path: Path, draws: int) -> NDArray[np.float64] | None:
-    """The weights in the file of a kept set, if it has any."""
-    import numpy as np
-
-    if path.suffix != ".npz" or not _is_kept(path):
+    if path.suffix == ".npz":  # of a chain, which may be large, only the names are read
+        with np.load(path, allow_pickle=False) as arrays:
+            if "coordinates" not in arrays.files:
+                return None
+    try:
+        return read_kept(path)
+    except InputError:
         return None
-    with np.load(path, allow_pickle=False) as arrays:
-        weights = arrays["weights"] if "weights" in arrays.files else None
-    return weights if weights is not None and weights.shape == (draws,) else None

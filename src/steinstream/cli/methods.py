@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from steinstream.cli.refine import refined, taken_from
 #: What means something to online KSD thinning alone, and what it is when nobody asks for it.
 _OURS = {
     "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "anchor": None, "passes": "1", "start": None,
-    "initial": None, "checkpoint": None, "resume": False,
+    "initial": None, "checkpoint": None, "resume": False, "proxy": None,
 }  # fmt: skip
 
 
-def thin_by(name: str, seed: int, chain: Path, output: Path, options: dict[str, Any]) -> None:
+def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: dict[str, Any]) -> None:
     """Reduce the chain to ``--size`` draws by the method of this name."""
     from steinstream.baselines import method, selector
     from steinstream.baselines.job import as_kept, job_from_file, require_size
@@ -36,9 +37,7 @@ def thin_by(name: str, seed: int, chain: Path, output: Path, options: dict[str, 
     if options["paper"]:
         options |= {"kernel": "imq", "scale": "identity"}
     kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
-    source = open_the_chain(
-        chain, options["scores_file"], options["draws_name"], options["scores_name"], options["negate_scores"]
-    )
+    source = open_the_chain(chain, options)
     began = time.perf_counter()
     with bar("looking ", 1.0) as progress:
         job = job_from_file(
@@ -47,7 +46,8 @@ def thin_by(name: str, seed: int, chain: Path, output: Path, options: dict[str, 
     require_size(job.size, job.total)
     with bar("thinning", None) as progress:
         progress.show(0, name)
-        kept = replace(as_kept(job, name, selector(name)(job)), names=source.names)
+        kept = as_kept(job, name, selector(name)(job))
+        kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
     kept = refined(kept, taken_from(options), source, options["on_bad"])
     kept.save(output)
     skipped = f", {count(job.skipped)} bad ones skipped" if job.skipped else ""

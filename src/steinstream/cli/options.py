@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ import click
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
-    from steinstream.coordinates import Coordinates
+    from steinstream.coordinates import Coordinates, Streaming, Warmup
     from steinstream.io import Chain
     from steinstream.kernels import Kernel
 
@@ -20,16 +21,37 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def chain_options(command: F) -> F:
     """Which file, and what in it."""
+    return click.argument("chain", type=click.Path(path_type=Path))(_content_options(command))
+
+
+def chains_options(command: F) -> F:
+    """Which files, the chains of one run, and what in them."""
+    for option in (
+        click.option("--output-csv", type=click.Path(path_type=Path), multiple=True,
+                     help="CmdStan's file of constrained draws, if not beside CHAIN; one for each."),
+        click.argument("chain", type=click.Path(path_type=Path), nargs=-1, required=True),
+    ):  # fmt: skip
+        command = option(command)
+    return _content_options(command)
+
+
+def _content_options(command: F) -> F:
     for option in (
         click.option("--trust-scores", is_flag=True, help="Do not check the sign of the scores."),
         click.option("--negate-scores", is_flag=True, help="The file holds minus the score, as some tools write it."),
+        click.option("--format", help="What the file is, if content and name mislead: csv, emcee, netcdf, zarr, ..."),
+        click.option("--transposed/--not-transposed", default=None,
+                     help="A csv file with one line a parameter.  [default: guess]"),
         click.option("--scores-name", default="scores", show_default=True, help="The same for the scores."),
-        click.option("--draws-name", default="draws", show_default=True, help="Array of the draws, or columns: a,b,c."),
+        click.option("--draws-name", default="draws", show_default=True,
+                     help="Array of the draws, or columns: a,b,c; in NetCDF and Zarr GROUP/NAME or GROUP."),
         click.option("--scores", "scores_file", type=click.Path(path_type=Path), help="File of the scores, if apart."),
-        click.argument("chain", type=click.Path(path_type=Path)),
-    ):
+    ):  # fmt: skip
         command = option(command)
     return command
+
+
+OUTPUTS = "npz, nc, zarr, csv, csv.gz or parquet."
 
 
 def kernel_options(command: F) -> F:
@@ -38,7 +60,7 @@ def kernel_options(command: F) -> F:
         click.option(
             "--scale", default="auto", show_default=True,
             help="Coordinates: auto, identity, scale, scales, covariance, a length, streaming (thin only), "
-            "or a file (npy of scales or of a covariance; npz of a kept set, to measure as it did).",
+            "or a file (npy of scales or of a covariance; npz, nc or zarr of a kept set, to measure as it did).",
         ),
         click.option(
             "--kernel", default="imq", show_default=True,
@@ -49,11 +71,61 @@ def kernel_options(command: F) -> F:
     return command
 
 
-def open_the_chain(chain: Path, scores: Path | None, draws_name: str, scores_name: str, negate: bool) -> Chain:
-    """The chain that the options name."""
-    from steinstream.io import open_chain
+def thinning_options(command: F) -> F:
+    """How many draws to keep, and which."""
+    for option in (
+        click.option("--anchor",
+                     help="Keep the chain's proportions, which KSD does not see: auto, or how strongly (0.3)."),
+        click.option("--candidates", type=click.IntRange(min=1), default=1, show_default=True,
+                     help="Best of so many (SPMCMC)."),
+        click.option("--rule", type=click.Choice(["paper", "monotone"]), default="paper", show_default=True,
+                     help="Whether KSD may rise with a new draw, or never above the growth's floor."),
+        click.option("--budget", default="0", show_default=True,
+                     help="Rise of KSD^2 allowed: EPS, decaying, share:ETA."),
+        click.option("--growth",
+                     help="Least number kept: none, linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]"),
+        click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
-    return open_chain(chain, scores=scores, draws_name=draws_name, scores_name=scores_name, negate=negate)
+
+def checkpoint_options(command: F) -> F:
+    """How to go on after a stop."""
+    for option in (
+        click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there."),
+        click.option("--checkpoint", type=click.Path(path_type=Path),
+                     help="Save the state here now and then, and on Ctrl-C."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def check_checkpoint(checkpoint: Path | None, resume: bool, output: Path) -> None:
+    """Raise now what would go wrong with a checkpoint later."""
+    if checkpoint is not None and checkpoint.resolve() == output.resolve():
+        raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
+    if resume and checkpoint is None:
+        raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+
+
+def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Chain:
+    """The chain that the options name, or the chains; those that do are taken out."""
+    from steinstream.io import open_chains
+
+    # zarr would start many threads, each of which holds on to memory of its own: 40 MB for nothing, since two decode
+    # faster than draws are thinned. It reads this when it is first imported.
+    os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", "2")
+    return open_chains(
+        [chain] if isinstance(chain, Path) else chain,
+        outputs=options.pop("output_csv", ()),
+        scores=options.pop("scores_file", None),
+        draws_name=options.pop("draws_name", "draws"),
+        scores_name=options.pop("scores_name", "scores"),
+        negate=options.pop("negate_scores", False),
+        format=options.pop("format", None),
+        transposed=options.pop("transposed", None),
+    )
 
 
 def as_kernel(text: str) -> Kernel:
@@ -98,20 +170,38 @@ def as_coordinates(text: str) -> Coordinates | str:
     try:
         return Coordinates.length_scale(float(text))
     except ValueError:
-        if Path(text).suffix in (".npy", ".npz"):
+        if Path(text).suffix in (".npy", ".npz", ".nc", ".zarr"):
             return _from_file(Path(text))
     raise InputError(
         f"unknown coordinates {text!r}.",
-        f"Choose one of {', '.join(KINDS)}, a length above 0, or a .npy or .npz file.",
+        f"Choose one of {', '.join(KINDS)}, a length above 0, or a .npy, .npz, .nc or .zarr file.",
     )
+
+
+def as_live_coordinates(text: str, centred: bool = False) -> Coordinates | Streaming | Warmup:
+    """The same for a chain that still runs: what would be estimated from all of it follows it instead."""
+    from steinstream.coordinates import FOLLOWED, Coordinates, Streaming, Warmup
+
+    if text in ("streaming", *FOLLOWED):
+        return Streaming("auto" if text == "streaming" else text, centred=centred)
+    found = as_coordinates(text)
+    if isinstance(found, str):
+        return Coordinates.identity() if found == "identity" else Warmup(found)
+    return found
 
 
 def _from_file(path: Path) -> Coordinates:
     import numpy as np
 
     from steinstream.coordinates import Coordinates
+    from steinstream.io import read_kept
     from steinstream.io.problems import DAMAGE
 
+    if path.suffix in (".nc", ".zarr"):
+        kept = read_kept(path).coordinates
+        if kept is None:
+            raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.")
+        return kept
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)

@@ -45,9 +45,7 @@ def plan(chain: Path, radius: float, output: Path | None, **options: Any) -> Non
         raise InputError(f"{output} is no name for coordinates.", "Give a name that ends in .npz.")
     if options["growth"] and options["exponent"] is not None:
         raise InputError("--growth and --exponent say the same thing.", "Give one of them.")
-    source = open_the_chain(
-        chain, options["scores_file"], options["draws_name"], options["scores_name"], options["negate_scores"]
-    )
+    source = open_the_chain(chain, dict(options))
     chains = _chains(source)
     planned = plan_from(
         chains,
@@ -104,7 +102,10 @@ def _command(chain: Path, options: dict[str, Any], growth: str, budget: float | 
         ("--scores", options["scores_file"], None),
         ("--draws-name", options["draws_name"], "draws"),
         ("--scores-name", options["scores_name"], "scores"),
+        ("--format", options["format"], None),
     ):
         words += [] if value == usual else [name, str(value)]
+    if options["transposed"] is not None:
+        words.append("--transposed" if options["transposed"] else "--not-transposed")
     words += [flag for flag in ("--negate-scores", "--trust-scores") if options[flag[2:].replace("-", "_")]]
     return shlex.join(words)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from steinstream.cli.options import open_the_chain
+from steinstream.cli.options import OUTPUTS, open_the_chain
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def taken_from(options: dict[str, Any]) -> Refinement:
 
 @click.command(short_help="Give kept draws weights and an order of use.")
 @click.argument("kept", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="npz, csv, csv.gz or parquet.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help=OUTPUTS)
 @click.option("--chain", type=click.Path(path_type=Path), help="The chain they are from, for --weights chain.")
 @click.option("--draws-name", default="draws", show_default=True, help="Array of its draws, or columns: a,b,c.")
 @click.option("--scores-name", default="scores", show_default=True, help="The same for its scores.")
 @click.option("--scores", "scores_file", type=click.Path(path_type=Path), help="File of its scores, if apart.")
 @refine_options
 def refine(kept: Path, output: Path, chain: Path | None, **options: Any) -> None:
-    """Give the draws of KEPT, an npz file that thin wrote, weights or an order of use.
+    """Give the draws of KEPT, an npz, nc or zarr that thin wrote, weights or an order of use.
 
     \b
     Example: steinstream refine kept.npz -o refined.csv --weights chain --chain chain.npz --order
@@ -73,7 +73,7 @@ def refine(kept: Path, output: Path, chain: Path | None, **options: Any) -> None
         raise InputError("--weights chain and --chain FILE go together.", "Give both, or --weights stein alone.")
     source = None
     if chain is not None:
-        source = open_the_chain(chain, options["scores_file"], options["draws_name"], options["scores_name"], False)
+        source = open_the_chain(chain, options)
     result = refined(read_kept(kept), wanted, source)
     result.save(output)
     click.echo(f"{count(len(result))} draws  ·  KSD {number(result.ksd)}  ·  wrote {output}")

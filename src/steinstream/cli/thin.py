@@ -12,7 +12,18 @@ import click
 
 from steinstream.baselines import METHODS
 from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.options import as_anchor, as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
+from steinstream.cli.options import (
+    OUTPUTS,
+    as_anchor,
+    as_coordinates,
+    as_kernel,
+    chains_options,
+    check_checkpoint,
+    checkpoint_options,
+    kernel_options,
+    open_the_chain,
+    thinning_options,
+)
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import refine_options, refined, taken_from
 
@@ -27,17 +38,9 @@ _EVERY = 30.0  # seconds between two checkpoints
 
 
 @click.command(short_help="Keep the draws that matter.")
-@chain_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="npz, csv, csv.gz or parquet.")
-@click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws.")
-@click.option("--growth", help="Least number kept: none, linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]")
-@click.option("--budget", default="0", show_default=True, help="Rise of KSD^2 allowed: EPS, decaying, share:ETA.")
-@click.option("--rule", type=click.Choice(["paper", "monotone"]), default="paper", show_default=True,
-              help="Whether KSD may rise with a new draw, or never above the growth's floor.")  # fmt: skip
-@click.option(
-    "--candidates", type=click.IntRange(min=1), default=1, show_default=True, help="Best of so many (SPMCMC)."
-)
-@click.option("--anchor", help="Keep the chain's proportions, which KSD does not see: auto, or how strongly (0.3).")
+@chains_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help=OUTPUTS)
+@thinning_options
 @click.option("--passes", default="1", show_default=True,
               help="Passes over the chain, or auto: further ones keep as many draws and lower KSD.")  # fmt: skip
 @click.option("--start", type=click.Choice(["stream", "sample"]),
@@ -47,16 +50,18 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--paper", is_flag=True, help="The paper's settings: IMQ, identity coordinates, sqrt growth, budget 0.")
 @click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
               help="What to do with a draw that is not finite.")  # fmt: skip
+@click.option("--proxy", type=click.Choice(["gaussian"]),
+              help="The file has no scores: take those of a Gaussian fitted to the draws, with all its limits."
+              )  # fmt: skip
 @click.option("--initial", help="A file of draws and scores to begin with: an earlier kept set, say.")
-@click.option("--checkpoint", type=click.Path(path_type=Path), help="Save the state here now and then, and on Ctrl-C.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there.")
+@checkpoint_options
 @click.option("--method", default="ksdt", show_default=True, help=f"Or {', '.join(list(METHODS)[1:])}.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
 @refine_options
 def thin(
-    chain: Path, output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int, **options: Any
+    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int, **options: Any
 ) -> None:
-    """Keep the draws of CHAIN that matter.
+    """Keep the draws of CHAIN that matter; several files are the chains of one run.
 
     The method ksdt streams the file. Of the others, which need --size, stein_thinning, reservoir and kernel_thinning
     hold the whole chain in memory.
@@ -64,17 +69,14 @@ def thin(
     \b
     Example: steinstream thin chain.npz -o kept.npz --size 200
     """
-    from steinstream.errors import InputError
+    from steinstream.errors import InputError, SteinstreamError
     from steinstream.io import check_output
     from steinstream.passes import as_passes, go_on
     from steinstream.thinning import too_short
 
     check_output(output)
     passes = as_passes(options["passes"])
-    if checkpoint is not None and checkpoint.resolve() == output.resolve():
-        raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
-    if resume and checkpoint is None:
-        raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+    check_checkpoint(checkpoint, resume, output)
     if method != "ksdt":
         from steinstream.cli.methods import thin_by
 
@@ -83,10 +85,12 @@ def thin(
     refinement = taken_from(options)
     if options["paper"]:
         options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
-    source = open_the_chain(
-        chain, options.pop("scores_file"), options.pop("draws_name"), options.pop("scores_name"),
-        options.pop("negate_scores"),
-    )  # fmt: skip
+    if options["proxy"]:
+        from steinstream.cli.proxy import scored_by_gaussian
+
+        source = scored_by_gaussian(chain, options)
+    else:
+        source = open_the_chain(chain, options)
     began = time.perf_counter()
     with stoppable() as stop:
         thinner = _begin(source, checkpoint if resume else None, options, stop)
@@ -99,11 +103,17 @@ def thin(
             _give_up(thinner, checkpoint)
             sys.exit(stop.code)
     if thinner is None or thinner.seen == thinner.skipped:
-        raise InputError(f"{chain} has no usable draws.")
+        raise InputError(f"{source.title} has no usable draws.")
     if thinner.size == 0:
         raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
-    kept = thinner.kept
-    kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
+    kept = replace(thinner.kept, names=source.names)
+    try:
+        kept = replace(kept, variables=source.variables(kept.ids))
+    except SteinstreamError:
+        kept.save(output)  # a long run should not be lost for what stands beside it
+        raise
+    if options["proxy"]:
+        kept = replace(kept, settings={**kept.settings, "proxy": options["proxy"]})
     kept = refined(kept, refinement, source, options["on_bad"])
     kept.save(output)
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
@@ -155,7 +165,7 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
         on_bad=options["on_bad"],
         check_scores=not options["trust_scores"],
     )
-    thinner.note = {"chain": source.path.name, "options": options}
+    thinner.note = {"chain": source.title, "options": options}
     if begins_with_sample(options["start"], passes, thinner):
         if not to_fit and not _look(source, sketch, options["on_bad"], stop):
             return None
@@ -195,9 +205,9 @@ def _resumed(source: Chain, checkpoint: Path, options: dict[str, Any]) -> Thinne
                 f"{checkpoint} was made with --{name.replace('_', '-')} {before.get(name)}, and now it is {now}.",
                 "Use the same options as before, or delete the checkpoint to start anew.",
             )
-    if thinner.dim != source.dim or thinner.note.get("chain") != source.path.name:
+    if thinner.dim != source.dim or thinner.note.get("chain") != source.title:
         raise CheckpointError(
-            f"{checkpoint} belongs to {thinner.note.get('chain')} ({thinner.dim} dimensions), not to {source.path}.",
+            f"{checkpoint} belongs to {thinner.note.get('chain')} ({thinner.dim} dimensions), not to {source.title}.",
             "Name its own chain, or delete the checkpoint to start anew.",
         )
     here = thinner.current_pass

@@ -7,6 +7,21 @@ written whole or not at all. Nothing in a file is ever executed.
 from steinstream.door import Block
 from steinstream.io.atomic import replacing
 from steinstream.io.chain import Chain
+from steinstream.io.datatree import chain_of_datatree, kept_of_datatree, to_datatree
 from steinstream.io.registry import FORMATS, check_output, open_chain, read_kept, write_kept
+from steinstream.io.several import open_chains
 
-__all__ = ["FORMATS", "Block", "Chain", "check_output", "open_chain", "read_kept", "replacing", "write_kept"]
+__all__ = [
+    "FORMATS",
+    "Block",
+    "Chain",
+    "chain_of_datatree",
+    "check_output",
+    "kept_of_datatree",
+    "open_chain",
+    "open_chains",
+    "read_kept",
+    "replacing",
+    "to_datatree",
+    "write_kept",
+]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -55,6 +56,42 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
         raise unwritable(path, error) from error
 
 
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str], ours: Callable[[Path], bool]) -> Iterator[Path]:
+    """An empty folder that takes the place of ``path`` when the block ends well, and vanishes otherwise.
+
+    An older one goes if it is ``ours``. For an instant it stands aside under another name, since no system call puts a
+    folder in the place of a full one.
+    """
+    target = Path(os.path.realpath(path))
+    token = secrets.token_hex(6)
+    temporary, aside = (target.with_name(f".{target.name}.{token}.{kind}") for kind in ("tmp", "old"))
+    try:
+        if os.path.lexists(target) and not (target.is_dir() and ours(target)):
+            raise OutputError(f"{path} is there, and is no store of this kind.", "Choose another name with -o.")
+        temporary.mkdir()
+        try:
+            yield temporary
+            for file in temporary.rglob("*"):
+                _settle(file)
+            if target.exists():
+                target.rename(aside)
+            try:
+                temporary.rename(target)
+            except BaseException:
+                if aside.exists():
+                    aside.rename(target)
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        _settle(target.parent)
+        shutil.rmtree(aside, ignore_errors=True)
+    except OutputError:
+        raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
 def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
     """What the system said about ``path``, in words a user can act on."""
     reason = error.strerror or str(error)
@@ -62,12 +99,12 @@ def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}.", remedy)
 
 
-def _settle(folder: Path) -> None:
-    """Force the new name itself to disk; where folders cannot be synced the system decides when."""
+def _settle(place: Path) -> None:
+    """Force a file, or the names in a folder, to disk; where folders cannot be synced the system decides when."""
     if os.name != "posix":
         return
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(place, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

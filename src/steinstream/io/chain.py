@@ -25,6 +25,9 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 DRAWS, SCORES = "draws", "scores"
 
 
+_FEW = 100  # draws in a row without a single score are no accident
+
+
 class Request(NamedTuple):
     """What ``open_chain`` was asked for."""
 
@@ -32,6 +35,10 @@ class Request(NamedTuple):
     scores: Path | None
     draws_name: str
     scores_name: str
+    transposed: bool | None = None
+    """Whether a table has a row for each parameter; None if it is to be guessed."""
+    output: Path | None = None
+    """File of the constrained draws, for a tool that has them in a file of their own."""
 
 
 class Chain(ABC):
@@ -46,6 +53,10 @@ class Chain(ABC):
     """Number of chains; None where the file names a chain with each draw and only a pass could tell."""
     negated: bool = False
     """Flip the sign of the scores, for tools that write minus the gradient."""
+    draws_from: str = ""
+    """Where in the file the draws are, in words a user knows."""
+    scores_from: str = ""
+    """Where the scores are."""
 
     def __init__(
         self, path: Path, dim: int, names: Sequence[str] | None, length: int | None, chains: int | None
@@ -63,6 +74,11 @@ class Chain(ABC):
         """Number of parameters."""
         return len(self.names)
 
+    @property
+    def title(self) -> str:
+        """By what name a checkpoint knows it."""
+        return self.path.name
+
     def blocks(self, rows: int = 8192, skip: int = 0) -> Iterator[Block]:
         """Stream the draws chain after chain, at most ``rows`` a block, without the first ``skip``."""
         if rows < 1:
@@ -71,11 +87,18 @@ class Chain(ABC):
             raise InputError(f"skip is {skip}.", "Skip no draw, or some.")
         self._seen = skip
         for block in self._read(rows, skip):
+            if self._seen == 0:
+                self._require_scores_in(block)
             if self.negated:
                 np.negative(block.scores, out=block.scores)
             for piece in _by_chain(block):
                 self._seen += len(piece.ids)
                 yield piece
+
+    def _require_scores_in(self, block: Block) -> None:
+        """Refuse scores that were never stored, of which the first block tells if it is large enough."""
+        if len(block.scores) >= min(_FEW, self.length or _FEW) and np.isnan(block.scores).all():
+            raise no_scores(self.path, self.scores_from or "every score")
 
     def fraction(self) -> float | None:
         """How much of the stream the current iteration has delivered, 0 to 1; None where nobody knows."""
@@ -84,6 +107,10 @@ class Chain(ABC):
     def variables(self, ids: Ints) -> dict[str, Variable]:
         """What else the file has of the draws with these ids (n, 2), as the user's model names it."""
         return {}
+
+    def notes(self) -> list[tuple[str, str]]:
+        """What else a user may want to know of the file: a label and a line each."""
+        return []
 
     @abstractmethod
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
@@ -98,6 +125,15 @@ def default_names(dim: int) -> tuple[str, ...]:
 def empty(path: Path) -> InputError:
     """The error for a file without a single draw."""
     return InputError(f"{path}: the chain is empty.", "Check that the sampler wrote its draws to this file.")
+
+
+def no_scores(path: Path, where: str) -> InputError:
+    """The error for an array of scores in which nothing was stored."""
+    return InputError(
+        f"{path}: {where} is NaN throughout: no gradient was stored.",
+        "Sample again with the gradient stored; nutpie does that with nutpie.sample(..., store_gradient=True), "
+        "and PyMC through it with nuts={'store_gradient': True}.",
+    )
 
 
 def _by_chain(block: Block) -> Iterator[Block]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import IO, cast
+
+import numpy as np
 
 from steinstream.door import Block
 from steinstream.errors import InputError
@@ -25,7 +28,9 @@ from steinstream.io.columns import (
     positions,
     split_names,
 )
+from steinstream.io.problems import listing
 from steinstream.io.sheet import Sheet, look, regroup
+from steinstream.io.transposed import Transposed, look_at_lines, looks_transposed
 from steinstream.kept import Kept
 
 
@@ -35,6 +40,10 @@ class CsvChain(Chain):
     def __init__(self, draws: Sheet, scores: Sheet, columns: Columns) -> None:
         super().__init__(draws.path, len(columns.draws), columns.names, None, 1 if columns.chain is None else None)
         self._draws, self._scores, self._columns = draws, scores, columns
+        self.draws_from, self.scores_from = (
+            f"{sheet.path.name}, one line a parameter" if isinstance(sheet, Transposed) else _described(sheet, chosen)
+            for sheet, chosen in ((draws, columns.draws), (scores, columns.scores))
+        )
 
     def fraction(self) -> float | None:
         """Part of the bytes read so far."""
@@ -51,7 +60,8 @@ class CsvChain(Chain):
             draw = None if columns.draw is None else next(numbers)
             ids = numbering.ids(len(draws), chain, draw)
             if skip < len(draws):
-                yield Block(draws[skip:, : self.dim].copy(), scores[skip:].copy(), ids[skip:])
+                own, score = np.ascontiguousarray(draws[skip:, : self.dim]), np.ascontiguousarray(scores[skip:])
+                yield Block(own, score, ids[skip:])
             skip = max(skip - len(draws), 0)
 
     def _tables(self, rows: int, jump: int) -> Iterator[tuple[Floats, Floats]]:
@@ -82,9 +92,14 @@ class CsvChain(Chain):
         )
 
 
+def _described(sheet: Sheet, chosen: Sequence[int]) -> str:
+    titles = listing([sheet.column(index) for index in chosen], 3)
+    return f"{sheet.path.name}, {'column' if len(chosen) == 1 else 'columns'} {titles}"
+
+
 def open_csv(request: Request) -> CsvChain:
     """Open one csv file with both, or the pair."""
-    sheet = look(request.path)
+    sheet = _sheet(request.path, request.transposed if request.transposed is not None or request.scores else False)
     if request.scores is None:
         if sheet.header is None:
             raise InputError(
@@ -93,10 +108,14 @@ def open_csv(request: Request) -> CsvChain:
             )
         columns = paired(sheet.header, request.draws_name, request.scores_name, request.path)
         return CsvChain(sheet, sheet, columns)
-    if not request.scores.name.lower().endswith((".csv", ".csv.gz")):
+    if request.scores.suffix.lower() in (".npy", ".npz", ".parquet", ".nc", ".zarr"):
         raise InputError(f"the scores of a csv file must be csv too, not {request.scores}.", "Save both alike.")
-    other = look(request.scores)
+    other = _sheet(request.scores, request.transposed)
     return CsvChain(sheet, other, _pair(sheet, other, request))
+
+
+def _sheet(path: Path, transposed: bool | None) -> Sheet:
+    return look_at_lines(path) if transposed or (transposed is None and looks_transposed(path)) else look(path)
 
 
 def _pair(sheet: Sheet, other: Sheet, request: Request) -> Columns:

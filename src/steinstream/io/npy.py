@@ -21,6 +21,7 @@ class NpyChain(Chain):
 
     def __init__(self, path: Path, scores: Path, shape: Layout) -> None:
         super().__init__(path, shape.dim, None, shape.chains * shape.draws, shape.chains)
+        self.draws_from, self.scores_from = path.name, scores.name
         self._scores = scores
         self._shape = shape
 

@@ -42,6 +42,7 @@ class NpzChain(Chain):
             self._has_ids = _has_ids(path, archive, total)
             names = _names(archive, self._shape.dim)
         super().__init__(path, self._shape.dim, names, total, None if self._has_ids else self._shape.chains)
+        self.draws_from, self.scores_from = (f"array {name}" for name in self._members)
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         total = self._shape.chains * self._shape.draws
@@ -155,7 +156,7 @@ def read_npz(path: Path) -> Kept:
             arrays[IDS],
             float(arrays["ksd"]),
             History(*(arrays[f"history_{name}"] for name in History._fields)),
-            _kernel(settings.get("kernel")),
+            kernel_of(settings.get("kernel")),
             None if factor is None else Coordinates(factor, arrays.get("centre")),
             settings,
             None if names is None else tuple(names.tolist()),
@@ -193,10 +194,10 @@ def _variables(arrays: dict[str, Any]) -> dict[str, Variable]:
     return variables
 
 
-def _kernel(text: object) -> Kernel | None:
+def kernel_of(text: object) -> Kernel | None:
     """The kernel that the settings name.
 
-    >>> _kernel("IMQ(c=2.0, beta=-0.5, linear=0.1)"), _kernel("RBF(h=None)")
+    >>> kernel_of("IMQ(c=2.0, beta=-0.5, linear=0.1)"), kernel_of("RBF(h=None)")
     (IMQ(c=2.0, beta=-0.5, linear=0.1), RBF(h=None))
     """
     name, _, rest = str(text).rstrip(")").partition("(")

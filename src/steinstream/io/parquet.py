@@ -17,7 +17,7 @@ from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.io.chain import Chain, Floats, Request, default_names, empty
 from steinstream.io.columns import Columns, Numbering, extra_columns, header_of, id_columns, paired, positions
-from steinstream.io.problems import reading
+from steinstream.io.problems import listing, reading
 from steinstream.kept import Kept
 
 METADATA = b"steinstream"
@@ -65,6 +65,10 @@ class ParquetChain(Chain):
                 _check_numbers(arrow, path, titles[i], kinds[i])
         self._titles, self._groups = titles, groups
         super().__init__(path, dim, names, sum(groups), 1 if self._columns.chain is None else None)
+        self.draws_from, self.scores_from = (
+            f"columns {listing([titles[i] for i in chosen], 3)}"
+            for chosen in (self._columns.draws, self._columns.scores)
+        )
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         columns = self._columns

@@ -11,7 +11,9 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from steinstream.errors import InputError, SteinstreamError
 
@@ -74,3 +76,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean {close[0]}? " if close else ""
+
+
+def need(module: str, extra: str) -> Any:
+    """Import a tool, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as problem:
+        raise InputError(
+            f"{module} cannot be imported: {problem}.", f"Install it: pip install 'steinstream[{extra}]'."
+        ) from None

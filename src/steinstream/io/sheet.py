@@ -22,7 +22,7 @@ from steinstream.io.chain import Floats, empty
 from steinstream.io.decimals import number, parse
 from steinstream.io.problems import reading
 
-_CHUNK = 1 << 19  # large enough to hide the cost of a call, small enough for some 10 MB of arrays
+_CHUNK = 1 << 19  # bytes: large enough to hide the cost of a call, small enough for the cache
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -46,18 +46,13 @@ class Sheet:
 
     def rows(self, chosen: Sequence[int], skip: int = 0) -> Iterator[Floats]:
         """The ``chosen`` columns, some rows at a time; the first ``skip`` rows are passed over unparsed."""
-        for index, raw in enumerate(self._chunks()):
-            text = _tidy(raw)
+        for index, text in enumerate(self._chunks()):
             if skip:
-                text = _without_gaps(text)
-                count = text.count(b"\n")
+                count = _count(text)
                 if count <= skip:
                     skip -= count
                     continue
-            # Blank lines are too rare to look for: they are taken out where the text does not parse as it is.
             table = parse(text, self.width, chosen)
-            if table is None:
-                table = parse(_without_gaps(text), self.width, chosen)
             if table is None:
                 raise self._culprit(index, chosen)
             yield table[skip:]
@@ -69,7 +64,7 @@ class Sheet:
         # than the arithmetic on them. Having freed one block this large, never touched, it keeps them.
         np.empty(32 * _CHUNK, np.uint8)
         size = max(self.path.stat().st_size, 1)
-        with _opened(self.path) as (file, text):
+        with opened(self.path) as (file, text):
             with reading(self.path, "csv"):
                 text.seek(self.start)
             while True:
@@ -105,24 +100,26 @@ class Sheet:
 
 
 def regroup(arrays: Iterator[Floats], rows: int) -> Iterator[Floats]:
-    """The same rows, ``rows`` at a time; the last array may be shorter."""
-    held: list[Floats] = []
-    count = 0
+    """The same rows, ``rows`` at a time, in arrays of their own; the last may be shorter."""
+    whole, filled = np.empty((0, 0)), 0
     for array in arrays:
-        held.append(array)
-        count += len(array)
-        if count >= rows:
-            whole = np.concatenate(held)
-            cut = count - count % rows
-            yield from np.split(whole[:cut], range(rows, cut, rows))
-            held, count = [whole[cut:]], count - cut
-    if count:
-        yield np.concatenate(held)
+        start = 0
+        while start < len(array):
+            if filled == 0:
+                whole = np.empty((rows, array.shape[1]))
+            count = min(rows - filled, len(array) - start)
+            whole[filled : filled + count] = array[start : start + count]
+            filled, start = filled + count, start + count
+            if filled == rows:
+                yield whole
+                filled = 0
+    if filled:
+        yield whole[:filled]
 
 
 def look(path: Path) -> Sheet:
     """Read a csv file's first line, be it a header or the first draw."""
-    with reading(path, "csv"), _opened(path) as (_, text):
+    with reading(path, "csv"), opened(path) as (_, text):
         if text.read(len(_BOM)) != _BOM:
             text.seek(0)
         line, start, first = 1, text.tell(), text.readline()
@@ -153,26 +150,27 @@ def _passed_over(row: bytes) -> bool:
     return row.startswith((b"\n", b"\r\n", b"#"))
 
 
-def _tidy(text: bytes) -> bytes:
-    """Text in which every row ends in a plain newline, without comments."""
-    if not text.endswith(b"\n"):
-        text += b"\n"
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n")
-    return _without_gaps(text) if b"#" in text else text
+def _count(text: bytes) -> int:
+    """Rows in the text, without comments and blank lines."""
+    lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    if text.startswith((b"\n", b"\r\n", b"#")) or b"\n\n" in text or b"\n\r\n" in text or b"\n#" in text:
+        return lines - sum(map(_passed_over, text.splitlines(keepends=True)))
+    return lines
 
 
-def _without_gaps(text: bytes) -> bytes:
-    return b"".join(row for row in text.splitlines(keepends=True) if not _passed_over(row))
+def _is_gzipped(file: IO[bytes]) -> bool:
+    start = file.read(2)
+    file.seek(0)
+    return start == b"\x1f\x8b"
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The file itself, whose position tells progress, and its text."""
     with reading(path, "csv"):
         file = path.open("rb")
     with file:
-        if path.name.lower().endswith(".gz"):
+        if path.name.lower().endswith(".gz") or _is_gzipped(file):
             with gzip.GzipFile(fileobj=file) as text:
                 yield file, cast(IO[bytes], text)
         else:

@@ -1,0 +1,126 @@
+"""The end of a file that another process writes: what has come since the last look, in whole lines.
+
+A look opens the file anew, so that it does not matter whether the file is there yet, was replaced, or is on a network
+drive. A few bytes before the place where the last look ended are compared, so that a file which was begun anew is
+noticed even when it has become longer than it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from steinstream.door import Block
+from steinstream.errors import InputError
+from steinstream.io.growing import Growing, in_turns
+from steinstream.io.problems import listing, reading
+
+_CHUNK = 1 << 20
+_MARK = 256
+_AHEAD = 1 << 14  # draws that one chain may be ahead of the others in memory
+
+
+class BeganAnew(Exception):
+    """A file is no longer the one that was read so far: the path."""
+
+
+class Tail:
+    """A place in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = 0
+        self._mark = b""
+
+    def read(self) -> bytes:
+        """Whole lines that are new, at most about a megabyte; nothing if there are none, or no file yet."""
+        with reading(self.path, "csv"):
+            try:
+                file = self.path.open("rb")
+            except FileNotFoundError:
+                return b""
+            with file:
+                file.seek(self._at - len(self._mark))
+                if file.read(len(self._mark)) != self._mark:
+                    raise BeganAnew(self.path)
+                text = file.read(_CHUNK)
+                if len(text) == _CHUNK:
+                    text += file.readline()
+        text = text[: text.rfind(b"\n") + 1]
+        self._at += len(text)
+        self._mark = (self._mark + text[-_MARK:])[-_MARK:]
+        return text
+
+
+class Followed:
+    """Files that grow, the chains of one run, looked at again and again.
+
+    A file without news for ``patience`` seconds is taken for finished, until there is news. ``starts`` are the draws of
+    each that an earlier run has seen; ``how`` goes to :class:`Growing`.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], *, starts: Sequence[int] | None = None, patience: float | None = None, **how: Any
+    ) -> None:
+        self._tails = [Tail(path) for path in paths]
+        counts = starts or [0] * len(paths)
+        self.chains = [
+            Growing(path, chain, start=start, alone=len(paths) == 1, **how)
+            for chain, (path, start) in enumerate(zip(paths, counts, strict=True))
+        ]
+        self._patience = float("inf") if patience is None else patience
+        self._news = [time.monotonic()] * len(paths)
+        self._quiet = [0.0] * len(paths)  # seconds without news, at the last look
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The parameters, once every file has told them; all must agree."""
+        first = self.chains[0]
+        if any(chain.names is None for chain in self.chains):
+            return None
+        for chain in self.chains[1:]:
+            if chain.names != first.names:
+                raise InputError(
+                    f"{chain.path} has the parameters {listing(chain.names or ())}, "
+                    f"{first.path} has {listing(first.names or ())}.",
+                    "Follow chains of one model together.",
+                )
+        return first.names
+
+    @property
+    def ended(self) -> list[bool]:
+        """Which chains have no more to come, or seem to."""
+        return [chain.finished or quiet > self._patience for chain, quiet in zip(self.chains, self._quiet, strict=True)]
+
+    @property
+    def fraction(self) -> float:
+        """How much of what the files announce has come; 0 where one announces nothing."""
+        wanted = [chain.about.samples for chain in self.chains]
+        if not all(wanted):
+            return 0.0
+        return min(1.0, sum(chain.came for chain in self.chains) / sum(count or 0 for count in wanted))
+
+    def look(self) -> bool:
+        """Read what is new. A file far ahead of the others waits: its draws are safe where they are."""
+        grew = False
+        for at, (tail, chain) in enumerate(zip(self._tails, self.chains, strict=True)):
+            ahead = chain.ready > _AHEAD
+            text = b"" if ahead else tail.read()
+            if text:
+                chain.feed(text)
+            now = time.monotonic()
+            if text or ahead:
+                self._news[at] = now
+            self._quiet[at] = now - self._news[at]
+            grew = grew or bool(text)
+        return grew
+
+    def blocks(self, last: bool = False) -> Iterator[Block]:
+        """The draws that have come, a draw of each chain in turns; at the ``last`` look no chain is waited for."""
+        if self.names is None and not last:
+            return iter(())
+        chains = [chain for chain in self.chains if chain.names is not None]
+        over = [last or end for chain, end in zip(self.chains, self.ended, strict=True) if chain.names is not None]
+        return in_turns(chains, over)

@@ -1,0 +1,138 @@
+"""emcee: a backend that holds only what is kept, and does all else that a sampler asks of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from posterior import DIM, assert_same, constrained, log_density, run_page, score
+
+import steinstream as ss
+from steinstream.errors import InputError, NegatedScoresError
+from steinstream.integrations._live import live_thinner
+
+emcee = pytest.importorskip("emcee")
+
+WALKERS, SIZE = 10, 30
+
+
+def both(x, factor=1.0):
+    return log_density(x), factor * score(x)
+
+
+def sampler(backend, log_prob=both, blobs=True, **options):
+    kind = {"blobs_dtype": [("score", float, DIM)]} if blobs else {}
+    made = emcee.EnsembleSampler(WALKERS, DIM, log_prob, backend=backend, **kind, **options)
+    made.random_state = np.random.RandomState(3).get_state()
+    return made
+
+
+def start():
+    return np.array([1.0, 0.5, 0.0, 0.0]) + 0.1 * np.random.default_rng(1).normal(size=(WALKERS, DIM))
+
+
+def thinned(steps=120, log_prob=both, **settings):
+    backend = ss.integrations.emcee.Backend(size=SIZE, **settings)
+    sampler(backend, log_prob).run_mcmc(start(), steps)
+    return backend
+
+
+@pytest.fixture(scope="module")
+def stored():
+    made = sampler(None)
+    made.run_mcmc(start(), 120)
+    return made
+
+
+def test_what_is_kept_is_what_the_stored_chain_would_give(stored):
+    kept = thinned(transform=constrained, names=("mu", "log sigma", "z1", "z2")).kept
+    chain, scores = stored.get_chain(), stored.get_blobs()["score"]
+    thinner = live_thinner(DIM, size=SIZE)
+    for step in range(120):
+        thinner.extend(chain[step], scores[step], ids=[(walker, step) for walker in range(WALKERS)])
+    assert_same(kept, thinner.kept)
+    assert kept.names == ("mu", "log sigma", "z1", "z2")
+    walker, step = kept.ids.T
+    for name in ("mu", "sigma", "w"):
+        expected = [constrained(x)[name] for x in chain[step, walker]]
+        np.testing.assert_array_equal(kept.variables[name].values, expected)
+
+
+def test_scores_are_the_gradient_of_the_log_density():
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        exact = jax.vmap(jax.grad(lambda x: log_density(x, jax.numpy)))(thinned().kept.points)
+        np.testing.assert_allclose(thinned().kept.scores, exact, rtol=1e-8, atol=1e-8)
+
+
+def test_the_sampler_goes_on_where_it_was(stored):
+    backend = thinned(70)
+    first = emcee.EnsembleSampler(WALKERS, DIM, both, backend=backend, blobs_dtype=[("score", float, DIM)])
+    assert first.iteration == 70
+    first.run_mcmc(None, 50)  # a new sampler, which has only the backend to go by
+    assert_same(backend.kept, thinned(120).kept)
+    last, expected = first.get_last_sample(), stored.get_last_sample()
+    np.testing.assert_array_equal(last.coords, expected.coords)
+    np.testing.assert_array_equal(last.log_prob, expected.log_prob)
+    np.testing.assert_array_equal(last.blobs["score"], expected.blobs["score"])
+    np.testing.assert_array_equal(first.acceptance_fraction, stored.acceptance_fraction)
+
+
+def test_a_reset_forgets_everything():
+    backend = thinned()
+    made = sampler(backend)
+    made.reset()
+    assert backend.iteration == 0
+    with pytest.raises(InputError, match="No step"):
+        _ = backend.kept
+    with pytest.raises(AttributeError, match="run the sampler"):
+        backend.get_last_sample()
+
+
+def test_steps_at_the_start_can_be_left_out():
+    kept = thinned(discard=100).kept
+    assert kept.settings["seen"] == 20 * WALKERS
+    assert kept.ids[:, 1].min() >= 100
+
+
+def test_a_function_serves_where_there_are_no_blobs():
+    backend = ss.integrations.emcee.Backend(score=score, size=SIZE)
+    sampler(backend, log_density, blobs=False).run_mcmc(start(), 120)
+    assert_same(backend.kept, thinned().kept)
+
+
+def test_the_only_blob_is_the_score_whatever_its_name():
+    backend = ss.integrations.emcee.Backend(size=SIZE)
+    sampler(backend, blobs=False, moves=None).run_mcmc(start(), 120)
+    assert_same(backend.kept, thinned().kept)
+
+
+def test_the_chain_is_not_stored_and_that_is_said():
+    backend = thinned()
+    made = sampler(backend)
+    with pytest.raises(InputError, match=r"chain is not stored.*backend.kept"):
+        made.get_chain()
+    with pytest.raises(InputError, match="no log prob of all steps"):
+        made.get_log_prob(discard=3)
+    with pytest.raises(InputError, match="not stored"):
+        made.get_autocorr_time()
+
+
+def test_missing_negated_and_nan_scores_are_refused():
+    with pytest.raises(InputError, match=r"no blobs.*blobs_dtype=\[\(\"score\", float, 4\)\]"):
+        sampler(ss.integrations.emcee.Backend(), log_density, blobs=False).run_mcmc(start(), 5)
+    with pytest.raises(InputError, match="no blob 'gradient' among score"):
+        thinned(field="gradient")
+    with pytest.raises(InputError, match="not one score of 4 entries"):
+        sampler(ss.integrations.emcee.Backend(), lambda x: (log_density(x), 1.0), blobs=False).run_mcmc(start(), 5)
+    with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
+        thinned(log_prob=lambda x: both(x, -1.0))
+    with pytest.raises(InputError, match=r"is nan in coordinate 0. Repair"):
+        thinned(log_prob=lambda x: both(x, np.nan))
+    with pytest.raises(InputError, match="All 1200 draws"):
+        _ = thinned(log_prob=lambda x: both(x, np.nan), on_bad="skip").kept
+    with pytest.raises(InputError, match="size must be"):
+        ss.integrations.emcee.Backend(size=0)
+
+
+def test_the_page(capsys):
+    run_page("emcee.md")

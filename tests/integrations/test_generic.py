@@ -1,0 +1,132 @@
+"""Any iterator, and scores by automatic differentiation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from posterior import DIM, assert_same, constrained, log_density, run_page, score
+
+import steinstream as ss
+from steinstream.errors import InputError, NegatedScoresError
+from steinstream.integrations._live import live_thinner
+from steinstream.integrations.generic import batched_score, thin
+
+SIZE = 20
+
+
+@pytest.fixture(scope="module")
+def chain():
+    """A random walk over the posterior."""
+    rng, x = np.random.default_rng(0), np.array([1.0, 0.5, 0.0, 0.0])
+    draws = []
+    for _ in range(600):
+        proposal = x + 0.4 * rng.normal(size=DIM)
+        if np.log(rng.random()) < log_density(proposal) - log_density(x):
+            x = proposal
+        draws.append(x)
+    return np.array(draws)
+
+
+@pytest.fixture(scope="module")
+def stored(chain):
+    thinner = live_thinner(DIM, size=SIZE)
+    thinner.extend(chain, [score(x) for x in chain])
+    return thinner.kept
+
+
+def mixed(chain):
+    """Draws one by one, then in blocks, an empty and a long one among them, then one by one."""
+    yield from chain[:50]
+    yield chain[50:50]
+    yield chain[50:500]
+    yield chain[500:550]
+    yield from chain[550:]
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_pairs_however_they_come_are_thinned_as_the_stored_chain(chain, stored, block):
+    assert_same(thin(((x, score(x)) for x in chain), block=block, size=SIZE), stored)
+    with_scores = ((x, np.apply_along_axis(score, -1, x) if len(x) else x) for x in mixed(chain))
+    assert_same(thin(with_scores, block=block, size=SIZE), stored)
+    assert_same(thin(mixed(chain), score=score, block=block, size=SIZE), stored)
+
+
+def test_ids_lead_to_the_constrained_draws(chain, stored):
+    kept = thin(iter(chain), score=score, transform=constrained, size=SIZE)
+    for name in ("mu", "sigma", "w"):
+        expected = [constrained(chain[draw])[name] for _, draw in stored.ids]
+        np.testing.assert_array_equal(kept.variables[name].values, expected)
+    assert kept.variables["w"].dims == ("w_dim_0",)
+
+
+def test_chains_one_after_another_share_a_thinner(chain):
+    thinner = live_thinner(DIM, size=SIZE)
+    for number, part in enumerate(np.split(chain, 2)):
+        kept = thin(part, score=score, chain=number, thinner=thinner)
+    assert set(kept.ids[:, 0]) <= {0, 1}
+    assert kept.settings["seen"] == 600
+    np.testing.assert_array_equal(kept.points, chain.reshape(2, 300, DIM)[kept.ids[:, 0], kept.ids[:, 1]])
+
+
+def test_jax_differentiates(chain, stored):
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        kept = thin(chain, score="jax", log_density=lambda x: log_density(x, jax.numpy), size=SIZE, block=90)
+    np.testing.assert_array_equal(kept.ids, stored.ids)
+    np.testing.assert_allclose(kept.scores, stored.scores, rtol=1e-8, atol=1e-8)
+
+
+def test_torch_differentiates(chain, stored):
+    torch = pytest.importorskip("torch")
+    from posterior import ALPHA, Y
+
+    y, alpha = torch.tensor(Y), torch.tensor(ALPHA)
+
+    def target(x):
+        w = torch.softmax(torch.cat([x[2:], torch.zeros(1, dtype=x.dtype)]), 0)
+        residuals = (y - (x[0] + w[0] - w[2])) / torch.exp(x[1])
+        prior = -0.5 * (x[0] / 5.0) ** 2 - 0.5 * x[1] ** 2 + torch.sum(alpha * torch.log(w))
+        return prior - len(y) * x[1] - 0.5 * torch.sum(residuals**2)
+
+    kept = thin(chain, score="torch", log_density=target, size=SIZE)
+    np.testing.assert_array_equal(kept.ids, stored.ids)
+    np.testing.assert_allclose(kept.scores, stored.scores, rtol=1e-8, atol=1e-8)
+
+
+def test_the_same_function_serves_alone(chain):
+    np.testing.assert_array_equal(batched_score(score)(chain[:3]), [score(x) for x in chain[:3]])
+
+
+def test_negated_and_nan_scores_are_refused(chain):
+    with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
+        thin(chain, score=lambda x: -score(x))
+    with pytest.raises(InputError, match=r"is nan in coordinate 0. Repair"):
+        thin(chain, score=lambda x: np.nan * x)
+    with pytest.raises(InputError, match="All 600 draws"):
+        thin(chain, score=lambda x: np.nan * x, on_bad="skip")
+
+
+def test_mistakes_are_named(chain):
+    with pytest.raises(InputError, match="empty"):
+        thin(iter([]))
+    with pytest.raises(InputError, match=r"pairs.*give score"):
+        thin(chain)
+    with pytest.raises(InputError, match=r"shape \(4,\) and its score \(3,\)"):
+        thin([(chain[0], chain[0][:3])])
+    with pytest.raises(InputError, match="different numbers of dimensions"):
+        thin([chain[0], chain[0][:3]], score=lambda x: -x)
+    with pytest.raises(InputError, match="Unknown score 'jaxx'"):
+        thin(chain, score="jaxx")
+    with pytest.raises(InputError, match="needs a log density"):
+        thin(chain, score="jax")
+    with pytest.raises(InputError, match='score="jax"'):
+        thin(chain, log_density=log_density)
+    with pytest.raises(InputError, match="Both a thinner and settings"):
+        thin(chain, score=score, thinner=ss.Thinner(DIM), size=3)
+    with pytest.raises(InputError, match="for 2 dimensions, the draws have 4"):
+        thin(chain, score=score, thinner=ss.Thinner(2))
+
+
+def test_the_page(capsys):
+    pytest.importorskip("jax")
+    run_page("generic.md")

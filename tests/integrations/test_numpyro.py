@@ -1,0 +1,205 @@
+"""NumPyro: the same draws as its own MCMC makes, thinned without being stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from posterior import DIM, Y, assert_same, log_density, run_page, score
+
+import steinstream as ss
+from steinstream.errors import InputError, NegatedScoresError
+from steinstream.integrations._live import live_thinner
+
+jax = pytest.importorskip("jax")
+numpyro = pytest.importorskip("numpyro")
+dist = pytest.importorskip("numpyro.distributions")
+infer = pytest.importorskip("numpyro.infer")
+
+SIZE = 30
+SHAPES = {"mu": (), "shift": (2,), "sigma": (), "w": (2,)}  # unconstrained, in the order of a tree
+
+
+@pytest.fixture(autouse=True, scope="module")
+def double_precision():
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def model(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    sigma = numpyro.sample("sigma", dist.LogNormal(0.0, 1.0))
+    w = numpyro.sample("w", dist.Dirichlet(np.array([2.0, 3.0, 4.0])))
+    numpyro.deterministic("centre", mu + w[0] - w[2])
+    with numpyro.plate("group", 2):
+        shift = numpyro.sample("shift", dist.Normal(0.0, 1.0))
+        numpyro.deterministic("level", mu + shift)
+    numpyro.sample("y", dist.Normal(mu + w[0] - w[2], sigma), obs=y)
+
+
+def nuts(samples=400):
+    return infer.MCMC(infer.NUTS(model), num_warmup=100, num_samples=samples, progress_bar=False)
+
+
+def potential(z):
+    return -log_density(z, jax.numpy)
+
+
+def hmc(**options):
+    kernel = infer.HMC(
+        potential_fn=potential,
+        num_steps=2,
+        trajectory_length=None,
+        step_size=0.2,
+        adapt_step_size=False,
+        adapt_mass_matrix=False,
+    )
+    return infer.MCMC(kernel, num_warmup=20, num_samples=200, num_chains=2, progress_bar=False, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(double_precision):
+    """Unconstrained draws and scores (n, d) and constrained draws of a whole run of NumPyro's own."""
+    mcmc = nuts()
+    mcmc.run(jax.random.key(1), Y, extra_fields=("z_grad", *(f"z.{name}" for name in SHAPES)))
+    fields = mcmc.get_extra_fields()
+    draws = np.column_stack([fields[f"z.{name}"] for name in SHAPES])
+    scores = -np.column_stack([fields["z_grad"][name] for name in SHAPES])
+    return draws, scores, {name: np.asarray(values) for name, values in mcmc.get_samples().items()}
+
+
+@pytest.fixture(scope="module")
+def kept(double_precision):
+    wrapped = ss.integrations.numpyro.Thinned(nuts(), size=SIZE, chunk=150, coords={"group": ["a", "b"]})
+    return wrapped.run(jax.random.key(1), Y)
+
+
+def test_what_is_kept_is_what_the_stored_chain_of_numpyro_would_give(kept, whole):
+    draws, scores, _ = whole
+    thinner = live_thinner(draws.shape[-1], size=SIZE)
+    thinner.extend(draws, scores)
+    assert_same(kept, thinner.kept)
+    assert kept.settings["seen"] == 400  # and none of the warm-up
+
+
+def test_ids_lead_to_the_constrained_draws(kept, whole):
+    assert set(kept.variables) == {"mu", "sigma", "w", "centre", "shift", "level"}
+    for name, values in whole[2].items():
+        np.testing.assert_array_equal(kept.variables[name].values, values[kept.ids[:, 1]])
+    assert (kept.variables["sigma"].values > 0).all()
+    np.testing.assert_allclose(kept.variables["w"].values.sum(axis=1), 1.0)
+
+
+def test_scores_are_the_gradient_of_the_log_density(kept):
+    def log_joint(x):
+        parts = jax.numpy.split(x, np.cumsum([np.prod(shape, dtype=int) for shape in SHAPES.values()])[:-1])
+        z = {name: part.reshape(shape) for (name, shape), part in zip(SHAPES.items(), parts, strict=True)}
+        return -infer.util.potential_energy(model, (Y,), {}, z)
+
+    exact = jax.jit(jax.vmap(jax.grad(log_joint)))(kept.points)
+    np.testing.assert_allclose(kept.scores, exact, rtol=1e-8, atol=1e-8)
+
+
+def test_plates_name_the_dimensions(kept):
+    assert kept.names == ("mu", "shift[0]", "shift[1]", "sigma", "w[0]", "w[1]")
+    assert kept.variables["shift"].dims == kept.variables["level"].dims == ("group",)
+    assert kept.variables["shift"].coords["group"].tolist() == ["a", "b"]
+    assert kept.variables["w"].dims == ("w_dim_0",)
+    assert kept.variables["mu"].dims == ()
+
+
+@pytest.mark.parametrize("method", ["sequential", "vectorized"])
+def test_chains_share_a_thinner(method):
+    key, start = jax.random.key(2), jax.numpy.array([[1.0, 0.5, 0.0, 0.0], [0.5, 0.5, 0.1, 0.0]])
+    mcmc = hmc(chain_method=method)
+    mcmc.run(key, init_params=start, extra_fields=("z_grad",))
+    draws, scores = mcmc.get_samples(True), -mcmc.get_extra_fields(True)["z_grad"]
+    kept = ss.integrations.numpyro.Thinned(mcmc, size=SIZE, chunk=77, dims={"x": ["part"]}).run(key, init_params=start)
+    order = (1, 0, 2) if method == "vectorized" else (0, 1, 2)  # all chains draw by draw, or one after another
+    ids = np.stack(np.meshgrid(range(2), range(200), indexing="ij"), axis=-1)
+    draws, scores, ids = (np.transpose(each, order).reshape(400, -1) for each in (draws, scores, ids))
+    thinner = live_thinner(DIM, size=SIZE)
+    thinner.extend(draws, scores, ids=ids)
+    assert_same(kept, thinner.kept)
+    assert set(kept.ids[:, 0]) == {0, 1}
+    assert kept.variables["x"].dims == ("part",)
+
+
+class Drawn(NamedTuple):
+    z: object
+    z_grad: object
+    rng_key: object
+
+
+class Independent(infer.mcmc.MCMCKernel):
+    """Independent normal draws, whose gradient is that of the potential times a factor, or missing."""
+
+    sample_field = "z"
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def init(self, rng_key, num_warmup, init_params, model_args, model_kwargs):
+        return self.sample(Drawn(None, None, rng_key), (), {})
+
+    def sample(self, state, model_args, model_kwargs):
+        key, now = jax.random.split(state.rng_key)
+        z = jax.random.normal(now, (3,))
+        return Drawn(z, self.factor * z, key)
+
+
+def thinned(factor, **settings):
+    mcmc = infer.MCMC(Independent(factor), num_warmup=0, num_samples=300, progress_bar=False)
+    return ss.integrations.numpyro.Thinned(mcmc, size=10, **settings).run(jax.random.key(0))
+
+
+def test_a_kernel_without_a_model_will_do():
+    kept = thinned(1.0)
+    assert kept.names == ("x[0]", "x[1]", "x[2]")
+    np.testing.assert_array_equal(kept.variables["x"].values, kept.points)
+
+
+def test_single_precision_will_do():
+    with jax.enable_x64(False):
+        kept = thinned(1.0)
+    assert kept.points.dtype == kept.scores.dtype == np.float64
+    assert kept.variables["x"].values.dtype == np.float32
+    np.testing.assert_array_equal(kept.variables["x"].values, kept.points)
+
+
+def test_negated_gradients_are_refused():
+    with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
+        thinned(-1.0)
+
+
+@pytest.mark.parametrize(("on_bad", "said"), [("raise", "is nan.*Repair"), ("skip", "All 300 draws.*Check")])
+def test_gradients_that_are_all_nan_are_refused(on_bad, said):
+    with pytest.raises(InputError, match=said):
+        thinned(np.nan, on_bad=on_bad)
+
+
+def test_a_kernel_that_knows_no_gradient_has_its_potential_differentiated():
+    kernel = infer.SA(potential_fn=potential, adapt_state_size=8)
+    mcmc = infer.MCMC(kernel, num_warmup=200, num_samples=300, progress_bar=False)
+    kept = ss.integrations.numpyro.Thinned(mcmc, size=10).run(jax.random.key(0), init_params=jax.numpy.zeros(DIM))
+    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.points], rtol=1e-8, atol=1e-8)
+
+
+def test_what_cannot_be_thinned_is_refused():
+    wrap = ss.integrations.numpyro.Thinned
+    with pytest.raises(InputError, match=r"got NUTS.*Wrap the kernel"):
+        wrap(infer.NUTS(model))
+    with pytest.raises(InputError, match="every 2th draw"):
+        wrap(infer.MCMC(infer.NUTS(model), num_warmup=1, num_samples=4, thinning=2))
+    with pytest.raises(InputError, match=r"AIES moves an ensemble"):
+        wrap(infer.MCMC(infer.AIES(model), num_warmup=1, num_samples=4, num_chains=2, chain_method="vectorized"))
+    with pytest.raises(InputError, match=r"for 2 dimensions, the draws have 3"):
+        mcmc = infer.MCMC(Independent(1.0), num_warmup=0, num_samples=10, progress_bar=False)
+        wrap(mcmc, thinner=ss.Thinner(2)).run(jax.random.key(0))
+
+
+def test_the_page(capsys):
+    run_page("numpyro.md")

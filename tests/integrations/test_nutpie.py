@@ -1,0 +1,240 @@
+"""nutpie, by itself and as the sampler of PyMC: finished trees, and a store that grows."""
+
+from __future__ import annotations
+
+import doctest
+import shutil
+import threading
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+
+nutpie = pytest.importorskip("nutpie", reason="nutpie is not installed; it needs Python 3.12")
+pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
+
+from constrained import model, scores  # noqa: E402
+
+from steinstream.errors import InputError, NegatedScoresError  # noqa: E402
+from steinstream.integrations.nutpie import follow, thin  # noqa: E402
+
+SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "seed": 5, "progress_bar": False}
+STORED = {**SAMPLE, "store_gradient": True, "store_unconstrained": True}
+
+
+@cache
+def compiled():
+    return nutpie.compile_pymc_model(model())
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return nutpie.sample(compiled(), **STORED)
+
+
+@pytest.fixture(scope="module")
+def pymc_tree():
+    """What PyMC gives when nutpie samples for it: no unconstrained_draw, but a group of transformed variables."""
+    with model():
+        return pm.sample(
+            draws=300, tune=200, chains=2, cores=1, random_seed=5, progressbar=False, quiet=True,
+            nuts_sampler="nutpie", nuts={"store_gradient": True}, idata_kwargs={"include_transformed": True},
+        )  # fmt: skip
+
+
+def require_right(small, whole):
+    chain, draw = small.posterior["chain"].values, small.posterior["draw"].values
+    for name in ("mu", "sigma", "share", "odds", "both"):
+        np.testing.assert_array_equal(small.posterior[name].values, whole.posterior[name].values[chain, draw])
+    assert small.posterior["share"].dims == ("sample", "kind")
+    assert small.posterior["kind"].values.tolist() == ["a", "b", "c"]
+    points = small.sample_stats["unconstrained_draw"].values
+    np.testing.assert_array_equal(points[:, 0], small.posterior["mu"].values)
+    np.testing.assert_allclose(np.exp(points[:, 1]), small.posterior["sigma"].values, rtol=1e-12)
+    np.testing.assert_allclose(small.sample_stats["gradient"].values, scores(points), rtol=1e-8, atol=1e-8)
+
+
+def test_a_finished_tree_is_thinned_with_the_right_scores_and_draws(tree):
+    small = thin(tree, size=40)
+    assert small.posterior.sizes["sample"] == 40
+    require_right(small, tree)
+
+
+def test_the_result_is_that_of_thinning_the_arrays(tree):
+    stats = tree.sample_stats
+    stored = ss.thin(stats["unconstrained_draw"].values, stats["gradient"].values, size=40)
+    small = thin(tree, size=40)
+    np.testing.assert_array_equal(small.posterior["draw"].values, stored.ids[:, 1])
+    assert small.attrs["ksd"] == stored.ksd
+
+
+def test_pymc_through_nutpie_is_thinned_with_the_right_scores_and_draws(pymc_tree):
+    small = thin(pymc_tree, size=40)
+    require_right(small, pymc_tree)
+    np.testing.assert_array_equal(small.observed_data["count"].values, [5, 9, 2])
+    assert float(small.constant_data["offset"]) == 0.5
+
+
+def test_a_tree_without_gradient_is_refused_with_the_remedy():
+    bare = nutpie.sample(compiled(), **SAMPLE)
+    with pytest.raises(InputError, match=r"no variable sample_stats/gradient.*store_gradient=True"):
+        thin(bare, size=10)
+
+
+def test_a_gradient_that_is_nan_throughout_is_refused_with_the_remedy(tmp_path):
+    store = nutpie.zarr_store.LocalStore(str(tmp_path / "run.zarr"), mkdir=True)
+    bare = nutpie.sample(compiled(), zarr_store=store, **{**SAMPLE, "store_unconstrained": True})
+    assert np.isnan(bare.sample_stats["gradient"].values).all()
+    with pytest.raises(InputError, match=r"NaN throughout.*store_gradient=True"):
+        thin(bare, size=10)
+    bare.close()
+
+
+def test_a_negated_gradient_is_refused(tree):
+    wrong = tree.copy()
+    wrong["sample_stats"] = tree["sample_stats"].copy()
+    wrong["sample_stats/gradient"] = -tree["sample_stats/gradient"]
+    with pytest.raises(NegatedScoresError, match="look negated"):
+        thin(wrong, size=10)
+    np.testing.assert_array_equal(
+        thin(wrong, size=10, negate_scores=True).posterior["draw"], thin(tree, size=10).posterior["draw"]
+    )
+
+
+def running(path, **settings):
+    store = nutpie.zarr_store.LocalStore(str(path), mkdir=True)
+    return nutpie.sample(compiled(), zarr_store=store, blocking=False, **{**STORED, **settings})
+
+
+def require(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_running_sampler_is_followed_to_its_end(tmp_path, monkeypatch):
+    order, extend = [], ss.Thinner.extend
+
+    def noting(self, draws, scores, *, ids, **more):
+        order.append(ids)
+        return extend(self, draws, scores, ids=ids, **more)
+
+    monkeypatch.setattr(ss.Thinner, "extend", noting)
+    sampler = running(tmp_path / "run.zarr", draws=1000)
+    followed = follow(sampler, size=40, pause=0.01)
+    monkeypatch.undo()
+    whole = sampler.wait()
+    stats = whole.sample_stats
+    assert followed.settings["seen"] == 2000
+    assert followed.settings["source"]["draws"] == [1000, 1000]
+    chain, draw = followed.ids.T
+    for name in ("mu", "sigma", "share", "odds", "both"):
+        np.testing.assert_array_equal(followed.variables[name].values, whole.posterior[name].values[chain, draw])
+    np.testing.assert_allclose(followed.scores, scores(followed.points), rtol=1e-8, atol=1e-8)
+    # The same as thinning the store afterwards, chunks in the order in which they came.
+    assert len(order) >= 2
+    chain, draw = np.concatenate(order).T
+    draws, gradient = (stats[name].values[chain, draw] for name in ("unconstrained_draw", "gradient"))
+    stored = ss.thin(draws, gradient, size=40, coordinates="streaming")
+    assert {*map(tuple, followed.ids)} == {(chain[i], draw[i]) for i in stored.ids[:, 1]}
+    assert followed.ksd == stored.ksd
+    whole.close()
+
+
+def stopped(sampler):
+    while True:
+        try:
+            return sampler.abort()
+        except RuntimeError as problem:  # nutpie refuses while another thread asks it something
+            assert "borrowed" in str(problem)
+
+
+def test_a_sampler_that_is_aborted_leaves_what_came(tmp_path):
+    path = tmp_path / "run.zarr"
+    sampler = running(path, draws=20_000, chains=1)
+    found = []
+    reader = threading.Thread(target=lambda: found.append(follow(sampler, size=20, pause=0.01)))
+    reader.start()
+    require(lambda: (path / "sample_stats" / "gradient" / "c" / "0" / "3").exists())
+    whole = stopped(sampler)
+    reader.join(timeout=60)
+    there = int(np.isfinite(whole.sample_stats["gradient"].values[0, :, 0]).sum())
+    assert 0 < found[0].settings["seen"] == there < 20_000
+    assert len(found[0]) == min(20, there)
+    whole.close()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A store that is complete, whose number of draws is no multiple of its chunks."""
+    path = tmp_path_factory.mktemp("nutpie") / "run.zarr"
+    running(path).wait().close()
+    return path
+
+
+def test_a_finished_folder_is_followed_at_once(finished):
+    assert follow(finished, size=25).settings["seen"] == 600
+
+
+@pytest.fixture
+def unfinished(finished, tmp_path):
+    """The same, where one variable of the second chain lags behind; and what is missing."""
+    copy, late = tmp_path / "copy.zarr", tmp_path / "late"
+    shutil.copytree(finished, copy)
+    late.mkdir()
+    chunks = copy / "posterior" / "share" / "c" / "1"
+    for chunk in list(chunks.iterdir()):
+        if int(chunk.name) >= 5:
+            chunk.rename(late / chunk.name)
+    return copy, chunks, late
+
+
+def test_a_folder_whose_writer_dies_gives_what_was_written(unfinished):
+    began = time.monotonic()
+    thinned = follow(unfinished[0], size=25, patience=0.5, pause=0.05)
+    assert time.monotonic() - began > 0.5
+    assert thinned.settings["seen"] == 300 + 5 * 16
+    assert thinned.settings["source"]["draws"] == [300, 80]
+    assert np.isfinite(thinned.variables["share"].values).all()
+
+
+def test_a_folder_whose_writer_pauses_is_followed_to_the_end(unfinished):
+    copy, chunks, late = unfinished
+    thinner, found = ss.Thinner(4, size=25), []
+    reader = threading.Thread(target=lambda: found.append(follow(copy, thinner, pause=0.01)))
+    reader.start()
+    require(lambda: thinner.seen == 380)
+    for chunk in sorted(late.iterdir(), key=lambda chunk: int(chunk.name)):
+        chunk.rename(chunks / chunk.name)
+    reader.join(timeout=60)
+    assert found[0].settings["seen"] == 600
+    assert found[0].settings["source"]["draws"] == [300, 300]
+
+
+def test_a_folder_that_never_comes_is_said(tmp_path):
+    with pytest.raises(InputError, match="no draw came"):
+        follow(tmp_path / "nothing.zarr", size=5, patience=0.2)
+
+
+def test_following_without_a_stored_gradient_is_refused(tmp_path):
+    sampler = running(tmp_path / "run.zarr", store_gradient=False)
+    with pytest.raises(InputError, match=r"gradient is not stored.*store_gradient=True"):
+        follow(sampler, size=5, patience=30)
+    sampler.wait().close()
+
+
+def test_a_sampler_in_memory_cannot_be_followed():
+    sampler = nutpie.sample(compiled(), blocking=False, **STORED)
+    with pytest.raises(InputError, match=r"memory.*LocalStore"):
+        follow(sampler, size=5)
+    sampler.wait()
+
+
+def test_the_page_about_it():
+    page = Path(__file__).parents[2] / "docs" / "integrations" / "nutpie.md"
+    assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0

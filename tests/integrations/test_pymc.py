@@ -1,0 +1,243 @@
+"""PyMC's own samplers: the callback and the trace."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+
+pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
+
+from constrained import constrained, model, scores  # noqa: E402
+
+from steinstream.errors import InputError  # noqa: E402
+from steinstream.integrations.pymc import Callback, Trace  # noqa: E402
+
+SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "random_seed": 3, "progressbar": False, "quiet": True}
+STORED = {**SAMPLE, "idata_kwargs": {"include_transformed": True}, "compute_convergence_checks": False}
+
+
+@pytest.fixture(scope="module")
+def run():
+    """One run with callbacks of both kinds, and all of its draws."""
+    common, each = Callback(model(), size=40), Callback(model(), per_chain=True, size=25)
+
+    def both(trace, draw):
+        common(trace, draw)
+        each(trace, draw)
+
+    with model():
+        tree = pm.sample(callback=both, **STORED)
+    return tree, common, each
+
+
+def unconstrained(tree):
+    """Every draw (chains, n, 4), from what PyMC itself stored."""
+    posterior = tree.posterior if "sigma_log__" in tree.posterior else tree.unconstrained_posterior
+    plain = tree.posterior["mu"].values[..., None]
+    return np.concatenate([plain, posterior["sigma_log__"].values[..., None], posterior["share_simplex__"].values], -1)
+
+
+def test_scores_agree_with_differentiation_of_the_density_by_hand(run):
+    _, common, _ = run
+    assert common.kept.points.shape == (40, 4)
+    np.testing.assert_allclose(common.kept.scores, scores(common.kept.points), rtol=1e-8, atol=1e-8)
+
+
+def test_ids_lead_to_the_constrained_draws_that_pymc_stored(run):
+    tree, common, each = run
+    for kept in (common.kept, each.kept):
+        chain, draw = kept.ids.T
+        assert set(chain) == {0, 1}
+        for name in ("mu", "sigma", "share", "odds", "both"):
+            there = tree.posterior[name].values[chain, draw]
+            np.testing.assert_allclose(kept.variables[name].values, there, rtol=1e-12)
+        np.testing.assert_array_equal(kept.points, unconstrained(tree)[chain, draw])
+        np.testing.assert_allclose(kept.variables["share"].values, [constrained(x)[2] for x in kept.points])
+
+
+def test_variables_have_the_dimensions_and_coordinates_of_the_model(run):
+    variables = run[1].kept.variables
+    assert set(variables) == {"mu", "sigma", "share", "odds", "both"}
+    assert variables["share"].dims == ("kind",)
+    assert list(variables["share"].coords["kind"]) == ["a", "b", "c"]
+    assert variables["both"].dims == ("both_dim_0",)
+
+
+def test_one_thinner_in_common_keeps_what_thinning_the_stored_chains_keeps(run):
+    tree, common, _ = run
+    draws = unconstrained(tree)
+    stored = ss.thin(draws, scores(draws), size=40, coordinates="streaming")
+    np.testing.assert_array_equal(common.kept.ids, stored.ids)
+    assert common.kept.ksd == pytest.approx(stored.ksd, rel=1e-8)
+
+
+def test_a_thinner_a_chain_keeps_what_thinning_each_stored_chain_keeps(run):
+    tree, _, each = run
+    assert sorted(each.thinners) == [0, 1]
+    assert len(each.kept) == 50
+    for chain, draws in enumerate(unconstrained(tree)):
+        stored = ss.thin(draws, scores(draws), size=25, coordinates="streaming")
+        own = each.kept.ids[each.kept.ids[:, 0] == chain]
+        np.testing.assert_array_equal(own[:, 1], stored.ids[:, 1])
+    kept = each.kept
+    assert kept.settings["seen"] == 600
+    assert kept.ksd == pytest.approx(ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates))
+
+
+def test_the_health_of_the_chains_themselves_is_carried_over(run):
+    import arviz as az
+
+    tree, common, each = run
+    assert len(common.kept.stream.draws) == len(each.kept.stream.draws) == 600
+    source = common.kept.settings["source"]
+    assert source["draws"] == [300, 300]
+    assert source["divergences"] == int(tree.sample_stats["diverging"].sum())
+    draws = az.from_dict({"posterior": {"x": unconstrained(tree)}})
+    assert source["rhat"] == pytest.approx(float(az.rhat(draws, method="split")["x"].max()), abs=0.01)
+
+
+def test_tuning_draws_are_left_out(run):
+    assert run[1].kept.settings["seen"] == 600
+    assert run[1].kept.ids[:, 1].max() < 300
+
+
+def test_chains_side_by_side_lead_back_to_their_own_draws():
+    thin = Callback(model(), per_chain=True, size=20)
+    with model():
+        tree = pm.sample(callback=thin, **{**STORED, "cores": 2, "tune": 100, "draws": 100})
+    chain, draw = thin.kept.ids.T
+    assert len(thin.kept) == 40
+    np.testing.assert_allclose(thin.kept.variables["share"].values, tree.posterior["share"].values[chain, draw])
+
+
+def test_the_trace_returns_what_the_callback_keeps_and_stores_no_more(run):
+    _, common, _ = run
+    trace = Trace(model(), size=40)
+    with model():
+        tree = pm.sample(trace=trace, compute_convergence_checks=False, **SAMPLE)
+    kept = trace.kept
+    np.testing.assert_array_equal(kept.ids, common.kept.ids)
+    assert dict(tree.posterior.sizes) == {"chain": 1, "draw": 40, "kind": 3, "both_dim_0": 2}
+    np.testing.assert_array_equal(tree.posterior["share"].values[0], common.kept.variables["share"].values)
+    np.testing.assert_array_equal(tree.sample_stats["source_chain"].values[0], kept.ids[:, 0])
+    np.testing.assert_array_equal(tree.sample_stats["source_draw"].values[0], kept.ids[:, 1])
+
+
+def test_the_trace_keeps_the_statistics_of_the_kept_draws_only(run):
+    tree, common, _ = run
+    trace, most = Trace(model(), size=40), []
+
+    def note(**_):
+        most.append(len(trace._run.stats))
+
+    with model():
+        thinned = pm.sample(
+            trace=trace,
+            callback=note,
+            compute_convergence_checks=False,
+            **SAMPLE,
+        )
+    chain, draw = common.kept.ids.T
+    np.testing.assert_array_equal(thinned.sample_stats["lp"].values[0], tree.sample_stats["lp"].values[chain, draw])
+    assert max(most) == 40 == len(trace._run.stats)
+
+
+def test_the_trace_serves_chains_side_by_side_and_any_step_method():
+    trace = Trace(model(), per_chain=True, size=15, coordinates=ss.Warmup(draws=30))
+    with model():
+        tree = pm.sample(
+            trace=trace, step=pm.Metropolis(), compute_convergence_checks=False, **{**SAMPLE, "cores": 2, "draws": 60}
+        )
+    assert dict(tree.posterior.sizes)["draw"] == 30
+    np.testing.assert_allclose(trace.kept.scores, scores(trace.kept.points), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:.return_inferencedata=False. is deprecated:FutureWarning")
+def test_the_trace_returns_a_multitrace_too():
+    trace = Trace(model(), size=10, candidates=3)
+    with model():
+        result = pm.sample(
+            trace=trace, return_inferencedata=False, compute_convergence_checks=False, **{**SAMPLE, "draws": 40}
+        )
+    assert len(trace._run.stats) == 10
+    assert (result.nchains, len(result)) == (1, 10)
+    np.testing.assert_array_equal(result["share"], trace.kept.variables["share"].values)
+    assert set(result.point(3)) == set(result.varnames)
+
+
+def test_tuning_draws_asked_of_the_trace_are_refused():
+    with pytest.raises(InputError, match="discard_tuned_samples"), model():
+        pm.sample(trace=Trace(model(), size=10), discard_tuned_samples=False, **{**SAMPLE, "draws": 20})
+
+
+def test_an_interrupted_run_leaves_what_was_kept_so_far():
+    trace = Trace(model(), size=10)
+
+    def stop(trace, draw):
+        if draw.draw_idx == 120:
+            raise KeyboardInterrupt
+
+    with model():
+        tree = pm.sample(
+            trace=trace, callback=stop, compute_convergence_checks=False, **{**SAMPLE, "chains": 1, "tune": 100}
+        )
+    assert trace.kept.settings["seen"] == 21
+    assert dict(tree.posterior.sizes)["draw"] == 10
+
+
+@pytest.mark.parametrize("how", ["callback", "trace"])
+def test_a_second_run_is_refused(how):
+    short = {**SAMPLE, "tune": 5, "draws": 10, "chains": 1, "compute_convergence_checks": False}
+    thin = (Callback if how == "callback" else Trace)(model(), size=5)
+    with model():
+        pm.sample(**{how: thin}, **short)
+        with pytest.raises(InputError, match="another run"):
+            pm.sample(**{how: thin}, **short)
+
+
+def test_nothing_kept_yet_is_said():
+    with pytest.raises(InputError, match="No draws have come yet"):
+        _ = Callback(model(), size=5).kept
+
+
+def test_a_thinner_of_ones_own_is_used():
+    thinner = ss.Thinner(4, size=12, kernel=ss.IMQ(c=2.0))
+    thin = Callback(model(), thinner)
+    with model():
+        pm.sample(callback=thin, **{**STORED, "draws": 50})
+    assert len(thin.kept) == 12
+    assert thin.thinners == {0: thinner}
+    with pytest.raises(InputError, match="3 dimensions, the model 4: mu, sigma_log__, share_simplex__"):
+        Callback(model(), ss.Thinner(3))
+    with pytest.raises(InputError, match="A thinner was given"):
+        Callback(model(), thinner, size=3)
+
+
+def test_discrete_parameters_are_refused_by_name():
+    with pm.Model() as discrete:
+        pm.Poisson("visits", 3.0)
+        pm.Normal("x")
+    with pytest.raises(InputError, match="discrete parameters, visits"):
+        Callback(discrete)
+
+
+def test_a_score_that_is_not_a_number_names_its_draw():
+    with pm.Model() as broken:
+        pm.Potential("wall", pm.math.sqrt(pm.Normal("x")))
+    thin = Callback(broken, size=5)
+
+    class Draw:
+        chain, draw_idx, tuning, stats, point = 0, 0, False, [], {"x": np.array(-1.0)}
+
+    with pytest.raises(InputError, match=r"score of chain 0, draw 0 is nan"):
+        thin(None, Draw)
+
+
+def test_the_page_about_it():
+    page = Path(__file__).parents[2] / "docs" / "integrations" / "pymc.md"
+    assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0

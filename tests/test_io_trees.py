@@ -1,0 +1,394 @@
+"""ArviZ's layout in NetCDF, Zarr and memory: found, streamed, refused, written and read again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from steinstream.errors import InputError, NegatedScoresError, OutputError
+from steinstream.io import chain_of_datatree, check_output, open_chain, read_kept, write_kept
+from steinstream.kept import Variable
+
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
+zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+
+CHAINS, DRAWS = 3, 500
+NAMES = ["mu", "sigma_log__", "p_simplex___0", "p_simplex___1"]
+
+
+def model(rng=0, draws=DRAWS):
+    """A standard normal in unconstrained space, and what nutpie stores of a positive and a simplex parameter."""
+    u = np.random.default_rng(rng).normal(size=(CHAINS, draws, 4))
+    w = np.exp(np.concatenate([u[..., 2:], -u[..., 2:].sum(-1, keepdims=True)], -1))
+    coords = {"chain": np.arange(CHAINS), "draw": np.arange(draws)}
+    posterior = xr.Dataset(
+        {
+            "mu": (("chain", "draw"), u[..., 0]),
+            "sigma": (("chain", "draw"), np.exp(u[..., 1])),
+            "p": (("chain", "draw", "k"), w / w.sum(-1, keepdims=True)),
+        },
+        {**coords, "k": np.array(["a", "b", "c"], object)},
+    )
+    stats = xr.Dataset(
+        {
+            "gradient": (("chain", "draw", "unconstrained_parameter"), -u),
+            "unconstrained_draw": (("chain", "draw", "unconstrained_parameter"), u),
+            "diverging": (("chain", "draw"), np.zeros((CHAINS, draws), bool)),
+        },
+        {**coords, "unconstrained_parameter": np.array(NAMES, object)},
+    )
+    transformed = xr.Dataset(
+        {
+            "sigma_log__": (("chain", "draw"), u[..., 1]),
+            "p_simplex__": (("chain", "draw", "p_simplex___dim_0"), u[..., 2:]),
+        },
+        coords,
+    )
+    return u, xr.DataTree.from_dict(
+        {"posterior": posterior, "sample_stats": stats, "unconstrained_posterior": transformed}
+    )
+
+
+def store(tree, path, kind):
+    """Write a tree as other tools do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about strings in zarr 3
+        if kind == "nc":
+            tree.to_netcdf(path, engine="h5netcdf")
+        elif kind == "nc, chunked":
+            packed = {"zlib": True, "chunksizes": (2, 64, 4)}
+            tree.to_netcdf(path, engine="h5netcdf", encoding={"/sample_stats": {"gradient": packed}})
+        elif kind == "zip":
+            with zarr.storage.ZipStore(path, mode="w") as archive:
+                tree.to_zarr(archive, consolidated=False)
+        else:
+            chunks = {"chunks": (1, 70, 4)}
+            tree.to_zarr(
+                path,
+                zarr_format=int(kind[-1]),
+                consolidated=kind != "zarr 3",
+                encoding={"/sample_stats": {"gradient": chunks, "unconstrained_draw": {"chunks": (3, 64, 3)}}},
+            )
+    return path
+
+
+KINDS = {"nc": "c.nc", "nc, chunked": "c.nc", "zarr 2": "c.zarr", "zarr 3": "c.zarr", "zip": "c.zarr.zip"}
+
+
+def whole(chain, **how):
+    return [np.concatenate(part) for part in zip(*chain.blocks(**how), strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_is_streamed_chain_after_chain(kind, tmp_path):
+    u, tree = model()
+    chain = open_chain(store(tree, tmp_path / KINDS[kind], kind))
+    assert (chain.length, chain.chains, chain.names) == (CHAINS * DRAWS, CHAINS, tuple(NAMES))
+    assert chain.scores_from == "sample_stats/gradient"
+    flat = u.reshape(-1, 4)
+    for rows, skip in ((97, 0), (64, 613), (5000, 1499), (10, 1500)):
+        blocks = list(chain.blocks(rows, skip))
+        assert all(len(block.draws) <= rows and len(set(block.ids[:, 0])) == 1 for block in blocks)
+        if blocks:
+            draws, scores, ids = (np.concatenate(part) for part in zip(*blocks, strict=True))
+            assert np.array_equal(draws, flat[skip:]) and np.array_equal(scores, -flat[skip:])
+            assert np.array_equal(ids, np.indices((CHAINS, DRAWS)).reshape(2, -1).T[skip:])
+        else:
+            assert skip == CHAINS * DRAWS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_lead_back_to_the_constrained_draws(kind, tmp_path):
+    _, tree = model()
+    chain = open_chain(store(tree, tmp_path / KINDS[kind], kind))
+    ids = np.array([[2, 499], [0, 0], [1, 70], [1, 69], [0, 0]])
+    found = chain.variables(ids)
+    assert list(found) == ["mu", "sigma", "p"] or sorted(found) == ["mu", "p", "sigma"]
+    for name, variable in found.items():
+        assert np.array_equal(variable.values, tree["posterior"][name].values[ids[:, 0], ids[:, 1]])
+    assert found["p"].dims == ("k",) and list(found["p"].coords["k"]) == ["a", "b", "c"]
+    with pytest.raises(InputError, match="no chain 3, draw 0"):
+        chain.variables(np.array([[3, 0]]))
+
+
+def test_the_labels_of_chains_and_draws_are_the_ids(tmp_path):
+    _, tree = model(draws=20)
+    tree = tree.map_over_datasets(
+        lambda group: group.assign_coords(chain=[7, 1, 4], draw=np.arange(1000, 1100, 5)) if group.sizes else group
+    )
+    chain = open_chain(store(tree, tmp_path / "c.nc", "nc"))
+    ids = whole(chain, rows=6)[2]
+    assert ids[:3].tolist() == [[7, 1000], [7, 1005], [7, 1010]] and ids[-1].tolist() == [4, 1095]
+    assert chain.variables(ids[[25]])["mu"].values == tree["posterior"]["mu"].values[1, 5]
+
+
+def test_unconstrained_draws_are_put_together_in_the_gradients_order(tmp_path):
+    """PyMC stores transformed parameters in a group of their own, in any order, and the others with the posterior."""
+    u, tree = model()
+    tree["sample_stats"] = tree["sample_stats"].to_dataset().drop_vars("unconstrained_draw")
+    for chain in (chain_of_datatree(tree), open_chain(store(tree, tmp_path / "c.nc", "nc"))):
+        assert chain.draws_from == (
+            "posterior/mu, unconstrained_posterior/sigma_log__, unconstrained_posterior/p_simplex__"
+        )
+        draws, scores, _ = whole(chain)
+        assert np.array_equal(draws, u.reshape(-1, 4)) and np.array_equal(scores, -draws)
+    named = chain_of_datatree(tree, draws_name="unconstrained_posterior", scores_name="sample_stats/gradient")
+    assert named.draws_from == chain.draws_from
+
+
+def test_two_groups_go_together_by_name():
+    u, tree = model()
+    scores = {"b": (("chain", "draw"), -u[..., 1]), "a": (("chain", "draw", "z"), -u[..., 2:])}
+    draws = {"a": (("chain", "draw", "z"), u[..., 2:]), "b": (("chain", "draw"), u[..., 1])}
+    tree = xr.DataTree.from_dict({"u": xr.Dataset(draws), "g": xr.Dataset(scores)})
+    chain = chain_of_datatree(tree, draws_name="u", scores_name="g")
+    assert chain.names == ("a[0]", "a[1]", "b")
+    draws, scores, _ = whole(chain)
+    assert np.array_equal(draws, -scores)
+
+
+def test_an_old_inference_data_file_is_read(tmp_path):
+    """arviz 0.x wrote its groups with netCDF4, chunked and compressed, one after another."""
+    u, tree = model()
+    for name, mode in (("posterior", "w"), ("sample_stats", "a")):
+        data = tree[name].to_dataset()
+        data.to_netcdf(tmp_path / "old.nc", mode=mode, group=name, engine="h5netcdf",
+                       encoding={v: {"zlib": True} for v in data if data[v].dtype.kind == "f"})  # fmt: skip
+    assert np.array_equal(whole(open_chain(tmp_path / "old.nc"))[0], u.reshape(-1, 4))
+
+
+def test_a_classic_file_has_no_groups_and_is_read_by_names(tmp_path):
+    pytest.importorskip("scipy")
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    data = xr.Dataset({"theta": (("draw", "d"), x), "grad": (("draw", "d"), -x)})
+    data.to_netcdf(tmp_path / "c.nc", engine="scipy")
+    draws, scores, ids = whole(open_chain(tmp_path / "c.nc", draws_name="theta", scores_name="grad"), rows=64)
+    assert np.array_equal(draws, x) and np.array_equal(scores, -x) and ids[-1].tolist() == [0, 199]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("kind", ["nc", "zarr 2", "zarr 3"])
+def test_a_gradient_that_was_not_stored_is_refused(kind, tmp_path):
+    _, tree = model()
+    tree["sample_stats"]["gradient"][:] = np.nan
+    with pytest.raises(InputError, match="gradient is NaN throughout: no gradient was stored") as caught:
+        open_chain(store(tree, tmp_path / KINDS[kind], kind))
+    assert "store_gradient=True" in caught.value.remedy
+
+
+def test_scores_that_are_nan_throughout_are_refused_in_any_file(tmp_path):
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    np.savez(tmp_path / "c.npz", draws=x, scores=np.full_like(x, np.nan))
+    with pytest.raises(InputError, match="scores is NaN throughout"):
+        next(open_chain(tmp_path / "c.npz").blocks())
+    (tmp_path / "c.csv").write_text("a,score_a\n" + "1.5,nan\n" * 200)
+    with pytest.raises(InputError, match="score_a is NaN throughout"):
+        next(open_chain(tmp_path / "c.csv").blocks())
+
+
+def test_a_negated_gradient_is_refused(tmp_path):
+    _, tree = model()
+    tree["sample_stats"]["gradient"] = -tree["sample_stats"]["gradient"]
+    block = next(open_chain(store(tree, tmp_path / "c.nc", "nc")).blocks())
+    with pytest.raises(NegatedScoresError):
+        ss.thin(block.draws, block.scores, size=10)
+    block = next(open_chain(tmp_path / "c.nc", negate=True).blocks())
+    assert len(ss.thin(block.draws, block.scores, size=10)) == 10
+
+
+def test_what_is_missing_is_named(tmp_path):
+    _, tree = model(draws=10)
+    stats = tree["sample_stats"].to_dataset()
+
+    def refused(match, tree, **how):
+        with pytest.raises(InputError, match=match) as caught:
+            chain_of_datatree(tree, path="run.nc", **how)
+        return caught.value.remedy
+
+    none = xr.DataTree.from_dict({"sample_stats": stats.drop_vars("gradient"), "posterior": xr.Dataset()})
+    assert "store_gradient=True" in refused("run.nc has no scores: no variable sample_stats/gradient", none)
+    only = xr.DataTree.from_dict({"sample_stats": stats.drop_vars("unconstrained_draw")})
+    assert "store_unconstrained=True" in refused("scores but no unconstrained draws", only)
+    assert "Did you mean" in refused(
+        "no variable or group sample_stats/gradien", tree, scores_name="sample_stats/gradien"
+    )
+    assert "a simplex of 3 counts 2" in refused("5 numbers a draw .* but 4 a score", tree,
+                                                draws_name="posterior/mu,posterior/sigma,posterior/p")  # fmt: skip
+    problem = "a parameter sigma_log__, which no variable of posterior goes with"
+    assert "in the order of the gradient" in refused(problem, tree, draws_name="posterior")
+    nameless = tree.copy()
+    nameless["sample_stats"] = stats.drop_vars("unconstrained_parameter")
+    problem = "does not say in which order it goes through posterior/mu, posterior/sigma"
+    assert "in the order of the gradient" in refused(problem, nameless, draws_name="posterior")
+    refused("unconstrained_draw has dimensions", tree.map_over_datasets(
+        lambda group: group.rename(draw="step") if "draw" in group.dims else group))  # fmt: skip
+    short = xr.DataTree.from_dict({"sample_stats": stats, "u": xr.Dataset({"x": stats["unconstrained_draw"][:, :9]})})
+    assert "its own score" in refused("u/x is|gradient is chain 3 x draw 10", short, draws_name="u/x")
+
+
+@pytest.mark.parametrize("name", ["c.nc", "c.h5"])
+def test_a_damaged_file_is_called_damaged(name, tmp_path):
+    _, tree = model(draws=10)
+    store(tree, tmp_path / "good.nc", "nc")
+    (tmp_path / name).write_bytes((tmp_path / "good.nc").read_bytes()[:3000])
+    with pytest.raises(InputError, match=f"{name} cannot be read as NetCDF"):
+        open_chain(tmp_path / name)
+
+
+def test_a_chunk_that_is_damaged_is_named(tmp_path):
+    _, tree = model()
+    store(tree, tmp_path / "c.zarr", "zarr 2")
+    (tmp_path / "c.zarr" / "sample_stats" / "gradient" / "1.3.0").write_bytes(b"garbage")
+    with pytest.raises(InputError, match=r"c\.zarr cannot be read as Zarr"):
+        list(open_chain(tmp_path / "c.zarr").blocks())
+
+
+# Kept sets
+
+
+@pytest.fixture(scope="module")
+def kept():
+    u, tree = model()
+    chain = chain_of_datatree(tree)
+    kept = ss.thin(u, -u, size=30)
+    return replace(kept, names=chain.names, variables=chain.variables(kept.ids))
+
+
+def same(a, b):
+    for name in ("points", "scores", "ids", "weights", "prefix_ksd"):
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x is None) == (y is None) and (x is None or (x.dtype == y.dtype and np.array_equal(x, y))), name
+    assert (a.ksd, a.settings, a.names, a.kernel) == (b.ksd, b.settings, b.names, b.kernel)
+    assert all(np.array_equal(x, y) for x, y in zip(a.history, b.history, strict=True))
+    assert np.array_equal(a.coordinates.factor, b.coordinates.factor)
+    assert list(a.variables) == list(b.variables)
+    for name, (values, dims, coords) in a.variables.items():
+        assert np.array_equal(values, b.variables[name].values) and dims == b.variables[name].dims
+        assert {k: list(v) for k, v in coords.items()} == {k: list(v) for k, v in b.variables[name].coords.items()}
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_a_kept_set_comes_back_whole(suffix, kept, tmp_path):
+    for number, this in enumerate((kept, kept.weighted(), kept.ordered(), replace(kept, variables={}))):
+        path = tmp_path / f"kept{number}{suffix}"
+        this.save(path)
+        same(ss.Kept.load(path), this)
+        chain = open_chain(path)
+        draws, scores, ids = whole(chain, rows=7)
+        assert np.array_equal(draws, this.points) and np.array_equal(scores, this.scores)
+        assert np.array_equal(ids, this.ids) and chain.names == this.names
+        assert np.array_equal(chain.variables(this.ids)["mu"].values, this.points[:, 0])
+
+
+def test_the_tree_has_one_sample_dimension_or_one_chain(kept):
+    tree = kept.to_datatree()
+    assert tree["posterior"].dataset.sizes == {"sample": 30, "k": 3}
+    assert np.array_equal(tree["posterior"]["draw"].values, kept.ids[:, 1])
+    assert np.array_equal(tree["sample_stats"]["gradient"].values, kept.scores)
+    assert tree.attrs["ksd"] == kept.ksd
+    flat = kept.to_datatree(stacked=False)
+    assert flat["posterior"]["p"].dims == ("chain", "draw", "k") and flat["posterior"].sizes["chain"] == 1
+    for each in (tree, flat):
+        assert np.array_equal(whole(chain_of_datatree(each))[2], kept.ids)
+        same(ss.io.kept_of_datatree(each), kept)
+
+
+def test_dimensions_that_share_a_name_but_not_their_places_are_told_apart(kept):
+    more = {
+        "a": Variable(np.zeros((30, 2)), ("k",), {"k": np.array([1, 2])}),
+        "b": Variable(np.zeros((30, 3)), ("k",), {"k": np.array([1, 2, 3])}),
+        "c": Variable(np.zeros((30, 2)), ("chain",)),
+    }
+    posterior = replace(kept, variables=more).to_datatree()["posterior"]
+    assert [posterior[name].dims[1] for name in "abc"] == ["k", "b_k", "c_chain"]
+
+
+@pytest.mark.parametrize("names", [("chain", "draw", "c", "d"), ("a/b", "", "c", "d"), ("a", "a", "b", "b")])
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_a_parameter_may_bear_any_name(suffix, names, kept, tmp_path):
+    replace(kept, names=names, variables={}).save(tmp_path / f"k{suffix}")
+    assert open_chain(tmp_path / f"k{suffix}").names == names
+    assert ss.Kept.load(tmp_path / f"k{suffix}").names == names
+
+
+def test_a_store_takes_the_place_of_an_older_one_and_of_nothing_else(kept, tmp_path, monkeypatch):
+    path = tmp_path / "kept.zarr"
+    kept.save(path)
+    smaller = kept.ordered().prefix(5)
+    smaller.save(path)
+    assert len(read_kept(path)) == 5 and [p.name for p in tmp_path.iterdir()] == ["kept.zarr"]
+
+    def fail(kept, folder):
+        (folder / "half").write_text("")
+        raise OSError(28, "No space left on device")
+
+    form = ss.io.FORMATS["zarr"]
+    monkeypatch.setitem(ss.io.FORMATS, "zarr", form._replace(write_folder=fail))
+    with pytest.raises(OutputError, match="no space left"):
+        write_kept(kept, path)
+    monkeypatch.undo()
+    assert len(read_kept(path)) == 5 and [p.name for p in tmp_path.iterdir()] == ["kept.zarr"]
+    (tmp_path / "mine.zarr").mkdir()
+    (tmp_path / "mine.zarr" / "thesis.tex").write_text("x")
+    for act in (check_output, kept.save):
+        with pytest.raises(OutputError):
+            act(tmp_path / "mine.zarr")
+    assert (tmp_path / "mine.zarr" / "thesis.tex").exists()
+
+
+# The registry and the command line
+
+
+def test_content_goes_before_the_name_and_an_option_before_both(tmp_path):
+    u, tree = model(draws=20)
+    store(tree, tmp_path / "c.csv", "nc")
+    assert np.array_equal(whole(open_chain(tmp_path / "c.csv"))[0], u.reshape(-1, 4))
+    (tmp_path / "c.txt").write_text("a,score_a\n1,2\n")
+    with pytest.raises(InputError, match="suffix steinstream does not know") as caught:
+        open_chain(tmp_path / "c.txt")
+    assert "--format" in caught.value.remedy
+    assert open_chain(tmp_path / "c.txt", format="csv").names == ("a",)
+    with pytest.raises(InputError, match="no format csw") as caught:
+        open_chain(tmp_path / "c.txt", format="csw")
+    assert "csv" in caught.value.remedy
+
+
+def command(folder, *words):
+    return subprocess.run([sys.executable, "-m", "steinstream", *words], cwd=folder, capture_output=True, text=True)
+
+
+def test_the_command_line_goes_from_file_to_file(tmp_path):
+    u, tree = model()
+    store(tree, tmp_path / "fit.nc", "nc")
+    told = command(tmp_path, "inspect", "fit.nc").stdout
+    assert "3 chains x 500 draws, 4 parameters (mu, sigma_log__" in told
+    assert "sample_stats/gradient, sign as expected" in told
+    assert "posterior: mu, sigma, p (3)" in told
+    assert "steinstream thin fit.nc -o kept.nc" in told
+    assert command(tmp_path, "thin", "fit.nc", "-o", "kept.nc", "--size", "20").returncode == 0
+    kept = ss.Kept.load(tmp_path / "kept.nc")
+    assert np.array_equal(kept.points, u[kept.ids[:, 0], kept.ids[:, 1]])
+    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.points[:, 1]))
+    memory = ss.thin(u, -u, size=20)
+    assert np.array_equal(memory.ids, kept.ids)
+    assert f"KSD {kept.ksd:.6g}" in command(tmp_path, "ksd", "kept.nc").stdout
+    ran = command(tmp_path, "thin", "fit.nc", "-o", "stride.zarr", "--size", "20", "--method", "stride")
+    assert ran.returncode == 0, ran.stderr
+    other = ss.Kept.load(tmp_path / "stride.zarr")
+    assert np.allclose(other.variables["sigma"].values, np.exp(other.points[:, 1]))
+
+
+def test_compare_takes_a_store(tmp_path):
+    _, tree = model(draws=60)
+    store(tree, tmp_path / "fit.zarr", "zarr 3")
+    ran = command(tmp_path, "compare", "fit.zarr", "--sizes", "10", "--methods", "stride,ksdt")
+    assert ran.returncode == 0 and "stride" in ran.stdout, ran.stderr
