@@ -74,7 +74,7 @@ $(VENV)/demo: pyproject.toml $(VENV)/pip
 	touch $@
 
 $(VENV)/%: pyproject.toml $(VENV)/pip
-	$(PIP) install --editable ".[all]" --group $*
+	$(PIP) install --editable ".[all]" --group $* --constraint tests/constraints.txt
 	touch $@
 
 $(APART)/integrations: pyproject.toml

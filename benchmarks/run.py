@@ -14,12 +14,13 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from inspect import cleandoc
 from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading")
+NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "collector")
 
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)
@@ -41,6 +42,9 @@ def main() -> None:
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     for name in given.names or NAMES:
+        if name == "collector" and not find_spec("torch"):
+            print("collector: left out, for torch is not installed")
+            continue
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             title, text, rows = process.submit(measure, name, Options(given.quick, given.data)).result()
         show(title, rows)

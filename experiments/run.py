@@ -2,7 +2,8 @@
 
 ``python experiments/run.py [NAME ...] [--scale quick|medium|full] [--data FOLDER]``. Runs stay in experiments/runs and
 go on where they were stopped. With ``--data`` the observations of the published Goodwin and calcium problems are used,
-and the published Goodwin chain is thinned as well.
+the published Goodwin chain is thinned as well, and networks are run, these at the scale of two cores: their full scale
+is for a GPU and must be asked for by ``steinstream reproduce cifar10 --full``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ OBSERVATIONS = {
 }
 FITTED = ("goodwin-rwm", "calcium")  # also in fitted coordinates
 PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
+NETWORKS = {"cifar10": ["--data", "cifar10"], "imdb": ["--data", "imdb", "--glove", "glove"]}  # folders of the data
 KEPT = ("*.png", "results.parquet", "summary.md")
 
 
@@ -34,13 +36,17 @@ def main() -> None:
     parser.add_argument("--scale", choices=SCALES, default="full")
     parser.add_argument("--data", type=Path, help="folder with the published data")
     given = parser.parse_args()
-    for name in given.names or [name for name in names if given.data or name != "goodwin-published"]:
-        options = [f"--{given.scale}"] if given.scale != "medium" else []
+    need_data = ("goodwin-published", *NETWORKS)
+    for name in given.names or [name for name in names if given.data or name not in need_data]:
+        scale = "medium" if name in NETWORKS and given.scale == "full" else given.scale
+        options = [f"--{scale}"] if scale != "medium" else []
         experiment = name.removesuffix("-fitted")
         options += ["--scale", "auto"] if name != experiment else []
         if name == "goodwin-published":
             experiment = "goodwin-rwm"
             options += ["--chain", str(given.data / PUBLISHED), "--draws-name", "theta", "--scores-name", "score"]
+        elif given.data and name in NETWORKS:
+            options += [word if word.startswith("-") else str(given.data / word) for word in NETWORKS[name]]
         elif given.data and experiment in OBSERVATIONS:
             options += ["--observations", str(given.data / OBSERVATIONS[experiment])]
         run(name, experiment, options)

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
     from steinstream.moments import Moments as Moments
+    from steinstream.payloads import Payloads as Payloads
     from steinstream.planning import plan as plan
+    from steinstream.predictions import Predictions as Predictions
     from steinstream.step import Step as Step
     from steinstream.thinner import Thinner as Thinner
     from steinstream.thinning import PAPER as PAPER
@@ -60,7 +62,9 @@ _HOME = {
     "IMQ": "kernels",
     "RBF": "kernels",
     "Moments": "moments",
+    "Payloads": "payloads",
     "plan": "planning",
+    "Predictions": "predictions",
     "PAPER": "thinning",
     "thin": "thinning",
     "Step": "step",

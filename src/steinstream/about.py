@@ -39,6 +39,7 @@ def settings(thinner: Thinner) -> dict[str, Any]:
         "candidates": thinner.candidates,
         "anchor": thinner.anchor,
         "cost": thinner.cost,
+        "storage": thinner.storage,
         "seen": thinner.seen,
         "skipped": thinner.skipped,
         "steps": thinner.steps,

@@ -33,10 +33,15 @@ def admit(
     names = door.consecutive(chain, numbered, len(x)) if ids is None else door.as_ids(ids, len(x))
     block = door.Block(x, s, names)
     marks = as_marks(costs, pinned, len(x), thinner.cost > 0)
+    if thinner.storage == "float32" and (marks is not None or c is not None):
+        raise InputError(
+            'Draws stored as float32 have neither pins nor check scores (storage="float32").',
+            'Leave pinned and check out, or use storage="float64".',
+        )
     linear = thinner.kernel.linear > 0
-    good = door.usable(block, thinner.on_bad, linear)
+    good = door.usable(block, thinner.on_bad, linear, thinner.storage)
     if c is not None:
-        good &= door.usable(door.Block(x, c, names), thinner.on_bad, linear)
+        good &= door.usable(door.Block(x, c, names), thinner.on_bad, linear, thinner.storage)
     came = block if good.all() else block.take(good)
     part = thinner.current_pass.offered(names, good)
     if not part.all():

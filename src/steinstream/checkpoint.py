@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 FORMAT = 4
 
 
-def save(thinner: Thinner, path: str | PathLike[str]) -> None:
-    """Replace the file at ``path`` by this thinner's state, or leave it as it is if that fails."""
+def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync: bool = True) -> None:
+    """Replace the file at ``path`` by this thinner's state, or leave it as it is if that fails.
+
+    Without ``rows`` the points and scores of wide draws are left out: whoever has them elsewhere hands them to
+    :func:`load`. Without ``sync`` the system decides when the file reaches the disk.
+    """
     arrays: dict[str, NDArray[Any]] = {
         **_prefixed("waiting", thinner._waiting._asdict()),
         **_prefixed("sketch", thinner._sketch.state()),
@@ -49,7 +54,7 @@ def save(thinner: Thinner, path: str | PathLike[str]) -> None:
     if thinner._marks is not None:
         arrays |= _prefixed("marks", thinner._marks._asdict())
     if thinner._dictionary is not None:
-        arrays |= {"trace": thinner._dictionary.trace, **_prefixed("kept", thinner._dictionary.state())}
+        arrays |= {"trace": thinner._dictionary.trace, **_prefixed("kept", thinner._dictionary.state(rows))}
     if thinner._follower is not None:
         arrays |= _prefixed("follower", thinner._follower.arrays())
     if thinner._checks is not None:
@@ -72,15 +77,21 @@ def save(thinner: Thinner, path: str | PathLike[str]) -> None:
         "history": thinner._recorder.rule,
         "on_bad": thinner.on_bad,
         "check_scores": thinner.check_scores,
+        "storage": thinner.storage,
         "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial],
         "identity": [thinner._identity.count, thinner._identity.moment],
         "note": thinner.note,
     }
-    write(path, about, arrays)
+    write(path, about, arrays, sync)
 
 
-def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: schedules.Schedule | None) -> Thinner:
-    """The thinner that :func:`save` wrote."""
+def load(
+    path: str | PathLike[str],
+    growth: schedules.Schedule | None,
+    budget: schedules.Schedule | None,
+    rows: Callable[[NDArray[np.int64]], dict[str, NDArray[Any]]] | None = None,
+) -> Thinner:
+    """The thinner that :func:`save` wrote. Where ``rows`` are elsewhere, they are asked for by their ids (n, 3)."""
     from steinstream.thinner import Thinner
 
     about, arrays = read(path)
@@ -105,6 +116,7 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
         history=about["history"],
         on_bad=about["on_bad"],
         check_scores=about["check_scores"],
+        storage=about.get("storage", "float64"),
     )
     thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
     thinner.note = about["note"]
@@ -124,7 +136,8 @@ def load(path: str | PathLike[str], growth: schedules.Schedule | None, budget: s
         thinner._expect_checks().differences.restore(differences)
     if thinner._dictionary is not None:
         thinner._open(Coordinates(arrays["factor"], arrays.get("centre")))
-        thinner._dictionary.restore(_unprefixed("kept", arrays))
+        kept = _unprefixed("kept", arrays)
+        thinner._dictionary.restore(kept if rows is None or "points" in kept else kept | rows(kept["ids"]))
         thinner._dictionary.trace = arrays["trace"].copy()
     return thinner
 
@@ -145,14 +158,14 @@ def _unprefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArr
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
-def write(path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+def write(path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, NDArray[Any]], sync: bool = True) -> None:
     """A checked npz file of one JSON text and some arrays."""
     from steinstream.io.atomic import replacing
 
     head = json.dumps({"format": FORMAT, "steinstream": __version__, **about}, sort_keys=True)
     everything = {"about": np.array(head), **arrays}
     everything["checksum"] = np.array(_checksum(everything))
-    with replacing(path) as file:
+    with replacing(path, sync=sync) as file:
         np.savez(file, **everything)  # type: ignore[arg-type]
 
 

@@ -280,8 +280,11 @@ class Dictionary:
         points, scores, checks = np.split(both[slot[order]], [self.dim, 2 * self.dim], axis=1)
         return Contents(points.copy(), scores.copy(), ids[order], checks.copy())
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All there is to know, in an order that depends on the contents alone: by the oldest id of each state."""
+    def state(self, rows: bool = True) -> dict[str, NDArray[Any]]:
+        """All there is to know, in an order that depends on the contents alone: by the oldest id of each state.
+
+        Always with the draws themselves, whether their ``rows`` are asked for or not.
+        """
         store, slots = self._store, int(self._store.counts[SLOTS])
         first = store.ids[store.oldest[:slots]]
         order = np.lexsort((first[:, 1], first[:, 0]))

@@ -14,11 +14,13 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Beyond this a squared score overflows or swallows every other number; beyond its root, where a linear term in the
-# kernel multiplies squares of scores and of draws.
+# kernel multiplies squares of scores and of draws. And float32 holds only smaller ones.
 HUGE = 1e100
+SINGLE = 1e38
 
-# Stein's identity is judged on between so many draws.
+# Stein's identity is judged on between so many draws, and on about so many coordinates at most.
 FEWEST, MOST = 100, 1000
+COORDINATES = 10_000
 
 
 class Block(NamedTuple):
@@ -88,13 +90,13 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
     return x, s
 
 
-def usable(block: Block, on_bad: str, linear: bool = False) -> NDArray[np.bool_]:
+def usable(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
     """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``.
 
-    ``linear``: they are for a kernel with a linear term.
+    ``linear``: they are for a kernel with a linear term; ``storage``: and to be stored like this.
     """
     draws, scores, ids = block
-    huge = HUGE**0.5 if linear else HUGE
+    huge = min(HUGE**0.5 if linear else HUGE, SINGLE if storage == "float32" else HUGE)
     if all(part.min(initial=0.0) > -huge and part.max(initial=0.0) < huge for part in (draws, scores)):
         return np.ones(len(draws), dtype=bool)
     good = (np.abs(draws) < huge) & (np.abs(scores) < huge)
@@ -116,7 +118,8 @@ def usable(block: Block, on_bad: str, linear: bool = False) -> NDArray[np.bool_]
 class SteinIdentity:
     """The mean of <x - mean, score>, which is -d under the target whatever it is, and +d when the sign is wrong.
 
-    For a log-concave target it is negative for every set of draws, in burn-in too. O(d) memory.
+    For a log-concave target it is negative for every set of draws, in burn-in too. O(d) memory; of wide draws only some
+    coordinates, evenly spaced, are looked at: the identity holds for each.
     """
 
     dim: int
@@ -130,6 +133,7 @@ class SteinIdentity:
         count = len(draws)
         if count == 0:
             return self
+        draws, scores = draws[:, :: self._every], scores[:, :: self._every]
         draw, score = draws.mean(axis=0), scores.mean(axis=0)
         moment = float(np.sum((draws - draw) * (scores - score)))
         if self.count == 0:
@@ -141,16 +145,21 @@ class SteinIdentity:
         return SteinIdentity(self.dim, total, moment, self.mean_draw + part * apart, self.mean_score + part * slope)
 
     @property
+    def _every(self) -> int:
+        return -(-self.dim // COORDINATES)
+
+    @property
     def value(self) -> float:
         """The mean of <x - mean, score>."""
         return self.moment / self.count if self.count else 0.0
 
     def require_plausible(self) -> None:
         """Raise when the scores are surely of the wrong sign."""
-        if self.count >= FEWEST and self.value > self.dim / 2:
+        dim = -(-self.dim // self._every)
+        if self.count >= FEWEST and self.value > dim / 2:
             raise NegatedScoresError(
                 f"The scores look negated: the mean of <x - mean, score> is {self.value:+.3g}, "
-                f"Stein's identity says {-self.dim}.",
+                f"Stein's identity says {-dim}.",
                 "Pass the gradient of the log density itself: -scores, or --negate-scores. "
                 "If you are sure of the sign, use check_scores=False (--trust-scores).",
             )

@@ -37,3 +37,10 @@ class SamplerError(SteinstreamError, RuntimeError):
     """A sampler that ran beside us has died. ``kept`` is what was kept of its draws until then."""
 
     kept: Kept | None = None
+
+
+def one_of(choices: tuple[str, ...], value: str, what: str) -> str:
+    """The value, if it is one of the choices."""
+    if value not in choices:
+        raise InputError(f"{what} must be {' or '.join(map(repr, choices))}, got {value!r}.")
+    return value

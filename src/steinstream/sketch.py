@@ -26,10 +26,10 @@ _ELSEWHERE = 0x9E3779B1
 
 
 class Sketch:
-    """At most 4096 draws of the stream, evenly spaced; above 1024 dimensions fewer, down to 512."""
+    """At most 4096 draws of the stream, evenly spaced; above 1024 dimensions fewer, down to 512; or not ``some``."""
 
-    def __init__(self, dim: int) -> None:
-        self._most = max(_FEW, min(_MOST, _NUMBERS // dim))
+    def __init__(self, dim: int, some: bool = True) -> None:
+        self._most = max(_FEW, min(_MOST, _NUMBERS // dim)) if some else 0
         self._room = door.no_draws(dim)  # rows once written never change, so a view of them stays as it is
         self._numbers = np.zeros(0, dtype=np.int64)  # of the rows, within their chains
         self._held = 0
@@ -38,7 +38,7 @@ class Sketch:
 
     def add(self, block: door.Block) -> None:
         """Take in the next draws."""
-        done, total = 0, len(block.draws)
+        done, total = 0, len(block.draws) if self._most else 0
         while done < total:
             size = min(total - done, _PIECE * self._stride)
             self._look(block if size == total else block.take(slice(done, done + size)))

@@ -17,7 +17,7 @@ from steinstream import about, admission, checkpoint, door, passes, schedules
 from steinstream import anchor as anchors
 from steinstream.coordinates import Coordinates, Streaming, Warmup
 from steinstream.door import Integers
-from steinstream.errors import InputError
+from steinstream.errors import InputError, one_of
 from steinstream.follower import Follower
 from steinstream.history import Recorder
 from steinstream.honest import Checks
@@ -31,6 +31,7 @@ from steinstream.step import Ids, Step, pairs
 if TYPE_CHECKING:
     from steinstream.diagnosis import Diagnosis
     from steinstream.dictionary import Dictionary
+    from steinstream.wide import WideDictionary
 
 _BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl-C, changes nothing else
 
@@ -73,6 +74,8 @@ class Thinner:
         ``"raise"``, or ``"skip"`` draws with values that are not finite; they are counted in ``skipped``.
     check_scores
         Stop when Stein's identity shows that the scores' sign is wrong.
+    storage
+        ``"float64"``, or ``"float32"`` for draws of 10^5 dimensions and more: see :mod:`steinstream.wide`.
 
     Examples
     --------
@@ -102,6 +105,7 @@ class Thinner:
         history: str | int | None = "log",
         on_bad: str = "raise",
         check_scores: bool = True,
+        storage: str = "float64",
     ) -> None:
         self.dim = _count(dim, "dim")
         self.kernel = kernel or IMQ()
@@ -112,21 +116,18 @@ class Thinner:
         self.cap = None if size is None else _count(size, "size")
         self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
         self.budget = schedules.budget(budget, self.growth)
-        if rule not in schedules.RULES:
-            raise InputError(f"rule must be {' or '.join(map(repr, schedules.RULES))}, got {rule!r}.")
-        self.rule = rule
+        self.rule = one_of(schedules.RULES, rule, "rule")
         self.candidates = _count(candidates, "candidates")
         self.anchor, self.cost = anchors.strength(anchor), as_weight(cost)
-        if on_bad not in ("raise", "skip"):
-            raise InputError(f'on_bad must be "raise" or "skip", got {on_bad!r}.')
-        self.on_bad = on_bad
+        self.on_bad = one_of(("raise", "skip"), on_bad, "on_bad")
         self.check_scores = check_scores
+        self.storage = one_of(("float64", "float32"), storage, "storage")
         self.steps = 0  # done
         self.seen = 0  # draws that came, bad ones included
         self.skipped = 0  # bad ones
         self._numbered: dict[int, int] = {}  # chain -> draws that came without an id
         self._identity = door.SteinIdentity(self.dim)
-        self._sketch = Sketch(self.dim)  # of all that came, for diagnose
+        self._sketch = Sketch(self.dim, self.storage == "float64")  # of all that came, for diagnose; of wide draws none
         self._recorder = Recorder(history)
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
         self._marks: Marks | None = None  # costs and pins of those that wait, if any were given
@@ -136,7 +137,7 @@ class Thinner:
         self.current_pass = Pass()
         #: What else should travel with a checkpoint: anything that fits into JSON.
         self.note: dict[str, Any] = {}
-        self._dictionary: Dictionary | None = None
+        self._dictionary: Dictionary | WideDictionary | None = None
         if isinstance(self.coordinates, Coordinates):
             self._open(self.coordinates)
         if initial is not None:
@@ -145,11 +146,13 @@ class Thinner:
 
     def _open(self, coordinates: Coordinates) -> None:
         from steinstream.dictionary import Dictionary  # brings numba
+        from steinstream.wide import WideDictionary
 
         coordinates.require(self.dim)
         self.coordinates = coordinates
         movable, checked = self._follower is not None, self._checks is not None
-        self._dictionary = Dictionary(self.dim, self.kernel, coordinates, movable, checked, self.anchor, self.cost)
+        home = WideDictionary if self.storage == "float32" else Dictionary
+        self._dictionary = home(self.dim, self.kernel, coordinates, movable, checked, self.anchor, self.cost)
 
     # -- the stream ------------------------------------------------------------------------------------------------
 
@@ -235,7 +238,7 @@ class Thinner:
     def _begin_with(self, block: door.Block) -> None:
         if self._dictionary is None:
             raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
-        door.usable(block, "raise", self.kernel.linear > 0)
+        door.usable(block, "raise", self.kernel.linear > 0, self.storage)
         self._initial = len(block.draws)
         self._dictionary.fill(block)
 
@@ -354,7 +357,7 @@ class Thinner:
         return about.settings(self)
 
     @property
-    def _kept_set(self) -> Dictionary:
+    def _kept_set(self) -> Dictionary | WideDictionary:
         if self._dictionary is None:
             raise InputError("The thinner is still in its warm-up.", "Push more draws first.")
         return self._dictionary

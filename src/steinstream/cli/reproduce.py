@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+CHAINS = ("goodwin-rwm", "goodwin-mala", "calcium")
+NETWORKS = ("cifar10", "imdb")
+
 
 def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
@@ -33,7 +36,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the results.  [default: NAME-SCALE]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs side by side.  [default: one a core]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything random.")
-@click.option("--moves", type=click.IntRange(min=100), help="Goodwin, calcium: length of the chain.")
+@click.option("--moves", type=click.IntRange(min=100), help="Goodwin, calcium, networks: length of a chain.")
 @click.option("--scale", "coordinates", type=click.Choice(["identity", "auto"]), default="identity", show_default=True,
               help="Goodwin, calcium: the paper's coordinates, or fitted ones.")  # fmt: skip
 @click.option("--observations", type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -43,9 +46,14 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--draws-name", default="draws", show_default=True, help="Array of the draws, or columns: a,b,c.")
 @click.option("--scores-name", default="scores", show_default=True, help="The same for the scores.")
 @click.option("--negate-scores", is_flag=True, help="The file holds minus the score.")
+@click.option(
+    "--data", type=click.Path(path_type=Path, exists=True), help="cifar10, imdb: the official archive or its folder."
+)
+@click.option("--glove", type=click.Path(path_type=Path, exists=True), help="imdb: word vectors (npz, txt, txt.gz).")
+@click.option("--device", help="cifar10, imdb: cpu or cuda.  [default: a GPU if there is one]")
 def reproduce(
     name: str, scale: str | None, output: Path | None, jobs: int | None, seed: int, moves: int | None,
-    coordinates: str, **files: Any,
+    coordinates: str, device: str | None, **files: Any,
 ) -> None:  # fmt: skip
     """Run the experiment NAME of the paper, write its numbers as parquet and its figures as png.
 
@@ -64,8 +72,10 @@ def reproduce(
     pyplot()  # a missing package should not cost an hour
     scale = scale or SCALES[1]
     chain, observations = files["chain"], files["observations"]
-    if (chain or observations or moves) and name.partition("-")[0] not in ("goodwin", "calcium"):
+    if ((chain or observations) and name not in CHAINS) or (moves and name not in (*CHAINS, *NETWORKS)):
         raise InputError(f"{name} makes its own draws.", "Leave --chain, --observations and --moves out.")
+    if (files["data"] or files["glove"] or device) and name not in NETWORKS:
+        raise InputError(f"{name} takes no data.", f"--data, --glove and --device are for {' and '.join(NETWORKS)}.")
     options = Options(
         scale,
         seed,
@@ -78,6 +88,10 @@ def reproduce(
             negate=files["negate_scores"],
         ),
         coordinates,
+        files["data"],
+        files["glove"],
+        device,
+        jobs,
     )  # fmt: skip
     settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves, "coordinates": coordinates}
     settings |= {what: path.name for what, path in files.items() if isinstance(path, Path)}

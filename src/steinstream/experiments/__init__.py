@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from steinstream.experiments.columns import Columns
     from steinstream.io import Chain
     from steinstream.targets import Array
 
-#: Told how much is done, from 0 to 1. It raises `Stopped` when the work should end.
-Report: TypeAlias = Callable[[float], None]
+
+class Report(Protocol):
+    """Told how much is done, from 0 to 1, and what is being done. It raises `Stopped` when the work should end."""
+
+    def __call__(self, share: float, doing: str = "", /) -> None:
+        """So much."""
+
 
 SCALES = ("quick", "medium", "full")
 
@@ -28,6 +33,8 @@ _HOMES = {  # name -> module, what makes it there, what it shows
     "calcium": ("calcium", "random_walk", "Calcium signalling, tempered random walk in 38 dimensions (section 4.2)"),
     "adaptivity": ("adaptivity", "Adaptivity", "Draws kept against the number of modes, without growth (section 4.4)"),
     "alpha": ("alpha", "Alpha", "KSD against the exponent of growth on two modes (appendix)"),
+    "cifar10": ("networks", "on_cifar10", "CIFAR-10, ResNet-20 in a plane of weights: networks kept (section 4.3)"),
+    "imdb": ("networks", "on_imdb", "IMDB, CNN-LSTM in a plane of weights: networks kept (section 4.3)"),
     "theory": ("theory", "Theory", "Rates of KSD for every growth and budget, against the bound (section 3)"),
 }
 NAMES = tuple(_HOMES)
@@ -46,6 +53,10 @@ class Options(NamedTuple):
     observations: Array | None = None
     chain: Chain | None = None
     coordinates: str = "identity"
+    data: Path | None = None
+    glove: Path | None = None
+    device: str | None = None
+    jobs: int | None = None
 
 
 class Unit(NamedTuple):

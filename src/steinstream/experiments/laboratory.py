@@ -55,10 +55,10 @@ class Laboratory:
     def run(self, jobs: int, show: Show, stopped: Callable[[], bool]) -> None:
         """Prepare, then do what is not done yet; raises `Stopped` if ``stopped()`` says so."""
 
-        def report(share: float) -> None:
+        def report(share: float, doing: str = "", /) -> None:
             if stopped():
                 raise Stopped
-            show(share, "")
+            show(share, doing)
 
         self.experiment.prepare(self.folder, report)
         units = self.experiment.units()
@@ -69,7 +69,7 @@ class Laboratory:
             if jobs > 1:
                 _keep_to_one_thread()
 
-            def report(share: float) -> None:
+            def report(share: float, doing: str = "", /) -> None:
                 if stopped():
                     raise Stopped
                 shares[unit.name] = share

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-TOOLS = ("blackjax", "emcee", "generic", "numpyro", "nutpie", "pymc", "stan", "xarray")
+TOOLS = ("blackjax", "emcee", "generic", "numpyro", "nutpie", "pymc", "stan", "torch", "xarray")
 
 __all__ = list(TOOLS)
 

@@ -30,8 +30,11 @@ _REMEDIES = {
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a file that takes the place of ``path`` when the block ends well, and vanishes otherwise."""
+def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = True) -> Iterator[IO[Any]]:
+    """Open a file that takes the place of ``path`` when the block ends well, and vanishes otherwise.
+
+    Without ``sync`` nothing is forced to disk: the file survives the end of the process, but not that of the machine.
+    """
     # Through a symbolic link the file it points to is replaced, not the link.
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
@@ -43,13 +46,15 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any
             with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
             temporary.replace(target)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
             raise
-        _settle(target.parent)
+        if sync:
+            settle(target.parent)
     except OutputError:
         raise
     except OSError as error:
@@ -73,7 +78,7 @@ def replacing_folder(path: str | os.PathLike[str], ours: Callable[[Path], bool])
         try:
             yield temporary
             for file in temporary.rglob("*"):
-                _settle(file)
+                settle(file)
             if target.exists():
                 target.rename(aside)
             try:
@@ -84,7 +89,7 @@ def replacing_folder(path: str | os.PathLike[str], ours: Callable[[Path], bool])
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        _settle(target.parent)
+        settle(target.parent)
         shutil.rmtree(aside, ignore_errors=True)
     except OutputError:
         raise
@@ -99,7 +104,7 @@ def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
     return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}.", remedy)
 
 
-def _settle(place: Path) -> None:
+def settle(place: Path) -> None:
     """Force a file, or the names in a folder, to disk; where folders cannot be synced the system decides when."""
     if os.name != "posix":
         return

@@ -1,0 +1,123 @@
+"""The picture and the table of docs/networks.md: ``python experiments/networks/picture.py``.
+
+Runs the page's own code, then the same chain from other seeds; the truth is importance sampling from a wide Gaussian.
+Writes docs/networks.png and prints the table. A minute or two; needs torch and matplotlib.
+"""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "networks.md"
+SEEDS = range(5)
+WIDE, DRAWS, PIECE = 1.3, 400_000, 20_000
+
+Array = NDArray[np.float64]
+
+
+def main() -> None:
+    """Run, measure, draw."""
+    torch.set_num_threads(1)
+    page = run_page()
+    truth = importance(page)
+    errors: dict[str, list[tuple[float, float]]] = {"30 kept": [], "30 at even distances": [], "all 3000": []}
+    for seed in SEEDS:
+        collector, chain = page["collected"](seed) if seed else (page["collector"], page["chain"])
+        every = predictions(page, chain)
+        online = collector.predictions
+        errors["30 kept"].append(error(page, truth, online.mean, np.sqrt(online.variance)))
+        some = every[50::100]
+        errors["30 at even distances"].append(error(page, truth, some.mean(axis=0), some.std(axis=0)))
+        errors["all 3000"].append(error(page, truth, every.mean(axis=0), every.std(axis=0)))
+    print("| error of | " + " | ".join(errors) + " |")
+    for row, name in enumerate(("the mean", "the spread")):
+        middle = [np.sqrt(np.mean(np.square(pairs), axis=0))[row] for pairs in errors.values()]
+        print(f"| {name} | " + " | ".join(f"{value:.4f}" for value in middle) + " |")
+    draw(page, errors)
+
+
+def run_page() -> dict[str, Any]:
+    """All names of the page, after its code ran."""
+    names: dict[str, Any] = {}
+    test = doctest.DocTestParser().get_doctest(PAGE.read_text(), names, PAGE.name, str(PAGE), 0)
+    runner = doctest.DocTestRunner()
+    runner.run(test, clear_globs=False)
+    if runner.failures:
+        raise SystemExit("The page is wrong.")
+    return test.globs
+
+
+def predictions(page: dict[str, Any], positions: Array) -> Array:
+    """Of the networks at these positions, on the page's grid."""
+    with torch.no_grad():
+        weights = page["space"].weights(torch.tensor(positions))
+        return np.asarray(torch.vmap(lambda w: page["outputs"](w, page["grid"]))(weights).numpy())
+
+
+def importance(page: dict[str, Any]) -> tuple[Array, Array]:
+    """Mean and spread of the prediction under the posterior on the subspace."""
+    rng = np.random.default_rng(0)
+    sums, total, squares, best = np.zeros((2, len(page["grid"]))), 0.0, 0.0, None
+    for _ in range(DRAWS // PIECE):
+        z = WIDE * rng.normal(size=(PIECE, 3))
+        with torch.no_grad():
+            log = torch.vmap(page["log_density"])(torch.tensor(z)).numpy() + 0.5 * (z**2).sum(axis=1) / WIDE**2
+        best = log.max() if best is None else best
+        weight = np.exp(log - best)
+        said = predictions(page, z)
+        sums += weight @ said, weight @ said**2
+        total, squares = total + weight.sum(), squares + (weight**2).sum()
+    print(f"importance sampling: {total**2 / squares:.0f} effective draws")
+    mean, square = sums / total
+    return mean, np.sqrt(square - mean**2)
+
+
+def error(page: dict[str, Any], truth: tuple[Array, Array], mean: Array, spread: Array) -> tuple[float, float]:
+    """Root mean square over the grid, of the mean and of the spread."""
+    return page["apart"](mean, truth[0]), page["apart"](spread, truth[1])
+
+
+def draw(page: dict[str, Any], errors: dict[str, list[tuple[float, float]]]) -> None:
+    """The prediction, the draws, the errors."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), width_ratios=(1.6, 1.1, 1))
+    at, every, chain = page["grid"][:, 0].numpy(), page["every"], page["chain"]
+    mean, spread = every.mean(axis=0), every.std(axis=0)
+    left.fill_between(at, mean - 2 * spread, mean + 2 * spread, color="0.85", label="3000 networks")
+    left.plot(at, mean, color="0.5")
+    for sign in (-2, 0, 2):
+        left.plot(at, page["mean"] + sign * page["spread"], "C3", lw=1.2, label="30 kept" if sign == 0 else None)
+    left.plot(page["x"], page["y"], "k.", ms=4)
+    left.set(xlabel="x", ylabel="prediction", title="prediction")
+    left.legend(frameon=False)
+    kept = page["collector"].kept.points
+    middle.plot(chain[:, 1], chain[:, 2], ".", color="0.75", ms=2)
+    middle.plot(kept[:, 1], kept[:, 2], "C3.", ms=7)
+    middle.set(xlabel="z2", ylabel="z3", title="draws")
+    for place, pairs in enumerate(errors.values()):
+        values = np.array(pairs)
+        for column, colour in ((0, "C0"), (1, "C1")):
+            label = ("mean", "spread")[column] if place == 0 else None
+            x = np.full(len(values), place + 0.16 * (2 * column - 1))
+            right.plot(x, values[:, column], ".", color=colour, label=label)
+    right.set_yscale("log")
+    right.set_xticks(range(3), [name.replace(" at ", "\nat ").replace("even ", "even\n") for name in errors])
+    right.set_title("error, five chains")
+    right.legend(frameon=False)
+    for axes in (left, middle, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(PAGE.with_name("networks.png"), dpi=110)
+
+
+if __name__ == "__main__":
+    main()

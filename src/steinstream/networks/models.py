@@ -1,0 +1,142 @@
+"""The networks: ResNet-20 with filter response normalisation, embedding-convolution-LSTM, and a small one for tests.
+
+None has batch normalisation or dropout: what a network says of one input depends on that input and the weights alone,
+as a likelihood must.
+
+K. He et al., "Deep residual learning for image recognition", CVPR 2016. S. Singh and S. Krishnan, "Filter response
+normalization layer", CVPR 2020. P. Izmailov et al., "What are Bayesian neural network posteriors really like?", ICML
+2021, whose choices of architecture these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class FilterResponseNorm(nn.Module):
+    r"""Each filter's response to an image divided by its root mean square there, then a line, then a threshold.
+
+    .. math:: z = \max(\gamma x / \sqrt{\nu^2 + \epsilon} + \beta, \tau), \qquad \nu^2 = \mathrm{mean}_{hw} x^2
+
+    with one :math:`\gamma, \beta, \tau` a filter. Inputs are (n, filters, h, w).
+    """
+
+    def __init__(self, filters: int, epsilon: float = 1e-6) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.scale = nn.Parameter(torch.ones(filters))
+        self.shift = nn.Parameter(torch.zeros(filters))
+        self.threshold = nn.Parameter(torch.zeros(filters))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalise (n, filters, h, w)."""
+        scale, shift, threshold = (p[:, None, None] for p in (self.scale, self.shift, self.threshold))
+        inverse = torch.rsqrt(x.square().mean(dim=(2, 3), keepdim=True) + self.epsilon)
+        # max(y, t) = relu(y - t) + t, which has by far the cheaper gradient
+        return functional.relu(torch.addcmul(shift - threshold, x, scale * inverse)) + threshold
+
+
+class _Layer(nn.Module):
+    """Convolution and normalisation."""
+
+    def __init__(self, before: int, after: int, size: int = 3, stride: int = 1) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(before, after, size, stride, padding=size // 2)
+        self.norm = FilterResponseNorm(after)
+        nn.init.kaiming_normal_(self.convolution.weight)
+        nn.init.zeros_(self.convolution.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Images to images."""
+        return self.norm(self.convolution(x))
+
+
+class _Residual(nn.Module):
+    """Two layers beside a short cut."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.second = _Layer(before, after, stride=stride), _Layer(after, after)
+        same = stride == 1 and before == after
+        self.short_cut = nn.Identity() if same else _Layer(before, after, size=1, stride=stride)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Images to images."""
+        return functional.silu(self.second(functional.silu(self.first(x))) + self.short_cut(x))
+
+
+class ResNet20(nn.Module):
+    """Twenty layers for images (n, 3, side, side) of any side divisible by 4: three times three residual blocks.
+
+    With ``width`` 16 it has 0.27 million weights.
+    """
+
+    def __init__(self, classes: int = 10, width: int = 16) -> None:
+        super().__init__()
+        widths = [width, width, 2 * width, 4 * width]
+        blocks: list[Any] = [_Layer(3, width), nn.SiLU()]
+        for stack in range(3):
+            before, after = widths[stack], widths[stack + 1]
+            blocks += [_Residual(before, after, stride=1 if stack == 0 else 2)]
+            blocks += [_Residual(after, after, stride=1) for _ in range(2)]
+        self.body = nn.Sequential(*blocks)
+        self.head = nn.Linear(widths[-1], classes)
+        nn.init.kaiming_normal_(self.head.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits (n, classes)."""
+        return self.head(self.body(x).mean(dim=(2, 3)))
+
+
+class ConvolutionLSTM(nn.Module):
+    """Word vectors, a convolution over five words, the largest of each four, an LSTM, and what it says at the end.
+
+    Inputs are word numbers (n, length). Given ``vectors`` (words, dimensions) are held fixed; otherwise ``words``
+    vectors of 128 dimensions are weights like all others.
+    """
+
+    def __init__(
+        self, classes: int = 2, *, words: int = 20_000, vectors: Any = None, filters: int = 64, cells: int = 128
+    ) -> None:
+        super().__init__()
+        if vectors is None:
+            self.embedding = nn.Embedding(words, 128)
+            dimensions = 128
+        else:
+            fixed = torch.as_tensor(vectors, dtype=torch.get_default_dtype())
+            dimensions = fixed.shape[1]
+            self.embedding = None
+            self.register_buffer("vectors", fixed)
+        self.convolution = nn.Conv1d(dimensions, filters, 5)
+        self.lstm = nn.LSTM(filters, cells, batch_first=True)
+        with torch.no_grad():  # an LSTM that remembers at first learns sooner
+            self.lstm.bias_ih_l0[cells : 2 * cells] += 1.0
+        self.head = nn.Linear(cells, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits (n, classes)."""
+        words = self.embedding(x) if self.embedding is not None else functional.embedding(x, self.vectors)
+        found = functional.max_pool1d(functional.relu(self.convolution(words.transpose(1, 2))), 4)
+        said, _ = self.lstm(found.transpose(1, 2))
+        return self.head(said[:, -1])
+
+
+class MLP(nn.Module):
+    """Layers of the given widths with tanh between, for rows (n, widths[0]) or anything that flattens to them."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        layers: list[Any] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after), nn.Tanh()]
+        self.layers = nn.Sequential(*layers[:-1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits (n, widths[-1])."""
+        return self.layers(x.flatten(1))

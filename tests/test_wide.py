@@ -1,0 +1,181 @@
+"""Wide draws: the same draws are kept as by the thinner for narrow ones, from float32 and a matrix of kernel values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import Reference
+from streams import budgets, growths, kernels, rules, streams
+from test_engine_against_reference import budget_at, floor_at
+
+import steinstream as ss
+from steinstream._engine.wide import compare, compare_scaled
+from steinstream.errors import InputError, NegatedScoresError
+
+plain = kernels.filter(lambda kernel: not kernel.linear)
+
+
+def singles(stream):
+    """Numbers that float32 holds, so that storing changes nothing."""
+    return tuple(part.astype(np.float32).astype(np.float64) for part in stream)
+
+
+def both(dim, **options):
+    return [ss.Thinner(dim, storage=storage, check_scores=False, **options) for storage in ("float64", "float32")]
+
+
+@settings(max_examples=100, deadline=None)
+@given(streams(), plain, growths, budgets, st.sampled_from([None, 1, 4, 9]), st.integers(1, 4), rules)
+def test_keeps_what_the_algorithm_as_written_keeps(stream, kernel, growth, budget, cap, candidates, rule):
+    x, s = singles(stream)
+    _, thinner = both(
+        x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates
+    )
+    reference = Reference(kernel)
+    for t in range(1, len(x) // candidates + 1):
+        group = slice((t - 1) * candidates, t * candidates)
+        names = [(0, i) for i in range(group.start, group.stop)]
+        before = set(reference.ids)
+        limits = floor_at(t, growth, cap=cap), budget_at(t, budget, growth, len(reference.points) + 1), cap, rule
+        reference.step(x[group], s[group], names, *limits)
+        step = thinner.extend(x[group], s[group])
+        kept = thinner.kept
+        assert sorted(map(tuple, kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
+        assert set(step.added) == set(reference.ids) - before
+        assert set(step.dropped) == before - set(reference.ids)
+        magnitude = np.abs(reference.matrix()).mean()
+        assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude)
+        assert np.array_equal(kept.points, x[[draw for _, draw in sorted(reference.ids)]])
+
+
+COORDINATES = {
+    "identity": ss.Coordinates.identity(),
+    "length": ss.Coordinates.length_scale(30.0),
+    "scales": ss.Coordinates.scales(np.linspace(5.0, 60.0, 1001)),
+    "streaming": ss.Streaming(first=40),
+    "warmup": ss.Warmup("scale", 50),
+}
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES.values(), ids=COORDINATES)
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_at_a_thousand_dimensions_it_is_the_thinner_up_to_rounding(coordinates, candidates):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(300, 1001))
+    x, s = singles([x, rng.normal(size=x.shape) - x])
+    narrow, wide = both(1001, coordinates=coordinates, size=25, candidates=candidates)
+    for thinner in (narrow, wide):
+        thinner.extend(x, s)
+    a, b = narrow.kept, wide.kept
+    assert np.array_equal(a.ids, b.ids)
+    assert b.ksd == pytest.approx(a.ksd, rel=1e-10)
+    assert np.array_equal(a.points, b.points) and b.points.dtype == b.scores.dtype == np.float32
+    assert np.allclose(a.history.ksd, b.history.ksd, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [1, 31, 32, 33, 1000])
+def test_the_three_sums_are_those_of_numpy(dim):
+    rng = np.random.default_rng(dim)
+    x, s, y, t = rng.normal(size=(4, dim)).astype(np.float32)
+    scales, sums = rng.uniform(0.5, 2.0, dim), np.zeros(3)
+    wide = [part.astype(np.float64) for part in (x, s, y, t)]
+    for a, call in ((np.ones(dim), compare), (scales, lambda *v: compare_scaled(*v[:4], scales, 1 / scales, v[4]))):
+        call(x, s, y, t, sums)
+        apart = wide[0] - wide[2]
+        parts = (apart / a) ** 2, (wide[1] - wide[3]) * apart, wide[1] * wide[3] * a**2
+        for total, part in zip(sums, parts, strict=True):
+            assert total == pytest.approx(math.fsum(part), abs=1e-14 * np.abs(part).sum())
+
+
+def test_blocks_do_not_change_a_bit():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(200, 300))
+    kept = []
+    for size in (1, 7, 200):
+        thinner = ss.Thinner(300, storage="float32", coordinates=ss.Streaming(first=30), size=12)
+        for first in range(0, 200, size):
+            thinner.extend(x[first : first + size], -x[first : first + size])
+        kept.append(thinner.kept)
+    for other in kept[1:]:
+        assert np.array_equal(other.ids, kept[0].ids) and other.ksd == kept[0].ksd
+
+
+def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(200, 300))
+    whole = ss.Thinner(300, storage="float32", growth="linear", candidates=2)
+    whole.extend(x, -x)
+    first = ss.Thinner(300, storage="float32", growth="linear", candidates=2)
+    first.extend(x[:101], -x[:101])
+    first.save(tmp_path / "half.npz")
+    second = ss.Thinner.load(tmp_path / "half.npz")
+    assert second.storage == second.settings["storage"] == "float32"
+    second.extend(x[101:], -x[101:])
+    one, other = whole._kept_set.state(), second._kept_set.state()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert whole.ksd == second.ksd and np.array_equal(whole.history.ksd, second.history.ksd)
+
+
+def test_nothing_drifts_after_a_burn_in_with_huge_scores():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(400, 50))
+    s = -x
+    s[:100] *= 1e8
+    thinner = ss.Thinner(50, storage="float32", size=10, check_scores=False)
+    thinner.extend(x, s)
+    kept = thinner.kept
+    matrix = kept.kernel.matrix(kept.points, kept.scores, kept.points, kept.scores)
+    assert kept.ids[:, 1].min() >= 100
+    assert kept.ksd == pytest.approx(math.sqrt(math.fsum(matrix.ravel())) / 10, rel=1e-12)
+
+
+def test_an_initial_set_and_a_second_pass_work():
+    x = np.random.default_rng(5).normal(size=(300, 40))
+    narrow, wide = both(40, size=8, initial=(x[:5], -x[:5]))
+    for thinner in (narrow, wide):
+        thinner.extend(x, -x)
+        thinner.again()
+        thinner.extend(x, -x)
+    assert np.array_equal(narrow.kept.ids, wide.kept.ids)
+    assert wide.ksd == pytest.approx(narrow.ksd, rel=1e-6)
+
+
+def test_what_cannot_be_stored_is_refused_with_a_remedy():
+    with pytest.raises(InputError, match=r"covariance.*float32") as caught:
+        ss.Thinner(3, storage="float32", coordinates=ss.Coordinates.covariance(np.eye(3)))
+    assert "length_scale" in caught.value.remedy
+    with pytest.raises(InputError, match="storage must be 'float64' or 'float32', got 'float16'"):
+        ss.Thinner(3, storage="float16")
+    thinner = ss.Thinner(2, storage="float32")
+    for more in ({"check": [1.0, 2.0]}, {"pinned": True}):
+        with pytest.raises(InputError, match="neither pins nor check scores"):
+            thinner.push([1.0, 2.0], [1.0, 2.0], **more)
+    thinner.push([1.0, 2.0], [1.0, 2.0])  # as if nothing had been
+    with pytest.raises(InputError, match="cannot be pinned"):
+        thinner.pin([(0, 0)])
+    for words, asked in (
+        ("anchor", {"anchor": 1.0}),
+        ("cost", {"cost": 1.0}),
+        ("linear", {"kernel": ss.IMQ(linear=1.0)}),
+    ):
+        with pytest.raises(InputError, match=words):
+            ss.Thinner(2, storage="float32", **asked)
+    draws, scores = np.ones((2, 2)), [[1.0, 2.0], [1e60, 1.0]]
+    with pytest.raises(InputError, match=r"score of chain 0, draw 1 is 1e\+60"):
+        ss.Thinner(2, storage="float32").extend(draws, scores)
+    skipping = ss.Thinner(2, storage="float32", on_bad="skip")
+    assert skipping.extend(draws, scores).size == 1 and skipping.skipped == 1
+
+
+def test_the_sign_of_wide_scores_is_checked_on_some_coordinates():
+    x = np.random.default_rng(6).normal(size=(100, 25_000)).astype(np.float32)
+    thinner = ss.Thinner(25_000, storage="float32", size=2)
+    with pytest.raises(NegatedScoresError, match="-8334"):
+        thinner.extend(x, x)
+    thinner.extend(x, -x)
+    assert len(thinner._identity.mean_draw) == 8334
+    assert len(thinner.kept.stream.draws) == 0  # a sketch of the stream would be larger than what is kept
