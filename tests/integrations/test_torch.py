@@ -475,7 +475,9 @@ for number in range(4):  # so that no child has to compile anything
 looked_at()
 random.seed(0)
 halfway, seen = 0, 0
-for _ in range(kills):
+for kill in range(10 * kills):
+    if kill >= kills and halfway:  # some must hit a step between its writings
+        break
     child = os.fork()
     if child == 0:
         try:
