@@ -15,6 +15,7 @@ from steinstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from steinstream import baselines as baselines
+    from steinstream import distributed as distributed
     from steinstream import integrations as integrations
     from steinstream import io as io
     from steinstream import samplers as samplers
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from steinstream.kept import Variable as Variable
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
+    from steinstream.merging import merge as merge
     from steinstream.moments import Moments as Moments
     from steinstream.payloads import Payloads as Payloads
     from steinstream.planning import plan as plan
@@ -61,6 +63,7 @@ _HOME = {
     "Variable": "kept",
     "IMQ": "kernels",
     "RBF": "kernels",
+    "merge": "merging",
     "Moments": "moments",
     "Payloads": "payloads",
     "plan": "planning",
@@ -70,7 +73,7 @@ _HOME = {
     "Step": "step",
     "Thinner": "thinner",
 }
-_MODULES = ("baselines", "integrations", "io", "samplers", "schedules", "targets")
+_MODULES = ("baselines", "distributed", "integrations", "io", "samplers", "schedules", "targets")
 
 __all__ = [*sorted(_HOME), *_MODULES, "__version__"]
 

@@ -2,4 +2,5 @@
 
 from steinstream.cli import main
 
-main()
+if __name__ == "__main__":  # a process that a worker starts imports this file too
+    main()

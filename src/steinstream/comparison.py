@@ -116,6 +116,9 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # not POSIX
         yield
         return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # the first process starts it, and starting it would open our ears again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -16,6 +16,9 @@ class SteinstreamError(Exception):
         self.remedy = remedy
         super().__init__(f"{problem} {remedy}".strip())
 
+    def __reduce__(self) -> tuple[type[SteinstreamError], tuple[str, str]]:
+        return type(self), (self.problem, self.remedy)  # from one process to another as it is
+
 
 class InputError(SteinstreamError, ValueError):
     """A value, an array or a file is not what was asked for."""

@@ -86,6 +86,12 @@ class Kept:
     def __len__(self) -> int:
         return len(self.points)
 
+    def __sizeof__(self) -> int:
+        arrays = [self.points, self.scores, self.ids, *self.history, self.weights, self.prefix_ksd, self.checks]
+        arrays += [] if self.coordinates is None else [self.coordinates.factor, self.coordinates.centre]
+        arrays += [variable.values for variable in self.variables.values()] + list(self.stream or ())
+        return object.__sizeof__(self) + sum(array.nbytes for array in arrays if array is not None)
+
     def __repr__(self) -> str:
         seen = self.settings.get("seen", "?")
         weighted = "" if self.weights is None else f", weights worth {self.effective_size:.1f}"

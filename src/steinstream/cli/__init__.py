@@ -14,6 +14,7 @@ from steinstream.cli.demo import demo
 from steinstream.cli.follow import follow
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
+from steinstream.cli.merge import merge
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.reproduce import reproduce
@@ -33,6 +34,7 @@ def commands() -> None:
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
     steinstream follow out-diagnostic.csv -o kept.npz  the same, while a sampler writes the file
     steinstream ksd kept.npz                           how good are they?
+    steinstream merge a.npz b.npz -o kept.npz          several kept sets in one
     steinstream refine kept.npz -o best.npz --order    weights, an order of use
     steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
     steinstream compare chain.npz                      all methods at the same sizes
@@ -40,7 +42,7 @@ def commands() -> None:
     """
 
 
-for command in (thin, follow, refine, plan, inspect, ksd, compare, demo, reproduce):
+for command in (thin, follow, merge, refine, plan, inspect, ksd, compare, demo, reproduce):
     commands.add_command(command)
 
 

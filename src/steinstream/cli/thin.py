@@ -26,6 +26,7 @@ from steinstream.cli.options import (
 )
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import refine_options, refined, taken_from
+from steinstream.cli.workers import thin_on_workers, worker_options, workers_in
 
 if TYPE_CHECKING:
     from steinstream.door import Array
@@ -58,6 +59,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--method", default="ksdt", show_default=True, help=f"Or {', '.join(list(METHODS)[1:])}.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
 @refine_options
+@worker_options
 def thin(
     chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int, **options: Any
 ) -> None:
@@ -68,6 +70,7 @@ def thin(
 
     \b
     Example: steinstream thin chain.npz -o kept.npz --size 200
+             steinstream thin chains/*.csv -o kept.npz --size 200 --workers 4
     """
     from steinstream.errors import InputError, SteinstreamError
     from steinstream.io import check_output
@@ -75,9 +78,11 @@ def thin(
     from steinstream.thinning import too_short
 
     check_output(output)
-    passes = as_passes(options["passes"])
+    passes, workers = as_passes(options["passes"]), workers_in(options)
     check_checkpoint(checkpoint, resume, output)
     if method != "ksdt":
+        if workers.wanted:
+            raise InputError(f"--method {method} does not go with workers.", "Leave one of them out.")
         from steinstream.cli.methods import thin_by
 
         thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
@@ -85,6 +90,9 @@ def thin(
     refinement = taken_from(options)
     if options["paper"]:
         options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
+    if workers.wanted:
+        thin_on_workers(chain, output, checkpoint, resume, workers, refinement, options)
+        return
     if options["proxy"]:
         from steinstream.cli.proxy import scored_by_gaussian
 

@@ -62,6 +62,9 @@ def alone(request: Request) -> None:
 def write_netcdf(kept: Kept, file: IO[bytes]) -> None:
     """The kept draws as a DataTree in a file of netCDF-4."""
     libraries()
+    for name in (*(kept.names or ()), *kept.variables):
+        if "\0" in name:
+            raise InputError(f"NetCDF cannot hold the name {name!r}.", "Rename the parameter, or write npz or csv.")
     file.write(to_datatree(kept).to_netcdf(engine="h5netcdf"))
 
 

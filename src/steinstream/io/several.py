@@ -120,7 +120,7 @@ def open_chains(
 
     ``outputs`` are the files of the constrained draws, one for each; all else as in :func:`open_chain`.
     """
-    files = [file for path in paths for file in _matching(path)]
+    files = [file for path in paths for file in matching(path)]
     if not files:
         raise InputError("There is no file to open.", "Name at least one.")
     if outputs and len(outputs) != len(files):
@@ -136,7 +136,7 @@ def open_chains(
     return chain
 
 
-def _matching(path: str | os.PathLike[str]) -> list[Path]:
+def matching(path: str | os.PathLike[str]) -> list[Path]:
     """The file itself, or those that match it as a pattern; a-2 comes before a-10."""
     if Path(path).exists() or not glob.has_magic(str(path)):
         return [Path(path)]

@@ -1,0 +1,146 @@
+"""``steinstream thin --workers N`` and ``--scheduler ADDRESS``: every chain a leaf, on processes or machines."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from steinstream.cli.merge import of_merged
+from steinstream.cli.options import as_anchor, as_coordinates, as_kernel
+from steinstream.cli.progress import bar, count
+from steinstream.cli.refine import Refinement, refined
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NOT_HERE = {"initial": "--initial", "proxy": "--proxy", "output_csv": "--output-csv"}  # what leaves do not take
+_LEFT_OUT = 5  # that are named
+
+
+class Workers(NamedTuple):
+    """Where leaves are thinned, and how they are merged."""
+
+    workers: int | None
+    scheduler: str | None
+    fan_in: int
+    spare: float
+    skip_corrupt: bool
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any are to be used."""
+        return self.workers is not None or self.scheduler is not None
+
+
+def worker_options(command: F) -> F:
+    """Many chains at once."""
+    for option in (
+        click.option("--skip-corrupt", is_flag=True, help="With workers: go on without chains that cannot be read."),
+        click.option("--spare", type=click.FloatRange(min=1), default=2.0, show_default=True,
+                     help="With workers: chains keep so many times --size until they are merged."),
+        click.option("--fan-in", type=click.IntRange(min=2), default=16, show_default=True,
+                     help="With workers: merge so many chains at a time."),
+        click.option("--scheduler", help="Thin each chain on the Dask cluster at this address: tcp://HOST:PORT."),
+        click.option("--workers", type=click.IntRange(min=0),
+                     help="Thin each chain apart, on so many processes, and merge what is kept."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def workers_in(options: dict[str, Any]) -> Workers:
+    """What these options ask for; they are taken out."""
+    return Workers(**{name: options.pop(name) for name in Workers._fields})
+
+
+def thin_on_workers(
+    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, asked: Workers,
+    refinement: Refinement, options: dict[str, Any],
+) -> None:  # fmt: skip
+    """The same as ``thin``, with a leaf for each chain."""
+    from steinstream import distributed
+    from steinstream.errors import InputError
+    from steinstream.io.several import matching
+
+    for name, option in _NOT_HERE.items():
+        if options.get(name):
+            raise InputError(f"{option} does not go with workers.", "Leave one of them out.")
+    if refinement.weights == "chain":
+        raise InputError("--weights chain reads all chains in one place.", "Use steinstream refine afterwards.")
+    if checkpoint is not None and checkpoint.is_file():
+        raise InputError(f"{checkpoint} is a file.", "With workers a checkpoint is a folder, with a file a chain.")
+    files = [file for path in chain for file in matching(path)]
+    began = time.perf_counter()
+    try:
+        with bar("starting", 1.0) as progress, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of chains left out: told below
+
+            def show(what: str, done: int, total: int) -> None:
+                progress.show(done / total, f"{what}: {count(done)} of {count(total)}")
+
+            kept = distributed.thin(
+                files,
+                size=options["size"],
+                client=asked.scheduler,
+                workers=asked.workers,
+                folder=checkpoint,
+                resume=resume,
+                spare=asked.spare,
+                fan_in=asked.fan_in,
+                on_corrupt="skip" if asked.skip_corrupt else "raise",
+                read=_read(options),
+                coordinates="streaming" if options["scale"] == "streaming" else as_coordinates(options["scale"]),
+                kernel=as_kernel(options["kernel"]),
+                growth=options["growth"],
+                budget=options["budget"],
+                rule=options["rule"],
+                candidates=options["candidates"],
+                anchor=as_anchor(options["anchor"]),
+                passes=options["passes"],
+                start=options["start"],
+                on_bad=options["on_bad"],
+                check_scores=not options["trust_scores"],
+                progress=show,
+                tell=_tell,
+            )
+    except KeyboardInterrupt:
+        go_on = "nothing is written" if checkpoint is None else "the same command with --resume goes on"
+        click.echo(f"stopped; {go_on}", err=True)
+        sys.exit(130)
+    kept = refined(kept, refinement, None)
+    kept.save(output)
+    left_out = kept.settings["corrupt"]
+    for failure in left_out[:_LEFT_OUT]:
+        click.echo(f"left out: {failure['problem']}", err=True)
+    if len(left_out) > _LEFT_OUT:
+        click.echo(f"left out: {count(len(left_out) - _LEFT_OUT)} more", err=True)
+    leaves = len(kept.settings["leaves"])
+    bad = f", {count(kept.settings['skipped'])} bad ones skipped" if kept.settings["skipped"] else ""
+    click.echo(
+        f"kept {count(len(kept))} of {count(kept.settings['seen'])} draws{bad} in {count(leaves)} chains in "
+        f"{time.perf_counter() - began:.1f} s  ·  {of_merged(kept)}  ·  wrote {output}"
+    )
+    if checkpoint is not None:
+        distributed.clear(checkpoint)
+        if not any(checkpoint.iterdir()):
+            checkpoint.rmdir()
+
+
+def _read(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of ``open_chain``, as far as they were given."""
+    names = {"scores_file": "scores", "negate_scores": "negate"}
+    known = ("scores_file", "draws_name", "scores_name", "negate_scores", "format", "transposed")
+    return {names.get(name, name): options[name] for name in known if options.get(name) not in (None, False)}
+
+
+def _tell(dashboard: str) -> None:
+    """The dashboard's address, if there is one: it takes bokeh."""
+    from importlib.util import find_spec
+
+    if find_spec("bokeh") is not None:
+        click.echo(f"dashboard: {dashboard}", err=True)

@@ -1,0 +1,145 @@
+"""The three rounds of a run: look into the files, thin every leaf, merge them in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steinstream.coordinates import Coordinates
+from steinstream.distributed.cluster import Cluster
+from steinstream.distributed.leaf import Failure, Leaf, light
+from steinstream.distributed.sources import Contents, File, Source, leaves_of, look
+from steinstream.errors import InputError
+from steinstream.kept import Kept
+from steinstream.merging import Facts, Merge, Node, groups
+
+Progress = Callable[[str, int, int], None]
+
+
+def refused(failures: list[Failure], total: int) -> InputError:
+    """The error for chains that cannot be read, when nobody said to go on without them."""
+    more = f" So are {len(failures) - 1} more of {total}." if len(failures) > 1 else ""
+    first = failures[0]
+    return InputError(
+        f"{first.problem}{more}", f'{first.remedy} To go on without such chains: on_corrupt="skip" (--skip-corrupt).'
+    )
+
+
+def find(
+    cluster: Cluster, given: list[Any], on_corrupt: str, show: Progress
+) -> tuple[list[Source], list[Failure]]:  # fmt: skip
+    """All leaves, their chains numbered as they were given, and files that cannot be opened."""
+    files = [one for one in given if isinstance(one, File)]
+    handles = cluster.start(_look_safely, [(file,) for file in files])
+    for done, _ in enumerate(cluster.finished(handles), 1):
+        show("looking", done, len(files))
+    found = iter(cluster.fetch(handles))
+    sources: list[Source] = []
+    failures: list[Failure] = []
+    dims: dict[int, str] = {}
+    chain = 0
+    for one in given:
+        if not isinstance(one, File):
+            leaves = one(chain)
+        else:
+            contents: Contents | Failure = next(found)
+            if isinstance(contents, Failure):
+                failures.append(contents)
+                chain += 1
+                continue
+            dims.setdefault(contents.dim, one.path)
+            leaves = leaves_of(one, contents, chain)
+            chain += contents.chains - len({leaf.chain for leaf in leaves})
+        sources += leaves
+        chain += len({leaf.chain for leaf in leaves})
+    if failures and on_corrupt == "raise":
+        raise refused(failures, len(given))
+    if len(dims) > 1:
+        (one_dim, one_file), (other_dim, other) = list(dims.items())[:2]
+        raise InputError(
+            f"{other} has {other_dim} dimensions, {one_file} has {one_dim}.", "Give chains of one model together."
+        )
+    return sources, failures
+
+
+def _look_safely(file: File) -> Contents | Failure:
+    try:
+        return look(file)
+    except InputError as wrong:
+        return Failure(Path(file.path).name, wrong.problem, wrong.remedy)
+
+
+def thin_all(
+    cluster: Cluster, how: Leaf, sources: list[Source], on_corrupt: str, show: Progress
+) -> tuple[dict[int, tuple[Any, LeafFacts]], list[Failure]]:
+    """Handles of the leaves that came out, and what has to be known of them; what is wrong with the others."""
+    calls = [(number, source.bare(), *source.values) for number, source in enumerate(sources)]
+    handles = cluster.start(how.thin, calls)
+    known: dict[int, Any] = {}
+    try:
+        given = isinstance(how.coordinates, Coordinates)
+        facts = cluster.start(partial(facts_of, given), [(handle,) for handle in handles])
+        for place in cluster.finished(facts):
+            known[place] = cluster.fetch([facts[place]])[0]
+            if isinstance(known[place], Failure) and on_corrupt == "raise":
+                raise refused([known[place]], len(sources))
+            show("thinning", len(known), len(sources))
+    except BaseException:
+        cluster.forget(handles)
+        raise
+    failures = [known[place] for place in sorted(known) if isinstance(known[place], Failure)]
+    good = {place: (handles[place], known[place]) for place in sorted(known) if isinstance(known[place], LeafFacts)}
+    return good, failures
+
+
+def facts_of(given: bool, kept: Kept | Failure) -> LeafFacts | Failure:
+    """What has to be known of a leaf before the tree begins; not its coordinates, where they were ``given``."""
+    if isinstance(kept, Failure):
+        return kept
+    facts = Facts.of(kept)
+    facts = facts._replace(coordinates=Coordinates.identity()) if given else facts
+    return LeafFacts(kept.settings["leaf"]["title"], kept.ksd, facts)
+
+
+class LeafFacts(NamedTuple):
+    """A leaf, in short."""
+
+    title: str
+    ksd: float
+    facts: Facts
+
+
+def merge_all(
+    cluster: Cluster, plan: Merge, leaves: list[Any], mass: NDArray[np.float64], fan_in: int, show: Progress
+) -> Kept:
+    """The root of the tree. Only kept sets go from worker to worker, and the root's to here."""
+    first, masses = groups(leaves, fan_in), groups(mass.tolist(), fan_in)
+    last = len(first) == 1
+    nodes = cluster.start(partial(_first, plan, last), [(m, *group) for group, m in zip(first, masses, strict=True)])
+    everything = list(nodes)
+    for level in count(1):
+        if last:
+            break
+        parts = groups(nodes, fan_in)
+        last = len(parts) == 1
+        nodes = cluster.start(partial(_node, plan, level, last), [tuple(group) for group in parts])
+        everything += nodes
+    for done, _ in enumerate(cluster.finished(everything), 1):
+        show("merging", done, len(everything))
+    root: Node = cluster.fetch(nodes)[0]
+    return root.kept
+
+
+def _first(plan: Merge, last: bool, masses: list[float], *sets: Kept) -> Node:
+    return _node(plan, 0, last, *(Node(kept, mass) for kept, mass in zip(sets, masses, strict=True)))
+
+
+def _node(plan: Merge, level: int, last: bool, *children: Node) -> Node:
+    kept, mass = plan.node(children, level, last)
+    return Node(light(kept), mass)

@@ -1,0 +1,294 @@
+"""Merging: against a computation from scratch, the bound, masses, coordinates, ids."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import steinstream as ss
+import steinstream.union
+from steinstream.coordinates import Coordinates
+from steinstream.errors import InputError
+from steinstream.merging import Facts, common_coordinates
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "posteriordb"
+
+
+def chain(seed, draws=400, dim=3, scale=1.0):
+    x = np.random.default_rng(seed).normal(size=(draws, dim)) * scale
+    return x, -x / scale**2
+
+
+def parts_of(lengths, dim=3, size=20, **settings):
+    return [ss.thin(*chain(seed, draws, dim), size=min(size, draws), **settings) for seed, draws in enumerate(lengths)]
+
+
+def scratch(kept):
+    """KSD from the definition, in plain numpy."""
+    x, s = (kept.coordinates or Coordinates.identity()).apply(kept.points, kept.scores)
+    w = np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
+    return float(np.sqrt(w @ kept.kernel.matrix(x, s, x, s) @ w))
+
+
+def greedy(kept, size):
+    """Ids left when the draw whose loss costs least goes, again and again, everything computed from scratch."""
+    x, s = kept.coordinates.apply(kept.points, kept.scores)
+    matrix, alive = kept.kernel.matrix(x, s, x, s), np.arange(len(kept))
+    mass = np.full(len(kept), 1.0) if kept.weights is None else kept.weights
+    while len(alive) > size:
+        costs = []
+        for i in range(len(alive)):
+            rest = np.delete(alive, i)
+            costs.append(mass[rest] @ matrix[np.ix_(rest, rest)] @ mass[rest] / mass[rest].sum() ** 2)
+        alive = np.delete(alive, int(np.argmin(costs)))
+    return kept.ids[alive]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(5, 300), min_size=1, max_size=4), st.booleans(), st.integers(1, 4))
+def test_the_union_is_the_union(lengths, fitted, dim):
+    parts = parts_of(lengths, dim, **({} if fitted else ss.PAPER))
+    union = ss.merge(parts)
+    assert len(union) == sum(map(len, parts)) and union.settings["seen"] == sum(lengths)
+    assert union.ksd == pytest.approx(scratch(union), rel=1e-11)
+    assert union.ksd == pytest.approx(
+        ss.ksd(union.points, union.scores, coordinates=union.coordinates, weights=union.weights), rel=1e-12
+    )
+    mass = np.bincount(
+        union.ids[:, 0], weights=union.weights if union.weights is not None else np.full(len(union), 1 / len(union))
+    )
+    assert mass == pytest.approx(np.array(lengths) / sum(lengths), rel=1e-9)
+
+
+@pytest.mark.parametrize("lengths", [[200, 200], [300, 60, 150]])
+def test_thinning_the_union_is_greedy(lengths, monkeypatch):
+    parts = parts_of(lengths)
+    best = ss.merge(parts, size=15)
+    monkeypatch.setattr(steinstream.union, "_STARTS", (0, 0))
+    swapped = ss.merge(parts, size=15)
+    monkeypatch.setattr(steinstream.union, "_PASSES", 0)
+    dropped = ss.merge(parts, size=15)
+    assert np.array_equal(dropped.ids, greedy(ss.merge(parts), 15))
+    assert best.ksd < swapped.ksd < dropped.ksd and len(best) == 15
+
+
+def test_swaps_end_where_no_single_swap_helps(monkeypatch):
+    monkeypatch.setattr(steinstream.union, "_GAIN", 0.0)
+    parts = parts_of([200, 500], size=15)
+    union, kept = ss.merge(parts), ss.merge(parts, size=8)
+    inside = [union.ids.tolist().index(id) for id in kept.ids.tolist()]
+    for out in inside:
+        for new in set(range(len(union))) - set(inside):
+            rows = [new if row == out else row for row in inside]
+            weights = union.weights[rows]
+            other = ss.ksd(union.points[rows], union.scores[rows], coordinates=union.coordinates, weights=weights)
+            assert other >= kept.ksd * (1 - 1e-9)
+
+
+def test_after_thinning_ksd_is_still_that_of_what_is_left():
+    x, s = chain(0, 3000, 4)
+    parts = [ss.thin(x[i::5], s[i::5], size=80) for i in range(5)]
+    for kept in (ss.merge(parts, size=30), ss.merge(parts, size=1), ss.merge(parts, budget=1e-3)):
+        again = ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates, weights=kept.weights)
+        assert kept.ksd == pytest.approx(again, rel=1e-11)
+
+
+def test_thinners_merge_as_their_kept_sets_do():
+    thinners = []
+    for seed in range(3):
+        thinner = ss.Thinner(3, size=25)
+        thinner.extend(*chain(seed), chain=seed)
+        thinners.append(thinner)
+    one, other = ss.merge(thinners, size=30), ss.merge([thinner.kept for thinner in thinners], size=30)
+    assert np.array_equal(one.ids, other.ids) and one.ksd == other.ksd
+    assert set(one.ids[:, 0]) <= {0, 1, 2}
+
+
+def test_a_budget_is_never_overspent_and_is_spent():
+    parts = parts_of([400, 400, 400], size=40)
+    whole = ss.merge(parts)
+    for budget in (0.0, 1e-4, 1e-2):
+        kept = ss.merge(parts, budget=budget)
+        assert kept.ksd**2 <= (whole.ksd**2 + budget) * (1 + 1e-12)
+        assert kept.settings["merged"]["rises"][-1] == pytest.approx(kept.ksd**2 - whole.ksd**2, abs=1e-15)
+    assert len(ss.merge(parts, budget=1e-2)) < len(ss.merge(parts, budget=1e-4)) < len(whole)
+    assert len(ss.merge(parts, size=50, budget=1e9)) == 50
+    assert len(ss.merge(parts, size=50, budget=0.0)) == len(ss.merge(parts, budget=0.0)) > 50
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 9), st.integers(2, 4), st.integers(0, 2**32 - 1), st.booleans())
+def test_the_bound_of_a_tree_holds(leaves, fan_in, seed, fitted):
+    rng = np.random.default_rng(seed)
+    nodes = []
+    for _ in range(leaves):
+        x = rng.normal(size=(int(rng.integers(10, 120)), 2)) * rng.uniform(0.5, 2.0) + rng.normal()
+        nodes.append(
+            ss.thin(
+                x,
+                -x,
+                size=int(rng.integers(3, 15)),
+                coordinates="auto" if fitted else Coordinates.identity(),
+                check_scores=False,
+            )
+        )
+    kept = ss.merge(nodes, size=8, fan_in=fan_in)
+    ledger = kept.settings["merged"]
+    assert kept.ksd <= ledger["bound"] * (1 + 1e-12)
+    own = [ss.ksd(node.points, node.scores, coordinates=kept.coordinates) ** 2 for node in nodes]
+    mass = np.array([node.settings["seen"] for node in nodes], dtype=float)
+    assert ledger["leaves"] == pytest.approx(mass @ own / mass.sum(), rel=1e-9)
+    assert len(ledger["rises"]) == int(np.ceil(np.log(leaves) / np.log(fan_in) - 1e-9))
+    assert len(kept) <= 8 or leaves == 1
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the reference draws are not in {DATA}")
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.npz")), ids=lambda path: path.stem.partition("-")[2])
+def test_the_bound_holds_on_the_ten_chains_of_real_posteriors(path):
+    with np.load(path) as file:
+        draws, scores = file["draws"], file["scores"]
+    leaves = [ss.thin(x, s, size=50) for x, s in zip(draws, scores, strict=True)]
+    kept = ss.merge(leaves, size=50, fan_in=2)
+    assert len(kept) == 50 and kept.ksd < kept.settings["merged"]["bound"]
+    assert kept.ksd == pytest.approx(
+        ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates, weights=kept.weights), rel=1e-9
+    )
+    assert all((draws[chain, draw] == point).all() for (chain, draw), point in zip(kept.ids, kept.points, strict=True))
+
+
+def test_nodes_below_the_root_keep_what_is_to_spare(monkeypatch):
+    monkeypatch.setattr(steinstream.union, "_STARTS", (4, 4))  # else the last merge begins from more sets
+    parts = parts_of([400] * 6, dim=2, size=60)
+    lean, rich = ss.merge(parts, size=20, fan_in=2), ss.merge(parts, size=20, fan_in=2, spare=2.5)
+    assert len(lean) == len(rich) == 20 and lean.ksd != rich.ksd
+    ours = [replace(part, ids=part.ids + np.array([chain, 0])) for chain, part in enumerate(parts)]
+    inner = [ss.merge(ours[i : i + 2], size=50, coordinates=rich.coordinates) for i in (0, 2, 4)]
+    by_hand = ss.merge([ss.merge(inner[:2], size=50), ss.merge(inner[2:], size=50)], size=20)
+    assert np.array_equal(by_hand.ids, rich.ids) and by_hand.ksd == rich.ksd
+    with pytest.raises(InputError, match="spare must be"):
+        ss.merge(parts, size=20, spare=0.5)
+
+
+def test_a_budget_for_each_level_and_what_it_promises():
+    parts = parts_of([300, 200, 100, 400, 150], dim=2, size=30)
+    kept = ss.merge(parts, budget=[1e-3, 1e-4], fan_in=2)
+    ledger = kept.settings["merged"]
+    assert len(ledger["rises"]) == 3
+    for rise, budget in zip(ledger["rises"], [1e-3, 1e-4, 1e-4], strict=True):
+        assert rise <= budget * (1 + 1e-9)
+    assert ledger["promised"] == pytest.approx(np.sqrt(ledger["leaves"] + 1.2e-3), rel=1e-9)
+    assert kept.ksd <= ledger["bound"] <= ledger["promised"] * (1 + 1e-12)
+    assert len(ss.merge(parts, budget=[0.0, 1e-2], fan_in=2)) < len(ss.merge(parts, budget=0.0, fan_in=2))
+    assert ss.merge(parts).settings["merged"]["promised"] == pytest.approx(np.sqrt(ledger["leaves"]), rel=1e-9)
+    assert ss.merge(parts, size=10, fan_in=2).settings["merged"]["promised"] is None
+    assert ss.merge(parts, budget=1e-3, anchor=True).settings["merged"]["promised"] is None
+
+
+def test_a_part_that_got_worse_after_its_merge_does_not_bring_an_old_bound():
+    parts = parts_of([300, 300, 300], dim=2, size=40, **ss.PAPER)
+    few = ss.merge(parts[:2]).ordered().prefix(2)
+    kept = ss.merge([few, parts[2]])
+    assert kept.ksd <= kept.settings["merged"]["bound"] * (1 + 1e-12)
+
+
+def test_the_number_of_threads_does_not_show(monkeypatch):
+    parts = parts_of([300, 200, 100], dim=2, size=90)
+    many = ss.merge(parts, size=25, anchor=True)
+    monkeypatch.setattr("steinstream.discrepancy.os.cpu_count", lambda: 1)
+    one = ss.merge(parts, size=25, anchor=True)
+    assert np.array_equal(one.ids, many.ids) and one.ksd == many.ksd
+
+
+def test_masses():
+    parts = parts_of([1000, 100])
+    by_length = ss.merge(parts)
+    assert by_length.weights[by_length.ids[:, 0] == 1].sum() == pytest.approx(1 / 11)
+    assert ss.merge(parts, masses="kept").weights is None
+    given = ss.merge(parts, masses=[1.0, 3.0])
+    assert given.weights[given.ids[:, 0] == 1].sum() == pytest.approx(0.75)
+    for wrong in ("length", [1.0], [1.0, 0.0], [1.0, np.nan]):
+        with pytest.raises(InputError, match="masses must be"):
+            ss.merge(parts, masses=wrong)
+
+
+def test_coordinates_are_reconciled():
+    wide, narrow = ss.thin(*chain(0, 500, 2, 2.0), size=30), ss.thin(*chain(1, 500, 2, 0.5), size=30)
+    union = ss.merge([wide, narrow])
+    expected = (np.linalg.norm(wide.coordinates.factor) ** 2 + np.linalg.norm(narrow.coordinates.factor) ** 2) / 2
+    assert np.trace(union.coordinates.factor @ union.coordinates.factor.T) == pytest.approx(expected)
+    same = ss.merge([wide, replace(narrow, coordinates=wide.coordinates)])
+    assert same.coordinates is wide.coordinates
+    chosen = ss.merge([wide, narrow], coordinates=Coordinates.identity())
+    assert chosen.ksd == pytest.approx(ss.ksd(chosen.points, chosen.scores), rel=1e-12)
+    mixed = common_coordinates(
+        [
+            Facts.of(replace(wide, coordinates=Coordinates.length_scale(2.0))),
+            Facts.of(replace(narrow, coordinates=Coordinates.scales([1.0, 3.0]))),
+        ],
+        np.array([1.0, 1.0]),
+    )
+    assert mixed.factor == pytest.approx(np.sqrt([2.5, 6.5]))
+    centred = [
+        replace(part, coordinates=Coordinates(part.coordinates.factor, np.full(2, float(i))))
+        for i, part in enumerate([wide, narrow])
+    ]
+    assert ss.merge(centred).coordinates.centre == pytest.approx([0.5, 0.5])
+
+
+def test_ids_keep_their_chain_or_are_numbered_anew():
+    x, s = chain(0, 100, 2)
+    five, seven = ss.Thinner(2, size=10), ss.Thinner(2, size=10)
+    five.extend(x, s, chain=5)
+    seven.extend(x + 0.1, s - 0.1, chain=7)
+    assert set(ss.merge([seven, five]).ids[:, 0]) == {5, 7}
+    both = ss.merge([five, seven, five])
+    assert sorted(set(both.ids[:, 0])) == [0, 1, 2]
+    assert np.array_equal(both.ids[both.ids[:, 0] == 1, 1], seven.kept.ids[:, 1])
+
+
+def test_what_else_the_draws_have_comes_along():
+    parts = [
+        replace(part, names=("a", "b", "c"), variables={"sigma": ss.Variable(np.exp(part.points[:, :1]), ("one",))})
+        for part in parts_of([200, 300])
+    ]
+    kept = ss.merge(parts, size=12)
+    assert np.array_equal(kept.variables["sigma"].values, np.exp(kept.points[:, :1])) and kept.names == ("a", "b", "c")
+
+
+def test_weighted_parts_keep_their_weights():
+    parts = [part.weighted() for part in parts_of([200, 200], size=30)]
+    union = ss.merge(parts)
+    assert union.weights == pytest.approx(np.concatenate([part.weights for part in parts]) / 2, rel=1e-12)
+    assert union.ksd == pytest.approx(scratch(union), rel=1e-11)
+
+
+def test_the_anchor_keeps_the_proportions_of_the_union():
+    from steinstream.targets import Mixture
+
+    target = Mixture([[0.0, 0.0], [6.0, 0.0]], covariances=1.0, weights=[0.2, 0.8])
+    leaves = []
+    for seed in range(4):
+        draws, scores = target.sample(3000, seed=seed)
+        leaves.append(ss.thin(draws, scores, size=100, anchor=True))
+    share = {
+        anchor: float(np.mean(ss.merge(leaves, size=50, anchor=anchor).points[:, 0] < 3.0)) for anchor in (False, True)
+    }
+    assert abs(share[True] - 0.2) < 0.04 < abs(share[False] - 0.2)
+
+
+def test_what_cannot_be_merged_is_refused():
+    parts = parts_of([100, 100])
+    with pytest.raises(InputError, match="nothing to merge"):
+        ss.merge([])
+    with pytest.raises(InputError, match="Part 1 has 2 dimensions, part 0 has 3"):
+        ss.merge([parts[0], *parts_of([50], dim=2)])
+    with pytest.raises(InputError, match="different kernels"):
+        ss.merge([parts[0], *parts_of([50], kernel=ss.RBF())])
+    with pytest.raises(InputError, match="Part 0 keeps no draws"):
+        ss.merge([ss.Thinner(3), parts[0]])
+    for wrong in ({"size": 0}, {"budget": -1.0}, {"budget": float("nan")}, {"budget": []}, {"fan_in": 1}):
+        with pytest.raises(InputError):
+            ss.merge(parts, **wrong)
