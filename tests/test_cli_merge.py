@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -85,6 +90,26 @@ def test_workers_equal_the_library(steinstream, files, tmp_path):
     kept = ss.distributed.thin((x, s), size=25, fan_in=4, workers=0, kernel=ss.IMQ())
     assert same(tmp_path / "kept.npz", kept)
     assert "kept 25 of 6 000 draws in 12 chains" in ran.stdout and not (tmp_path / "work").exists()
+
+
+def test_ctrl_c_with_workers_ends_at_once_and_can_go_on(steinstream, tmp_path):
+    pytest.importorskip("distributed")
+    for number in range(3):
+        x = np.random.default_rng(number).normal(size=(60_000, 3))
+        np.savez(tmp_path / f"{number}.npz", draws=x, scores=-x)
+    arguments = ["thin", *(f"{number}.npz" for number in range(3)), "-o", "kept.npz", "--size", "1000"]
+    arguments += ["--workers", "1", "--checkpoint", "work"]
+    command = [sys.executable, "-m", "steinstream", *arguments]
+    run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    end = time.monotonic() + 60
+    while not list(tmp_path.glob("work/leaf-*.checkpoint")):
+        assert time.monotonic() < end and run.poll() is None
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all of them
+    _, told = run.communicate(timeout=30)
+    assert run.returncode == 130 and "Traceback" not in told
+    assert told.endswith("stopped; the same command with --resume goes on\n")
+    assert steinstream(*arguments, "--resume").returncode == 0
 
 
 def test_workers_say_what_they_left_out_and_go_on(steinstream, files, tmp_path):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -225,14 +228,29 @@ def local(workers: int, **options: Any) -> Iterator[Any]:
         "distributed.nanny.pre-spawn-environ": {**_environment(), **memory},
         "distributed.worker.profile.enabled": False,
     }
-    with (
-        dask.config.set(settings),
-        LocalCluster(
-            n_workers=workers, threads_per_worker=1, **{"dashboard_address": "127.0.0.1:0", **options}
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+    with dask.config.set(settings):
+        with _deaf():
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                silence_logs=logging.ERROR,
+                **{"dashboard_address": "127.0.0.1:0", **options},
+            )
+        with cluster, Client(cluster, set_as_default=False) as client:
+            yield client
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started meanwhile do not hear Ctrl-C, which is for this one: it ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _environment() -> dict[str, Any]:
