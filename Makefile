@@ -57,7 +57,7 @@ experiments: $(VENV)/test ## every experiment of the paper at full scale: two ho
 
 beyond: $(VENV)/test ## what goes beyond the paper, measured: an hour; make beyond DATA=FOLDER for the real posteriors
 	for name in coordinates hard-cap honest-ksd linear; do $(BIN)/python experiments/$$name/run.py || exit 1; done
-	for name in anchor passes weights; do \
+	for name in anchor passes weights distributed; do \
 		$(BIN)/python experiments/$$name/run.py $(if $(strip $(DATA)),--data $(DATA)) || exit 1; done
 	$(BIN)/python experiments/diagnosis/run.py
 
