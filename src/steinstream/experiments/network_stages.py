@@ -14,6 +14,7 @@ start, keeps the first below 20 % and the second below 10 %. All this is settled
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -201,7 +202,7 @@ class Stages:
         return Tape(sampler, start, 1000 * self.seed + seed, moves, self.scale.part)
 
 
-class _Chain:
+class _Chain(ABC):
     """A chain on disk, and something about the predictions of each of its parts."""
 
     def __init__(self, stages: Stages, name: str, seed: int, moves: int, record: str) -> None:
@@ -236,8 +237,9 @@ class _Chain:
         root = self.stages.root
         return self.stages.centre + draws @ root.T, np.linalg.solve(root.T, scores.T).T
 
+    @abstractmethod
     def _predicted(self, posterior: Any, first: int, draws: Array) -> NDArray[Any]:
-        raise NotImplementedError
+        """What the networks at these draws predict, of which the first has this number."""
 
 
 class Recording(_Chain):
