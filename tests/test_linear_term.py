@@ -162,6 +162,15 @@ def test_numbers_that_would_overflow_are_refused():
     assert thinner.skipped == 1 and np.isfinite(thinner.ksd) and np.isfinite(ss.ksd(x, -x))
 
 
+@settings(max_examples=40, deadline=None)
+@given(streams(max_dim=8, max_length=24), kernels)
+def test_the_numpy_reference_gives_equal_rows_equal_values(stream, kernel):
+    x, s = (np.repeat(part, 3, axis=0)[: 3 * len(part) - 1] for part in stream)
+    matrix = kernel.matrix(x, s, x, s)
+    assert np.array_equal(matrix, matrix.T)
+    assert np.array_equal(matrix[::3][: len(x) // 3], matrix[1::3][: len(x) // 3])
+
+
 @settings(max_examples=20, deadline=None)
 @given(streams(max_dim=4, max_length=12, min_length=4), kernels)
 def test_weights_and_their_ksd_know_the_term(stream, kernel):

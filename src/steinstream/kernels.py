@@ -108,8 +108,9 @@ class Kernel:
         phi, slope, curvature = PROFILES[profile](u, first, second)
         matrix: Array = phi * scores + slope * (cross + dim) - curvature * u
         if self.linear:
-            own_x, own_y = np.sum(sx * x, axis=1), np.sum(sy * y, axis=1)
-            matrix += self.linear * (scores * (1.0 + x @ y.T) + own_x[:, None] + own_y[None, :] + dim)
+            points = np.sum(x[:, None, :] * y[None, :, :], axis=-1)  # x @ y.T may tell equal rows apart in the last bit
+            own = np.sum(sx * x, axis=1)[:, None] + np.sum(sy * y, axis=1)[None, :]
+            matrix += self.linear * (scores * (1.0 + points) + own + dim)
         return matrix
 
     def diagonal(self, scores: Array, points: Array | None = None) -> Array:
