@@ -1,0 +1,59 @@
+"""A real headless Chromium for the tests of pages: what it shows, what it complains of, what it asks for.
+
+Needs selenium and Debian's chromium and chromium-driver (or any Chromium and ChromeDriver on the path).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
+)
+
+
+@contextmanager
+def chromium(profile, width=1200, height=900, dark=False):
+    """A Chromium with an empty profile in that folder; skips the test where there is none."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="pages are tested with selenium")
+    binary, driver = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
+    if not (binary and driver):
+        pytest.skip("no chromium and chromedriver: Debian's packages chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+        options.add_argument(flag)
+    if dark:
+        options.add_argument("--force-dark-mode")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        yield browser
+    finally:
+        browser.quit()
+
+
+def complaints(browser) -> list[str]:
+    """What stands on the console: errors of scripts, refused requests."""
+    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def requests(browser) -> list[str]:
+    """Every address that the page asked for since the last call."""
+    events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    asked = (e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent")
+    return [address for address in asked if not address.startswith(("chrome:", "data:"))]  # its own tabs
+
+
+def sideways(browser) -> int:
+    """By how many pixels the page is wider than the window: 0 where a phone need not scroll sideways."""
+    return browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
