@@ -19,7 +19,8 @@ import steinstream as ss
 from steinstream.baselines import stein_thinning
 from steinstream.cli.progress import Stop
 from steinstream.door import Block, consecutive
-from steinstream.passes import Pool, good_set
+from steinstream.passes import good_set
+from steinstream.selection import Selection
 
 command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -201,18 +202,35 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
     x = np.random.default_rng(0).normal(size=(700, 6))
     sample = Block(x, -x, consecutive(3, 10, 700))
     within = ss.Coordinates.length_scale(2.0)
-    pool = Pool(sample, ss.IMQ(), within)
-    greedy = pool.at(pool.greedy(15))
+    greedy = Selection(sample, 15, ss.IMQ(), within).greedy()
     ids = stein_thinning(x, -x, 15, coordinates=within, check_scores=False)
-    assert np.array_equal(greedy.ids[:, 1], 10 + np.sort(ids[:, 1]))
-    shaken = pool.at(pool.shaken(pool.greedy(15)))
-    best = good_set(sample, 15, ss.IMQ(), within)
-    values = [ss.ksd(block.draws, block.scores, coordinates=within) for block in (best, shaken, greedy)]
-    assert values == sorted(values) and values[1] < values[2]
-    for block in (shaken, best):
+    assert np.array_equal(greedy.block().ids[:, 1], 10 + np.sort(ids[:, 1]))
+    blocks = [greedy.block(), greedy.swap().block(), greedy.shake().block(), good_set(sample, 15, ss.IMQ(), within)]
+    values = [ss.ksd(block.draws, block.scores, coordinates=within) for block in blocks]
+    assert values == sorted(values, reverse=True) and values[2] < values[1] < values[0]
+    assert greedy.energy == pytest.approx(15**2 * values[2] ** 2)
+    for block in blocks:
         assert len(np.unique(block.ids, axis=0)) == 15
         assert np.array_equal(block.draws, x[block.ids[:, 1] - 10])
     assert good_set(sample, 351, ss.IMQ(), within) is None
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.booleans())
+def test_each_swap_takes_the_draw_that_leaves_the_least_ksd(seed, size, greedily):
+    x = np.random.default_rng(seed).normal(size=(20, 2))
+    matrix = ss.IMQ().matrix(x, -x, x, -x)
+    one = Selection(Block(x, -x, consecutive(0, 0, 20)), size, ss.IMQ(), ss.Coordinates.identity())
+    chosen = (one.greedy() if greedily else one.even()).chosen.tolist()
+    energy = lambda places: matrix[np.ix_(places, places)].sum()  # noqa: E731
+    assert one.energy == pytest.approx(energy(chosen), abs=1e-9)
+    for _ in range(3):
+        for place in range(size):
+            rest = [*chosen[:place], *chosen[place + 1 :]]
+            free = [i for i in range(20) if i not in rest]
+            chosen[place] = min(free, key=lambda i: energy([*rest, i]))
+    one.swap()
+    assert one.energy == pytest.approx(energy(chosen), abs=1e-9) and sorted(one.chosen) == sorted(chosen)
 
 
 def test_bad_draws_are_counted_once():

@@ -3,8 +3,8 @@
 FOLDER holds posteriordb/*.npz (draws and scores of ten chains of 1000 draws) and goodwin/goodwin_rw_stride100.npz.
 Kernel IMQ, coordinates estimated from the chain (auto) and its own (identity). Writes results.csv and results.png
 beside this file and prints the README's tables; without --data from the results.csv that is there. About three minutes.
-Times are the best of three, one thread, everything compiled; of the package stein-thinning, where it is installed, one
-run.
+Times are processor time, the best of three, one thread, everything compiled; of the package stein-thinning, where it is
+installed, one run.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def made_up() -> Iterator[Row]:
         for name, x, s in targets(seed):
             for coordinates in COORDINATES:
                 within = job(x, s, 500, None, coordinates).coordinates
-                thinner, began = ss.Thinner(x.shape[1], size=500, coordinates=within), time.perf_counter()
+                thinner, began = ss.Thinner(x.shape[1], size=500, coordinates=within), time.process_time()
                 for number in PASSES:
                     if number > 1:
                         thinner.again()
                     thinner.extend(x, s)
-                    spent = time.perf_counter() - began
+                    spent = time.process_time() - began
                     yield Row(name, coordinates, 500, seed, str(number), thinner.ksd, spent, number)
                 kept, spent = timed(lambda: ss.thin(x, s, size=500, coordinates=within, passes="auto"), 1)  # noqa: B023
                 yield Row(name, coordinates, 500, seed, "auto", kept.ksd, spent, kept.settings["passes"])
@@ -130,9 +130,9 @@ def timed(work: Callable[[], Any], times: int = 3) -> tuple[Any, float]:
     """The result and the least of some times."""
     best = np.inf
     for _ in range(times):
-        began = time.perf_counter()
+        began = time.process_time()
         result = work()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
     return result, best
 
 

@@ -9,9 +9,7 @@ offered in it, and a draw comes once in a pass, so that none is kept twice.
 
 Swaps end, sooner or later, in a set that no single swap can improve, and which one depends on where they began.
 ``start="sample"``, which ``passes="auto"`` implies, therefore begins with a good set out of an evenly spaced sample of
-the chain, at a cost that does not grow with the chain. Of two sets it is the better one, each improved by passes over
-the sample: what a stream of the sample leaves, and the greedy choice of Stein thinning. Then three draws at a time are
-dropped and others chosen greedily, which gets out where no swap would help. Measured in experiments/passes.
+the chain (:mod:`steinstream.selection`), at a cost that does not grow with the chain. Measured in experiments/passes.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from steinstream.coordinates import Coordinates
 from steinstream.door import Block, no_draws
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.selection import Selection
 from steinstream.step import Step
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ Integers = NDArray[np.int64]
 AUTO = "auto"
 STARTS = ("stream", "sample")
 _MOST = 10  # passes that "auto" makes
-_GAIN = 0.01  # of KSD, below which another pass is not worth its time
+_GAIN = 0.02  # of KSD, below which another pass is not worth its time
 _ROOM = 2  # the sample of the chain must have so many times the draws wanted
-_TRIALS, _DROP = 50, 3  # how often some draws are dropped and others taken instead, and how many
 
 
 def as_passes(passes: int | str) -> int | str:
@@ -146,63 +144,6 @@ def good_set(sample: Block, size: int, kernel: Kernel, coordinates: Coordinates)
     """A good set of so many draws out of a sample of the chain; None where the sample is too small for that."""
     if len(sample.draws) < _ROOM * size:
         return None
-    from steinstream.thinner import Thinner
-
-    def settled(first: Block | None) -> Thinner:
-        thinner = Thinner(
-            sample.draws.shape[1], kernel=kernel, coordinates=coordinates, size=size, history=None, check_scores=False
-        )
-        if first is not None:
-            _begin(thinner, first)
-        thinner.extend(sample.draws, sample.scores, ids=sample.ids)
-        while go_on(thinner, AUTO):
-            thinner.again()
-            thinner.extend(sample.draws, sample.scores, ids=sample.ids)
-        return thinner
-
-    pool = Pool(sample, kernel, coordinates)
-    sets = [settled(None), settled(pool.at(pool.greedy(size)))]
-    ids = min(sets, key=lambda thinner: thinner.ksd).kept.ids
-    return pool.at(pool.shaken(pool.places(ids)))
-
-
-class Pool:
-    """Draws among which to choose, with the Stein kernel's sums over what is chosen."""
-
-    def __init__(self, draws: Block, kernel: Kernel, coordinates: Coordinates) -> None:
-        from steinstream._engine.pairs import as_tiles
-
-        self._draws = draws
-        x, s = coordinates.apply(draws.draws, draws.scores)
-        self._tiles, self._kernel = as_tiles(x, s), kernel.compiled(x.shape[1])
-        self._half = np.full(self._tiles.shape[0] * self._tiles.shape[3], np.inf)  # an empty place is never the best
-        self._half[: len(x)] = 0.5 * kernel.diagonal(s, x)
-
-    def at(self, places: Integers) -> Block:
-        """The draws at these places, in the order of the pool."""
-        places = np.sort(places)
-        return Block(self._draws.draws[places], self._draws.scores[places], self._draws.ids[places])
-
-    def places(self, ids: Integers) -> Integers:
-        """Where the draws with these ids are."""
-        where = {id: place for place, id in enumerate(map(tuple, self._draws.ids.tolist()))}
-        return np.array([where[id] for id in map(tuple, ids.tolist())], dtype=np.int64)
-
-    def greedy(self, size: int) -> Integers:
-        """The draw that makes KSD smallest, again and again; none twice."""
-        from steinstream._engine.exchange import refill
-
-        chosen, places = np.zeros(size, dtype=np.int64), np.arange(size)
-        taken, row = np.zeros(len(self._half), dtype=bool), np.zeros(len(self._half))
-        refill(self._kernel, self._tiles, chosen, places, taken, self._half.copy(), row)
-        return chosen
-
-    def shaken(self, chosen: Integers) -> Integers:
-        """The set after some trials: three draws go, the greedy choice comes, and stays if KSD is less."""
-        from steinstream._engine.exchange import shake
-
-        size, random = len(chosen), np.random.default_rng(0)
-        drops = np.array([random.choice(size, min(_DROP, size), replace=False) for _ in range(_TRIALS)])
-        chosen = chosen.copy()
-        shake(self._kernel, self._tiles, self._half, chosen, drops)
-        return chosen
+    greedy, even = (Selection(sample, size, kernel, coordinates) for _ in range(2))
+    better = min(greedy.greedy().swap(), even.even().swap(), key=lambda selection: selection.energy)
+    return better.shake().block()

@@ -1,6 +1,7 @@
-"""Choosing some of many draws: greedily, and by dropping a few and choosing greedily anew.
+"""Choosing some of many draws: greedily, by swaps, and by dropping a few and choosing greedily anew.
 
-``sums[i]`` is half k0(i, i) plus the kernel's sum of draw i over the chosen ones. A draw chosen or dropped costs one
+The state of a choice: ``chosen`` are the places of the draws, ``taken`` says of each draw whether it is chosen, and
+``sums[i]`` is half k0(i, i) plus the kernel's sum of draw i over the chosen ones. A draw that comes or goes costs one
 sweep over all. Sums are plain doubles, added up in a fixed order.
 """
 
@@ -15,29 +16,28 @@ from steinstream._engine.sweep import ROW, sweep_tiles
 
 
 @jit
-def add(kernel, tiles, which, sign, sums, row) -> None:
+def move(kernel, tiles, which, sign, taken, sums, row) -> None:
     """Let the sums take in a draw, or forget it."""
     draw, found = np.zeros((2, tiles.shape[1])), np.zeros((3, LANES))
     read_draw(tiles, which, draw)
     sweep_tiles(kernel, ROW, draw, tiles, row, row, row, row, found, None, 0, tiles.shape[0])
+    taken[which] = sign > 0.0
     for i in range(sums.shape[0]):
         sums[i] += sign * row[i]
 
 
 @jit
-def refill(kernel, tiles, chosen, places, taken, sums, row) -> None:
-    """At these places of ``chosen`` put the best draws that are not taken, one after another."""
-    for place in places:
-        best, least = -1, np.inf
-        for i in range(sums.shape[0]):
-            if sums[i] < least and not taken[i]:
-                best, least = i, sums[i]
-        chosen[place], taken[best] = best, True
-        add(kernel, tiles, best, 1.0, sums, row)
+def best_free(taken, sums) -> int:
+    """The draw that makes KSD smallest, of those that are not taken."""
+    best, least = -1, np.inf
+    for i in range(sums.shape[0]):
+        if sums[i] < least and not taken[i]:
+            best, least = i, sums[i]
+    return best
 
 
 @jit
-def energy(chosen, half, sums) -> float:
+def energy(kernel, tiles, chosen, taken, sums, row, half) -> float:
     """n^2 KSD^2 of the chosen draws."""
     total = 0.0
     for i in chosen:
@@ -46,20 +46,49 @@ def energy(chosen, half, sums) -> float:
 
 
 @jit
-def shake(kernel, tiles, half, chosen, drops) -> None:
+def take(kernel, tiles, chosen, taken, sums, row, which) -> None:
+    """Choose these."""
+    for place, i in enumerate(which):
+        chosen[place] = i
+        move(kernel, tiles, i, 1.0, taken, sums, row)
+
+
+@jit
+def refill(kernel, tiles, chosen, taken, sums, row, places) -> None:
+    """At these places of ``chosen`` put the best draws that are not taken, one after another."""
+    for place in places:
+        chosen[place] = best_free(taken, sums)
+        move(kernel, tiles, chosen[place], 1.0, taken, sums, row)
+
+
+@jit
+def swap_each(kernel, tiles, chosen, taken, sums, row) -> bool:
+    """Put the best draw in place of each chosen one in turn, or the same one again; whether there was a better one."""
+    better = False
+    for place in range(chosen.shape[0]):
+        old = chosen[place]
+        move(kernel, tiles, old, -1.0, taken, sums, row)
+        best = best_free(taken, sums)
+        if sums[best] < sums[old]:
+            better, chosen[place] = True, best
+            move(kernel, tiles, best, 1.0, taken, sums, row)
+        else:
+            taken[old] = True
+            for i in range(sums.shape[0]):
+                sums[i] += row[i]
+    return better
+
+
+@jit
+def shake(kernel, tiles, chosen, taken, sums, row, half, drops) -> None:
     """For each row of ``drops`` put others at these places of ``chosen``, if that makes KSD smaller."""
-    sums, row, taken = half.copy(), np.zeros(half.shape[0]), np.zeros(half.shape[0], dtype=np.bool_)
-    for i in chosen:
-        add(kernel, tiles, i, 1.0, sums, row)
-        taken[i] = True
-    least = energy(chosen, half, sums)
+    least = energy(kernel, tiles, chosen, taken, sums, row, half)
     for drop in drops:
         before, behind = chosen.copy(), sums.copy()
         for place in drop:
-            add(kernel, tiles, chosen[place], -1.0, sums, row)
-            taken[chosen[place]] = False
-        refill(kernel, tiles, chosen, drop, taken, sums, row)
-        now = energy(chosen, half, sums)
+            move(kernel, tiles, chosen[place], -1.0, taken, sums, row)
+        refill(kernel, tiles, chosen, taken, sums, row, drop)
+        now = energy(kernel, tiles, chosen, taken, sums, row, half)
         if now < least:
             least = now
         else:
