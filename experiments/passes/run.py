@@ -112,9 +112,9 @@ def measured(chains: Iterable[tuple[str, Array, Array]]) -> Iterator[Row]:
                 options = {"size": size, "coordinates": work.coordinates}
                 ways = {"1": {}, "5": {"passes": 5}, "start": {"start": "sample"}, "auto": {"passes": "auto"}}
                 for method, way in ways.items():
-                    kept, spent = timed(lambda: ss.thin(x, s, **options, **way), 3 if short else 1)  # noqa: B023
+                    kept, spent = timed(lambda: ss.thin(x, s, **options, **way), 3 if short else 2)  # noqa: B023
                     yield Row(name, coordinates, size, 0, method, kept.ksd, spent, kept.settings["passes"])
-                chosen, spent = timed(lambda: stein_thinning(work), 3 if short else 1)  # noqa: B023
+                chosen, spent = timed(lambda: stein_thinning(work), 3 if short else 2)  # noqa: B023
                 greedy = ss.ksd(chosen.draws, chosen.scores, coordinates=work.coordinates)
                 yield Row(name, coordinates, size, 0, "stein_thinning", greedy, spent, 1)
                 if coordinates == "identity" and find_spec("stein_thinning"):
