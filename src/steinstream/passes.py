@@ -37,7 +37,7 @@ Integers = NDArray[np.int64]
 AUTO = "auto"
 STARTS = ("stream", "sample")
 _MOST = 10  # passes that "auto" makes
-_GAIN = 0.02  # of KSD, below which another pass is not worth its time
+_GAIN = 0.01  # of KSD, below which another pass is not worth its time
 _ROOM = 2  # the sample of the chain must have so many times the draws wanted
 
 

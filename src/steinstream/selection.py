@@ -1,7 +1,7 @@
 """A good set of a given size out of draws that are all at hand: begin, swap, shake.
 
 Two ways to begin: the greedy choice of Stein thinning, without repeats, and evenly spaced draws. Then each chosen draw
-in turn gives way to the draw that makes KSD smallest, which may be itself, until nothing changes, three rounds at most.
+in turn gives way to the draw that makes KSD smallest, which may be itself, until nothing changes, ten rounds at most.
 Last, five draws at a time are dropped and others chosen greedily, which gets out where no swap would help. Nothing
 raises KSD. A draw that comes or goes costs one sweep over all draws: n evaluations of the kernel, so that a round takes
 2 n size of them, and the greedy choice n size.
@@ -17,7 +17,7 @@ from steinstream.coordinates import Coordinates
 from steinstream.door import Block
 from steinstream.kernels import Kernel
 
-_ROUNDS = 3  # of swaps, at most: the later ones gain little
+_ROUNDS = 10  # of swaps, at most
 _TRIALS, _DROP = 50, 5  # how often some draws are dropped and others taken instead, and how many
 
 
