@@ -14,7 +14,7 @@ endif
 endif
 APART_TESTS = tests/integrations $(wildcard tests/test_io_*tree*.py tests/test_io_*netcdf*.py tests/test_io_*zarr*.py)
 
-.PHONY: demo test lint types doctest wheel check bench experiments beyond compare clean
+.PHONY: demo test lint types doctest wheel check bench readme experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
 	$(BIN)/steinstream demo
@@ -50,6 +50,9 @@ check: test lint types wheel doctest ## all of the above
 
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
+
+readme: $(VENV)/bench ## the README's pictures and numbers, made and put in: two minutes
+	$(BIN)/python benchmarks/readme.py
 
 DATA ?= # a folder with the published chains and observations, if there is one
 experiments: $(VENV)/test ## every experiment of the paper at full scale: two hours

@@ -8,6 +8,7 @@ Kept(50 of 2000 draws, 3 dimensions, KSD 0.09579)
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f"steinstream.{name}")
     else:
-        raise AttributeError(f"module 'steinstream' has no attribute {name!r}")
+        raise AttributeError(f"module 'steinstream' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from steinstream import door
 from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
-from steinstream.kernels import IMQ, Kernel
+from steinstream.kernels import Kernel
 
 Array = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def _checked(points: ArrayLike, scores: ArrayLike, kernel: Kernel | None) -> tup
     if len(x) == 0:
         raise InputError("KSD needs at least one point, got none.")
     block = door.Block(x, s, door.consecutive(0, 0, len(x)))
-    door.usable(block, "raise", kernel is not None and kernel.linear > 0)
+    door.usable(block, "raise", door.as_kernel(kernel).linear > 0)
     return x, s
 
 
@@ -121,7 +121,7 @@ def _row_sums(
     coordinates = coordinates or Coordinates.identity()
     coordinates.require(x.shape[1])
     x, s = coordinates.apply(x, s)
-    compiled = (kernel or IMQ()).compiled(x.shape[1])
+    compiled = door.as_kernel(kernel).compiled(x.shape[1])
     tiles, draws = as_tiles(x, s), np.stack([x, s], axis=1)
     padded = np.zeros(len(tiles) * tiles.shape[-1])
     padded[: len(copies)] = copies

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.errors import InputError, NegatedScoresError
+from steinstream.kernels import IMQ, Kernel
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -63,16 +65,40 @@ def as_ids(ids: ArrayLike, count: int) -> Integers:
     return names.astype(np.int64)
 
 
-def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
-    """Draws and scores as (n, d) float64 arrays of one shape."""
+def as_numbers(values: ArrayLike, what: str) -> Array:
+    """An array of real numbers given by the user."""
+    refuse_path(values, what)
     try:
-        x = np.ascontiguousarray(draws, dtype=np.float64)
-        s = np.ascontiguousarray(scores, dtype=np.float64)
+        array = np.asarray(values)
+        if np.iscomplexobj(array):  # which numpy would cut down to their real part
+            raise TypeError
+        return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            "Draws and scores must be arrays of real numbers, one row per draw, and these are not.",
+            f"The {what} must be an array of real numbers, one row per draw, and this {type(values).__name__} is not.",
             "Every row needs the same number of entries.",
         ) from None
+
+
+def refuse_path(values: object, what: str) -> None:
+    """Raise if somebody gives a file where an array is wanted."""
+    if isinstance(values, str | PathLike):
+        raise InputError(
+            f"The {what} must be an array, got {str(values)!r}.",
+            "Load the file and give its arrays; or thin it on the command line: steinstream thin FILE -o kept.npz.",
+        )
+
+
+def as_kernel(kernel: Kernel | None) -> Kernel:
+    """The kernel given by the user, or the paper's."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise InputError(f"kernel must be a kernel, got {kernel!r}.", "Give ss.IMQ() or ss.RBF(), with your numbers.")
+    return kernel or IMQ()
+
+
+def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
+    """Draws and scores as (n, d) float64 arrays of one shape."""
+    x, s = as_numbers(draws, "draws"), as_numbers(scores, "scores")
     if x.ndim != 2:
         raise InputError(
             f"Draws must have shape (draws, dimensions), got shape {x.shape}.",

@@ -84,6 +84,11 @@ def merge(
     """
     sets = [part.kept if isinstance(part, Thinner) else part for part in parts]
     for kept in sets:
+        if not isinstance(kept, Kept):
+            raise InputError(
+                f"Parts to merge must be thinners or kept sets, got {type(kept).__name__}.",
+                "Thin each chain first: ss.merge([ss.thin(draws, scores) for each of them]).",
+            )
         refuse_ratios(kept, "Merging")
     facts = [Facts.of(kept) for kept in sets]
     kernel, budgets = same_kernel(facts), as_budgets(budget)

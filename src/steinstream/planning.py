@@ -44,7 +44,7 @@ from steinstream import door, schedules
 from steinstream.coordinates import Coordinates
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
-from steinstream.kernels import IMQ, Kernel
+from steinstream.kernels import Kernel
 from steinstream.sketch import Sketch
 from steinstream.thinning import as_chains, fitting
 
@@ -136,7 +136,7 @@ def plan_from(
 ) -> Plan:  # fmt: skip
     """The same for a warm-up of chains of any lengths, one block each."""
     _require(radius, candidates, sizes)
-    floor, kernel = _growth(growth, sizes), kernel or IMQ()
+    floor, kernel = _growth(growth, sizes), door.as_kernel(kernel)
     aim_with = _aim(budget, floor)
     sketch = Sketch(chains[0].draws.shape[1])
     for block in chains:

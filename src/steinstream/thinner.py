@@ -6,6 +6,7 @@ O((candidates + removed) * kept * d); memory is O(kept * d), and a sketch of 409
 
 from __future__ import annotations
 
+import reprlib
 from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from steinstream.follower import Follower
 from steinstream.history import Recorder
 from steinstream.honest import Checks
 from steinstream.kept import History, Kept
-from steinstream.kernels import IMQ, Kernel
+from steinstream.kernels import Kernel
 from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
@@ -108,7 +109,7 @@ class Thinner:
         storage: str = "float64",
     ) -> None:
         self.dim = _count(dim, "dim")
-        self.kernel = kernel or IMQ()
+        self.kernel = door.as_kernel(kernel)
         self._follower: Follower | None = None
         if isinstance(coordinates, Streaming):
             self._follower, coordinates = Follower(coordinates, self.dim), None
@@ -161,7 +162,7 @@ class Thinner:
         cost: float | None = None, pinned: bool = False,
     ) -> Step:  # fmt: skip
         """Take one draw (d,) with its score. See :meth:`extend` for many at once."""
-        x, s = np.asarray(draw, dtype=np.float64), np.asarray(score, dtype=np.float64)
+        x, s = door.as_numbers(draw, "draw"), door.as_numbers(score, "score")
         if x.shape != (self.dim,) or s.shape != (self.dim,):
             raise InputError(
                 f"Expected one draw and one score with {self.dim} dimensions, got shapes {x.shape} and {s.shape}.",
@@ -390,5 +391,5 @@ class Thinner:
 
 def _count(value: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{what} must be a whole number of at least 1, got {value!r}.")
+        raise InputError(f"{what} must be a whole number of at least 1, got {reprlib.repr(value)}.")
     return int(value)

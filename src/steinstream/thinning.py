@@ -74,6 +74,8 @@ def thin(
     >>> thin(draws, -draws / [1.0, 0.0001], size=25, passes="auto")
     Kept(25 of 500 draws, 2 dimensions, KSD 0.08777)
     """
+    door.refuse_path(draws, "draws")
+    kernel = door.as_kernel(kernel)
     if scores is None:
         from steinstream.gradient_free import thin_without_scores
 
@@ -200,7 +202,7 @@ def by_chain(values: ArrayLike | None, chains: list[door.Block], what: str) -> l
 
 def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[door.Block]:
     """One block per chain."""
-    x, s = np.asarray(draws), np.asarray(scores)
+    x, s = door.as_numbers(draws, "draws"), door.as_numbers(scores, "scores")
     if x.ndim == 3 and x.shape == s.shape:
         pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(x, s, strict=True))
     else:

@@ -10,11 +10,13 @@ import sys
 import click
 
 from steinstream.cli.compare import compare
+from steinstream.cli.completion import completion
 from steinstream.cli.demo import demo
 from steinstream.cli.follow import follow
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
 from steinstream.cli.merge import merge
+from steinstream.cli.mistakes import Commands, lowered, told
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.reproduce import reproduce
@@ -23,9 +25,10 @@ from steinstream.errors import SteinstreamError
 from steinstream.version import __version__
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="steinstream")
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Keep only the MCMC samples that matter.
 
     \b
@@ -40,29 +43,34 @@ def commands() -> None:
     steinstream compare chain.npz                      all methods at the same sizes
     steinstream reproduce goodwin-rwm                  the paper's experiments
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
-for command in (thin, follow, merge, refine, plan, inspect, ksd, compare, demo, reproduce):
+for command in (demo, inspect, thin, follow, ksd, merge, refine, plan, compare, reproduce, completion):
     commands.add_command(command)
 
 
 def main() -> None:
     """What ``steinstream`` runs."""
     try:
-        code = commands.main(standalone_mode=False)
+        code = commands.main(prog_name="steinstream", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as mistake:
-        mistake.show()
-        sys.exit(2)
+        _refuse(*told(mistake))
     except SteinstreamError as mistake:
-        problem = mistake.problem[:1].lower() + mistake.problem[1:]
-        click.echo(f"error: {problem}", err=True)
-        if mistake.remedy:
-            click.echo(f"       {mistake.remedy}", err=True)
-        sys.exit(2)
+        _refuse(lowered(mistake.problem), mistake.remedy)
     except (KeyboardInterrupt, click.Abort):
         click.echo("stopped", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, and nobody is left to tell
         sys.exit(141)
+
+
+def _refuse(problem: str, remedy: str) -> None:
+    """One message, and what to do about it."""
+    click.echo(f"error: {problem}", err=True)
+    if remedy:
+        click.echo(f"       {remedy}", err=True)
+    sys.exit(2)

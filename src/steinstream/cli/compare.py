@@ -46,7 +46,9 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
     kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
     source = open_the_chain(chain, options)
     if output is not None:
-        _make(output)
+        from steinstream.io.atomic import make_folder
+
+        make_folder(output)
     rows: list[Row] = []
     with bar("comparing", float(len(set(wanted)) * len(set(numbers)))) as progress:
 
@@ -71,18 +73,6 @@ def _numbers(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"--sizes is {text!r}.", "Give whole numbers with commas between: 50,200,500.") from None
-
-
-def _make(folder: Path) -> None:
-    from steinstream.errors import OutputError
-    from steinstream.io.atomic import unwritable
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise OutputError(f"{folder} is a file.", "Name a folder with -o.") from None
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 def _show(rows: Sequence[Row]) -> None:

@@ -19,16 +19,24 @@ if TYPE_CHECKING:
 _BLOCK = 2000
 _WARMUP = 10_000  # draws from which the coordinates are estimated
 _PICTURED = 20_000  # draws of the chain in the picture
+_ANIMATED = 800  # draws of the chain in the animation
 _NAMES = ("log a", "log b", "log c", "log d")
 _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 
 
 @click.command(short_help="Sample a posterior and thin it live.")
 @click.option("--draws", type=click.IntRange(min=1000), default=500_000, show_default=True, help="Length of the chain.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the observations' noise and of the chain.")
+@click.option("--animate", is_flag=True, help="Instead: the method at work in two dimensions, as thinning.gif.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the observations' noise and of the chain.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True,
               help="Folder for the results.")  # fmt: skip
-def demo(draws: int, seed: int, output: Path) -> None:
+def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
     """Sample the posterior of the Goodwin oscillator by a random walk, and thin it as it runs, three ways.
 
     The oscillator is a model of gene regulation with four parameters; its posterior is the paper's first experiment.
@@ -37,12 +45,17 @@ def demo(draws: int, seed: int, output: Path) -> None:
 
     \b
     Example: steinstream demo --draws 50000 -o demo
+             steinstream demo --animate -o pictures
     """
     from dataclasses import replace
 
     from steinstream.errors import InputError
+    from steinstream.io.atomic import make_folder
 
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
+    if animate:
+        _animation(output / "thinning.gif", seed)
+        return
     click.echo("Sampling the Goodwin oscillator posterior (4 parameters, random walk) and thinning it as it runs")
     thinners, spent, chain = _run(draws, seed)
     _table(thinners, spent, draws)
@@ -55,6 +68,16 @@ def demo(draws: int, seed: int, output: Path) -> None:
     except InputError as missing:
         click.echo(f"no picture: {missing}")
     click.echo(f"wrote {', '.join(written)}")
+
+
+def _animation(path: Path, seed: int) -> None:
+    """Figure 1 of the paper, moving."""
+    from steinstream.animation import animate, example
+    from steinstream.report.figures import pyplot
+
+    pyplot()  # a missing package should be told before anything is compiled
+    last = animate(path, *example(_ANIMATED, seed))[-1]
+    click.echo(f"kept {last.size} of {last.seen} draws of a chain in two dimensions  ·  wrote {path}")
 
 
 def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float], NDArray[np.float64]]:

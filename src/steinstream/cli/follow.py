@@ -17,6 +17,7 @@ from steinstream.cli.options import (
     as_kernel,
     as_live_coordinates,
     chains_options,
+    check_apart,
     check_checkpoint,
     checkpoint_options,
     kernel_options,
@@ -60,6 +61,7 @@ def follow(
     from steinstream.io import check_output
 
     check_output(output)
+    check_apart(output, chain)
     check_checkpoint(checkpoint, resume, output)
     _check_paths(chain, options)
     with stoppable() as stop:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def offering(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What a shell completes to, where other values are right, too."""
+    return lambda context, parameter, begun: [word for word in words if word.startswith(begun)]
+
+
 def chain_options(command: F) -> F:
     """Which file, and what in it."""
     return click.argument("chain", type=click.Path(path_type=Path))(_content_options(command))
@@ -35,11 +40,15 @@ def chains_options(command: F) -> F:
     return _content_options(command)
 
 
+_FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "netcdf")
+
+
 def _content_options(command: F) -> F:
     for option in (
         click.option("--trust-scores", is_flag=True, help="Do not check the sign of the scores."),
         click.option("--negate-scores", is_flag=True, help="The file holds minus the score, as some tools write it."),
-        click.option("--format", help="What the file is, if content and name mislead: csv, emcee, netcdf, zarr, ..."),
+        click.option("--format", shell_complete=offering(*_FORMATS),
+                     help="What the file is, if content and name mislead: csv, emcee, netcdf, zarr, ..."),
         click.option("--transposed/--not-transposed", default=None,
                      help="A csv file with one line a parameter.  [default: guess]"),
         click.option("--scores-name", default="scores", show_default=True, help="The same for the scores."),
@@ -59,11 +68,12 @@ def kernel_options(command: F) -> F:
     for option in (
         click.option(
             "--scale", default="auto", show_default=True,
+            shell_complete=offering("auto", "identity", "scale", "scales", "covariance", "streaming"),
             help="Coordinates: auto, identity, scale, scales, covariance, a length, streaming (thin only), "
             "or a file (npy of scales or of a covariance; npz, nc or zarr of a kept set, to measure as it did).",
         ),
         click.option(
-            "--kernel", default="imq", show_default=True,
+            "--kernel", default="imq", show_default=True, shell_complete=offering("imq", "rbf"),
             help="imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; with a linear term imq:linear=1.",
         ),
     ):  # fmt: skip
@@ -74,15 +84,15 @@ def kernel_options(command: F) -> F:
 def thinning_options(command: F) -> F:
     """How many draws to keep, and which."""
     for option in (
-        click.option("--anchor",
+        click.option("--anchor", shell_complete=offering("auto"),
                      help="Keep the chain's proportions, which KSD does not see: auto, or how strongly (0.3)."),
         click.option("--candidates", type=click.IntRange(min=1), default=1, show_default=True,
                      help="Best of so many (SPMCMC)."),
         click.option("--rule", type=click.Choice(["paper", "monotone"]), default="paper", show_default=True,
                      help="Whether KSD may rise with a new draw, or never above the growth's floor."),
-        click.option("--budget", default="0", show_default=True,
+        click.option("--budget", default="0", show_default=True, shell_complete=offering("decaying", "share:"),
                      help="Rise of KSD^2 allowed: EPS, decaying, share:ETA."),
-        click.option("--growth",
+        click.option("--growth", shell_complete=offering("none", "linear", "sqrt", "power:", "constant:"),
                      help="Least number kept: none, linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]"),
         click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws."),
     ):  # fmt: skip
@@ -107,6 +117,12 @@ def check_checkpoint(checkpoint: Path | None, resume: bool, output: Path) -> Non
         raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
     if resume and checkpoint is None:
         raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+
+
+def check_apart(output: Path, chain: Sequence[Path]) -> None:
+    """Raise if what was read would be written over."""
+    if any(output.resolve() == path.resolve() for path in chain):
+        raise InputError(f"{output} is the input too, and would be lost.", "Give the output a name of its own with -o.")
 
 
 def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Chain:

@@ -35,7 +35,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--full", "scale", flag_value="full", help="The paper's scale: minutes to hours.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the results.  [default: NAME-SCALE]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs side by side.  [default: one a core]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of everything random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of everything random.")
 @click.option("--moves", type=click.IntRange(min=100), help="Goodwin, calcium, networks: length of a chain.")
 @click.option("--scale", "coordinates", type=click.Choice(["identity", "auto"]), default="identity", show_default=True,
               help="Goodwin, calcium: the paper's coordinates, or fitted ones.")  # fmt: skip

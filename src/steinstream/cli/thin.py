@@ -18,9 +18,11 @@ from steinstream.cli.options import (
     as_coordinates,
     as_kernel,
     chains_options,
+    check_apart,
     check_checkpoint,
     checkpoint_options,
     kernel_options,
+    offering,
     open_the_chain,
     thinning_options,
 )
@@ -42,7 +44,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @chains_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help=OUTPUTS)
 @thinning_options
-@click.option("--passes", default="1", show_default=True,
+@click.option("--passes", default="1", show_default=True, shell_complete=offering("auto"),
               help="Passes over the chain, or auto: further ones keep as many draws and lower KSD.")  # fmt: skip
 @click.option("--start", type=click.Choice(["stream", "sample"]),
               help="With --size: begin with a good set out of a sample of the chain.  [default: with --passes auto]"
@@ -56,7 +58,13 @@ _EVERY = 30.0  # seconds between two checkpoints
               )  # fmt: skip
 @click.option("--initial", help="A file of draws and scores to begin with: an earlier kept set, say.")
 @checkpoint_options
-@click.option("--method", default="ksdt", show_default=True, help=f"Or {', '.join(list(METHODS)[1:])}.")
+@click.option(
+    "--method",
+    default="ksdt",
+    show_default=True,
+    shell_complete=offering(*METHODS),
+    help=f"Or {', '.join(list(METHODS)[1:])}.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
 @refine_options
 @worker_options
@@ -78,6 +86,7 @@ def thin(
     from steinstream.thinning import too_short
 
     check_output(output)
+    check_apart(output, chain)
     passes, workers = as_passes(options["passes"]), workers_in(options)
     check_checkpoint(checkpoint, resume, output)
     if method != "ksdt":

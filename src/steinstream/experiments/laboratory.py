@@ -15,7 +15,7 @@ from typing import Any
 from steinstream.errors import InputError
 from steinstream.experiments import Experiment, Stopped, Unit
 from steinstream.experiments.columns import Columns, read, stacked, write
-from steinstream.io.atomic import replacing
+from steinstream.io.atomic import make_folder, replacing
 from steinstream.io.parquet import pyarrow
 from steinstream.version import __version__
 
@@ -48,7 +48,7 @@ class Laboratory:
             raise InputError(
                 f"{self.folder} exists and is no experiment's folder.", "Choose another folder with -o."
             )  # fmt: skip
-        (self.folder / "runs").mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder / "runs")
         with replacing(note, "w") as file:
             json.dump(settings, file, indent=1)
 

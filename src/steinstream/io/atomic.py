@@ -97,6 +97,18 @@ def replacing_folder(path: str | os.PathLike[str], ours: Callable[[Path], bool])
         raise unwritable(path, error) from error
 
 
+def make_folder(folder: Path) -> None:
+    """A folder for results, there and fit to be written to before anything long begins."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise OutputError(f"{folder} is a file, or lies in one.", "Name a folder with -o.") from None
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise unwritable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
 def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
     """What the system said about ``path``, in words a user can act on."""
     reason = error.strerror or str(error)

@@ -213,7 +213,8 @@ def _header(path: Path, archive: zipfile.ZipFile, name: str) -> Header:
     if name not in known:
         raise InputError(
             f"{path} has no array {name}; it has {listing(known)}.",
-            f"{nearest(name, known)}Name the arrays with --draws-name and --scores-name.",
+            f"{nearest(name, known)}Name the arrays with --draws-name and --scores-name; "
+            "scores that are in a file of their own with --scores FILE.",
         )
     with archive.open(f"{name}.npy") as file:
         header = read_header(file, f"{path}: {name}")

@@ -158,6 +158,10 @@ def _format(path: Path, wanted: str | None) -> Format:
     if path.is_file():  # what a pipe gives is gone
         with reading(path, "a file of draws"), path.open("rb") as file:
             head = file.read(_HEAD)
+        if not head:
+            raise InputError(
+                f"{path}: the chain is empty: 0 bytes.", "Check that the sampler wrote its draws to this file."
+            )
     name = next((name for name, form in FORMATS.items() if form.matches(path, head)), None) or _by_suffix(path)
     if name is not None and not (path.is_dir() and FORMATS[name].write_folder is None):
         return FORMATS[name]
