@@ -14,7 +14,7 @@ endif
 endif
 APART_TESTS = tests/integrations $(wildcard tests/test_io_*tree*.py tests/test_io_*netcdf*.py tests/test_io_*zarr*.py)
 
-.PHONY: demo test lint types doctest wheel check bench readme experiments beyond compare clean
+.PHONY: demo test lint types doctest docs pictures wheel check bench readme experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
 	$(BIN)/steinstream demo
@@ -39,6 +39,12 @@ doctest: $(VENV)/test ## the examples in the source, the README and the docs
 	$(BIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md" \
 		--ignore=docs/integrations --ignore=src/steinstream/integrations/pymc.py # tests/integrations has these
 
+docs: $(VENV)/docs ## the site, in docs/_build/html; warnings are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
+
+pictures: $(VENV)/docs ## the pictures of the explanations, and the numbers in their captions
+	$(BIN)/python docs/pictures.py
+
 wheel: $(VENV)/lint ## build the wheel and try it in an empty environment, outside this folder
 	rm -rf dist .venv-wheel
 	$(BIN)/python -m build --quiet --wheel --outdir dist .
@@ -46,7 +52,7 @@ wheel: $(VENV)/lint ## build the wheel and try it in an empty environment, outsi
 	.venv-wheel/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
 	cd / && $(CURDIR)/.venv-wheel/bin/python $(CURDIR)/tests/smoke.py
 
-check: test lint types wheel doctest ## all of the above
+check: docs test lint types wheel doctest ## all of the above
 
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
@@ -87,4 +93,4 @@ $(APART)/integrations: pyproject.toml
 	touch $@
 
 clean: ## start anew
-	rm -rf $(VENV) $(APART) .venv-wheel dist
+	rm -rf $(VENV) $(APART) .venv-wheel dist docs/_build

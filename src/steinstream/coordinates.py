@@ -150,6 +150,9 @@ class Warmup:
     """Coordinates of this kind, estimated from the first draws of the stream, which wait until then.
 
     The first half of them is taken for burn-in and not looked at.
+
+    >>> Warmup("scales", draws=500)
+    Warmup(kind='scales', draws=500)
     """
 
     kind: str = "auto"

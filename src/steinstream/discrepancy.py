@@ -54,7 +54,12 @@ def normalised_ksd(
     kernel: Kernel | None = None,
     coordinates: Coordinates | None = None,
 ) -> float:
-    """KSD times sqrt(n), the paper's measure that charges for size: constant in n for independent draws."""
+    """KSD times sqrt(n), the paper's measure that charges for size: constant in n for independent draws.
+
+    >>> points = np.array([[-1.0], [0.0], [1.0]])
+    >>> round(normalised_ksd(points, -points), 4)
+    0.5826
+    """
     return ksd(points, scores, kernel=kernel, coordinates=coordinates) * float(np.sqrt(len(np.asarray(points))))
 
 
@@ -69,6 +74,10 @@ def cumulative_ksd(
     """KSD of the first 1, 2, ..., n points, for the cost of the last one.
 
     Consecutive repeats are computed once. ``progress`` is called with the share done, from 0 to 1.
+
+    >>> points = np.array([[-1.0], [0.0], [1.0]])
+    >>> np.round(cumulative_ksd(points, -points), 4)
+    array([1.4142, 0.6963, 0.3364])
     """
     x, s = _checked(points, scores, kernel)
     squares = np.zeros(len(x))

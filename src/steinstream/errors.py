@@ -9,7 +9,15 @@ if TYPE_CHECKING:
 
 
 class SteinstreamError(Exception):
-    """Something the user can repair. ``remedy`` says how, in one sentence."""
+    """Something the user can repair: ``problem`` says what was found, ``remedy`` what to do, in a sentence each.
+
+    >>> import steinstream as ss
+    >>> try:
+    ...     ss.Thinner(dim=0)
+    ... except ss.SteinstreamError as error:
+    ...     print(error.problem)
+    dim must be a whole number of at least 1, got 0.
+    """
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         self.problem = problem

@@ -12,7 +12,7 @@ product <a, c> in place of <c, c> would not do: a is what was selected by, and E
 lucky. But over the *whole* stream, selected or not, (a - c) / sqrt 2 has the covariance of the noise, if e and f have
 the same. So in coordinates L, if m_g kept draws share one state and one check,
 
-.. math:: \widehat{KSD^2} = \frac{1}{n^2} \Big( \sum_{ij} k_0(x_i, x_j; c_i, c_j) - \phi(0)\, v \sum_g m_g^2 \Big),
+.. math:: \widehat{KSD^2} = \frac{1}{n^2} \left( \sum_{ij} k_0(x_i, x_j; c_i, c_j) - \phi(0)\, v \sum_g m_g^2 \right),
           \qquad v = \mathrm{tr}(L^T \mathrm{Cov}[(a - c) / \sqrt 2]\, L) .
 
 With a linear term b in the kernel, :math:`\phi(0)` reads :math:`\phi(0) + b (1 + |x_g|^2)`.

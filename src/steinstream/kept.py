@@ -26,7 +26,14 @@ Integers = NDArray[np.int64]
 
 
 class History(NamedTuple):
-    """How many draws were kept after some steps, and their KSD."""
+    """How many draws were kept after some steps, and their KSD: three arrays, ``step``, ``size`` and ``ksd``.
+
+    >>> import steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> history = ss.thin(draws, -draws).history
+    >>> int(history.step[-1]), int(history.size[-1])
+    (1000, 84)
+    """
 
     step: Integers
     size: Integers
@@ -45,6 +52,9 @@ class Variable(NamedTuple):
     """Something else that each kept draw has, as the user's model names it: a constrained parameter, say.
 
     ``values`` are (n, ...); ``dims`` name the dimensions after the first, and ``coords`` the places along some of them.
+
+    >>> Variable(np.ones((2, 3)), ("kind",), {"kind": np.array(["a", "b", "c"])}).values.shape
+    (2, 3)
     """
 
     values: NDArray[Any]
@@ -57,17 +67,32 @@ class Kept:
     """The kept draws, sorted by id; equal weights. A state that was kept several times stands there several times.
 
     :meth:`weighted` gives them weights, :meth:`ordered` puts them in an order of use.
+
+    >>> import steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> kept = ss.thin(draws, -draws, size=50)
+    >>> len(kept), kept.points.shape, kept.ids[0]
+    (50, (50, 2), array([ 0, 19]))
     """
 
     points: Array
+    """The kept draws, (n, d), unconstrained."""
     scores: Array
+    """Their scores, (n, d)."""
     ids: Integers
+    """Where each of them stood, (n, 2): chain and draw."""
     ksd: float
+    """How well they fit the target, in these coordinates and by this kernel."""
     history: History
+    """How size and KSD went as the draws came."""
     kernel: Kernel | None = None
+    """What KSD was measured with."""
     coordinates: Coordinates | None = None
+    """In which coordinates."""
     settings: dict[str, Any] = field(default_factory=dict)
+    """All that it takes to get them again, and what is known of the stream."""
     names: tuple[str, ...] | None = None
+    """Of the d parameters, if the source names them."""
     weights: Array | None = None
     """Non-negative, of sum 1; None if all are equal."""
     prefix_ksd: Array | None = None

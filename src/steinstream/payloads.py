@@ -1,7 +1,7 @@
 """Whatever hangs on a kept draw, as a file each: there as long as its draw is kept, and no longer.
 
-A thinner says what a step changed (:class:`~steinstream.Step`). :meth:`Payloads.commit` carries that out in an order
-that a crash cannot spoil:
+A thinner says what a step changed (:class:`~steinstream.Step`). :meth:`steinstream.Payloads.commit` carries that out in
+an order that a crash cannot spoil:
 
 1. the payloads of added draws are written aside, forced to disk, and renamed, so that each is whole or absent;
 2. the thinner's checkpoint is replaced, as wholly: from this instant on the step has happened;
@@ -9,8 +9,8 @@ that a crash cannot spoil:
 
 Killed before 2, the old checkpoint holds: new payloads have no draw, and all old ones are there. Killed after it, the
 new one holds: all new payloads are there, and some old ones have no draw any more. Either way every kept draw has its
-payload, and :meth:`Payloads.reconcile` with the checkpoint deletes the payloads that have no draw. A step that changes
-nothing needs no commit.
+payload, and :meth:`steinstream.Payloads.reconcile` with the checkpoint deletes the payloads that have no draw. A step
+that changes nothing needs no commit.
 
 What is forced to disk: with ``sync`` (the default) payloads before the checkpoint and the checkpoint before deletions,
 so that the order also holds when the power fails. Deletions are not: one that is lost is made up for by ``reconcile``.

@@ -6,12 +6,12 @@ Let N_t be the size of the kept set after step t, f_t its floor, K_t its KSD^2, 
 most in the mean, because E k0(x, .) = 0 and the best candidate does no worse than the first; thinning raises K by the
 budget eps_t at most. So, with N = N_{t-1} whatever the algorithm made of it,
 
-.. math:: E[K_t | past] \le \Big(\frac{N}{N+1}\Big)^2 K_{t-1} + \frac{\kappa}{(N+1)^2} + \epsilon_t ,
+.. math:: E[K_t | past] \le \left(\frac{N}{N+1}\right)^2 K_{t-1} + \frac{\kappa}{(N+1)^2} + \epsilon_t ,
 
 and if always :math:`f_t \le N_t \le M_t = \min(t, S)`,
 
-.. math:: E K_n \le \sum_{i \le n} w_i \Big(\frac{\kappa}{(f_{i-1} + 1)^2} + \epsilon_i\Big), \qquad
-          w_i = \prod_{j=i}^{n-1} \Big(\frac{M_j}{M_j + 1}\Big)^2 .
+.. math:: E K_n \le \sum_{i \le n} w_i \left(\frac{\kappa}{(f_{i-1} + 1)^2} + \epsilon_i\right), \qquad
+          w_i = \prod_{j=i}^{n-1} \left(\frac{M_j}{M_j + 1}\right)^2 .
 
 - ``sizes="any"``: S = infinity, w_i = (i/n)^2. Nothing is assumed. With f = sqrt(t^(1 + alpha) log t) / 2 and eps
   constant the two parts go like n^-alpha / log n and eps n / 3. This is the corollary, for 0 < alpha < 1: the best n is

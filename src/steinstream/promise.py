@@ -7,7 +7,7 @@ at most in the mean, and thinning raises K by the budget at most: :mod:`steinstr
 forces takes the draw whose loss costs least, hence no more than all cost on average (the removal lemma). With the mean
 diagonal D of the N + 1 draws,
 
-.. math:: K \to \Big(1 - \frac{1}{N^2}\Big) K + \frac{D}{N^2} \quad\text{at most.}
+.. math:: K \to \left(1 - \frac{1}{N^2}\right) K + \frac{D}{N^2} \quad\text{at most.}
 
 With ``size=N`` alone every step after the N-th is one of each, and :math:`(1 - 1/N^2) (N/(N+1))^2 = (N-1)/(N+1)`, so
 

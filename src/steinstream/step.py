@@ -14,6 +14,15 @@ class Step(NamedTuple):
     """What a call changed: make whatever should hang on ``added``, delete whatever hangs on ``dropped``.
 
     ``added`` are draws of this call that are kept after it, ``dropped`` draws kept before it that no longer are.
+    Ids are pairs (chain, draw); ``size`` and ``ksd`` are those after the call.
+
+    >>> import steinstream as ss
+    >>> thinner = ss.Thinner(dim=1, size=1)
+    >>> thinner.push([2.0], [-2.0]).added
+    ((0, 0),)
+    >>> step = thinner.push([0.0], [0.0])
+    >>> step.added, step.dropped, step.size
+    (((0, 1),), ((0, 0),), 1)
     """
 
     added: Ids

@@ -55,24 +55,40 @@ def thin(
 ) -> Kept:
     """Keep the draws that matter: of (n, d) or (chains, n, d) draws with their scores, grad log p at each draw.
 
-    ``size`` is a hard cap: exactly so many are kept. Without it about sqrt(n log n) are, or more where the target needs
-    more. ``coordinates`` are estimated from the draws unless given, because the kernel's one length scale cannot fit
-    parameters of different widths; ``"streaming"`` follows the draws as a live stream would, ``**ss.PAPER`` takes the
-    paper's settings instead. Further ``passes`` over the draws keep as many and lower KSD; ``"auto"`` makes as many as
-    are worth their time. With ``size`` it also begins with a good set out of a sample of the draws, which
-    ``start="sample"`` does for any number of passes, and ``start="stream"`` does not (:mod:`steinstream.passes`). With
-    ``anchor=True`` the kept draws have the proportions of all. ``costs`` and ``pinned`` have an entry for each draw,
-    (n,) or (chains, n). All else as in :class:`Thinner`.
+    Settings that are not given are chosen to serve; ``**ss.PAPER`` takes the paper's instead.
 
-    Without scores a ``proxy`` lends its own: ``"gaussian"``, fitted to the draws, or an object with ``log_density`` and
-    ``score``. With the target's ``log_density`` at each draw, (n,) or (chains, n), what is kept is then still close to
-    the target; without it, to the proxy. ``clip`` and the limits: :mod:`steinstream.gradient_free`.
+    Parameters
+    ----------
+    draws, scores
+        (n, d) or (chains, n, d) numbers each; unconstrained draws, and grad log p at each of them.
+    size
+        A hard cap: exactly so many are kept. Without it about sqrt(n log n) are, or more where the target needs more.
+    coordinates
+        Estimated from the draws unless given, because the kernel's one length scale cannot fit parameters of different
+        widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are.
+    passes, start
+        Further passes over the draws keep as many and lower KSD; ``"auto"`` makes as many as are worth their time. With
+        ``size`` it also begins with a good set out of a sample of the draws, which ``start="sample"`` does for any
+        number of passes, and ``start="stream"`` does not (:mod:`steinstream.passes`).
+    anchor, cost
+        With ``anchor=True`` the kept draws have the proportions of all; ``cost`` is how much the ``costs`` count.
+    costs, pinned
+        An entry for each draw, (n,) or (chains, n): what it costs to keep it, and whether it must stay.
+    kernel, growth, budget, rule, candidates, on_bad, check_scores
+        As in :class:`~steinstream.Thinner`.
+    proxy, log_density, clip
+        Without scores a proxy lends its own: ``"gaussian"``, fitted to the draws, or an object with ``log_density`` and
+        ``score``. With the target's log density at each draw, (n,) or (chains, n), what is kept is then still close to
+        the target; without it, to the proxy. ``clip`` and the limits: :mod:`steinstream.gradient_free`.
 
+    Examples
+    --------
     >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
     >>> thin(draws, -draws / [1.0, 0.0001], size=25)
     Kept(25 of 500 draws, 2 dimensions, KSD 0.09746)
     >>> thin(draws, -draws / [1.0, 0.0001], size=25, passes="auto")
     Kept(25 of 500 draws, 2 dimensions, KSD 0.08777)
+
     """
     door.refuse_path(draws, "draws")
     kernel = door.as_kernel(kernel)

@@ -1,6 +1,6 @@
 """A dictionary for wide draws, the weights of a neural network say: 10^5 dimensions and more, and few of them kept.
 
-The algorithm is that of :class:`~steinstream.dictionary.Dictionary`, and so are its results, up to rounding. Draws and
+The algorithm is that of ``steinstream.dictionary``, and so are its results, up to rounding. Draws and
 scores are stored as float32, half the memory and half the time that memory takes to deliver them; the draw that comes
 is rounded first, so that kernel values are those of what is stored. Sums run in float64, in a fixed order.
 

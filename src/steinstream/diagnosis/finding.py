@@ -31,7 +31,16 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """All findings, fired or not; ``note`` says why there are none."""
+    """All findings, fired or not; ``note`` says why there are none. A finding is also had by its name.
+
+    >>> import numpy as np, steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> diagnosis = ss.thin(draws, -draws).diagnose()
+    >>> diagnosis
+    No blind spot found (9 checks).
+    >>> diagnosis["spread"].fired
+    False
+    """
 
     findings: tuple[Finding, ...]
     note: str = ""

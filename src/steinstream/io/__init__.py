@@ -1,6 +1,6 @@
 """Readers and writers: one format a file, one registry.
 
-Every file of draws is a `Chain`, a stream of `Block`s in bounded memory, whatever its length; every output is
+Every file of draws is a `Chain`, a stream of blocks (`Block`) in bounded memory, whatever its length; every output is
 written whole or not at all. Nothing in a file is ever executed.
 """
 

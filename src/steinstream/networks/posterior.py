@@ -1,14 +1,14 @@
 r"""The posterior of a network's weights on a subspace: log density, score, a noisy score, predictions.
 
-.. math:: \log p(z) = \frac1T \Big( \sum_i \log p(y_i | x_i, w(z)) - \frac{|w(z)|^2}{2 \sigma^2} \Big)
+.. math:: \log p(z) = \frac1T \left( \sum_i \log p(y_i | x_i, w(z)) - \frac{|w(z)|^2}{2 \sigma^2} \right)
 
 up to a constant: the Gaussian prior of all weights and the likelihood of all data, cut by the subspace; T = 1 is the
 posterior itself. A minibatch's likelihood is scaled up to all data.
 
 In a few dimensions control variates cost nothing: with numbers c_i (k,) near the gradients of the single terms,
 
-.. math:: \hat s(z) = \frac1T \Big( \sum_i c_i + \frac{n}{|B|} \sum_{i \in B} (\nabla \log p(y_i | x_i, w(z)) - c_i)
-          - \nabla \frac{|w(z)|^2}{2 \sigma^2} \Big)
+.. math:: \hat s(z) = \frac1T \left( \sum_i c_i + \frac{n}{|B|} \sum_{i \in B} (\nabla \log p(y_i | x_i, w(z)) - c_i)
+          - \nabla \frac{|w(z)|^2}{2 \sigma^2} \right)
 
 has the same mean whatever they are, and little noise near the place where they were computed. J. Baker et al., "Control
 variates for stochastic gradient MCMC", Statistics and Computing 29 (2019).

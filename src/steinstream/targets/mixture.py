@@ -113,6 +113,8 @@ class Mixture:
     weights
         (k,) positive numbers, divided by their sum; equal ones by default.
 
+    Examples
+    --------
     >>> target = Mixture([[0.0, 0.0], [3.0, 3.0]], covariances=0.5, weights=[1, 3])
     >>> draws, scores = target.sample(20_000, seed=0)
     >>> round(float((draws.sum(axis=1) > 3).mean()), 2)

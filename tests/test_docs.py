@@ -1,0 +1,175 @@
+"""What the pages say is true: their code runs, their commands and options exist, their links lead somewhere.
+
+Python on a page is run by ``make doctest``, by the tests of the tool it is about, or, if it has commands too, here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from types import ModuleType
+
+import click
+import numpy as np
+import pytest
+from pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
+
+import steinstream as ss
+from steinstream.cli import commands
+
+COMMAND_LINE = ROOT / "docs" / "command-line.md"
+OWN_TESTS = {  # pages of tools that may not be there, each run by the tests of its tool
+    "networks.md": "integrations/test_networks_page.py", "arviz.md": "integrations/test_arviz.py",
+    "blackjax.md": "integrations/test_blackjax.py", "emcee.md": "integrations/test_emcee.py",
+    "generic.md": "integrations/test_generic.py", "numpyro.md": "integrations/test_numpyro.py",
+    "nutpie.md": "integrations/test_nutpie.py", "pymc.md": "integrations/test_pymc.py",
+    "stan.md": "integrations/test_stan.py", "without-scores.md": "test_gradient_free.py",
+}  # fmt: skip
+WITH_COMMANDS = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
+MODULES = (
+    *(name for name in ss.__all__ if isinstance(getattr(ss, name), ModuleType) and name != "integrations"),
+    *("networks", *(f"integrations.{tool}" for tool in ss.integrations.__all__)),
+)
+
+
+def named(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where the files are that the pages speak of."""
+    monkeypatch.chdir(tmp_path)
+    widths = np.array([1.0, 0.1, 10.0])
+    x = np.random.default_rng(0).normal(size=(2_000, 3)) * widths
+    for name in ("chain", "warmup"):
+        np.savez(f"{name}.npz", draws=x, scores=-x / widths**2)
+    for i, name in enumerate("abc"):
+        y = np.random.default_rng(i).normal(size=(500, 3))
+        ss.thin(y, -y, size=50).save(f"{name}.npz")
+    rows = np.hstack([x[:500], -x[:500] / widths**2])
+    np.savetxt("run.csv", rows, delimiter=",", header="a,b,c,score_a,score_b,score_c", comments="")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=named)
+def test_a_page_with_commands_runs_as_it_is_written(page, folder):
+    assert run(page) > 0
+
+
+def test_every_example_in_python_is_run_by_some_test():
+    for page in pages():
+        for block in blocks(page):
+            place = f"{named(page)}, line {block.line}"
+            assert block.language in ("python", "console", "{eval-rst}", "{toctree}"), f"{place}: {block.language!r}"
+            assert block.language != "python" or block.text.startswith(">>> "), f"{place}: not a doctest"
+        if not any(block.language == "python" for block in blocks(page)) or page in WITH_COMMANDS:
+            continue
+        if page.name in OWN_TESTS:
+            assert re.search(page.name, (ROOT / "tests" / OWN_TESTS[page.name]).read_text()), page.name
+        else:  # make doctest
+            assert page == ROOT / "README.md" or page.parent == ROOT / "docs", page
+
+
+def test_every_command_that_a_page_shows_is_one():
+    shown = [(page, command) for page in pages() for command in shown_commands(page)]
+    assert len(shown) > 30
+    for page, command in shown:
+        try:
+            parse(command)
+        except (click.ClickException, KeyError) as problem:
+            pytest.fail(f"{named(page)}: {command}: {problem}")
+
+
+def sections(text):
+    """By the name of its heading: a command, or the anchor of a section that commands share."""
+    parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)[1:]
+    found = {}
+    for heading, body in zip(parts[::2], parts[1::2], strict=True):
+        command = re.match(r"`steinstream (\w+)", heading)
+        found[command[1] if command else heading.lower().replace(" ", "-")] = body
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(commands.commands))
+def test_every_command_and_option_is_documented(name):
+    documented = sections(text_of(COMMAND_LINE))
+    assert name in documented, f"docs/command-line.md has no section on steinstream {name}"
+    shared = re.findall(r"those of (.*?)\.(?:\s|$)", documented[name], flags=re.DOTALL)
+    shared = re.findall(r"\(#([\w-]+)\)", " ".join(shared))
+    text = documented[name] + "".join(documented[section] for section in shared)
+    written = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(re.findall(r"`([^`]*)`", text))))
+    options = [param for param in commands.commands[name].params if isinstance(param, click.Option)]
+    missing = {spelling for option in options for spelling in (*option.opts, *option.secondary_opts)} - written
+    assert not missing, f"docs/command-line.md does not tell of steinstream {name} {' '.join(sorted(missing))}"
+
+
+def test_every_option_in_a_section_of_the_command_line_exists():
+    known = {"--help", "--version"}
+    for command in commands.commands.values():
+        known.update(spelling for param in command.params for spelling in (*param.opts, *param.secondary_opts))
+    written = set(re.findall(r"`(--[a-z][a-z-]*)", text_of(COMMAND_LINE)))
+    assert written <= known, written - known
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    there = re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", reference, flags=re.MULTILINE)
+    there = {name.removeprefix("steinstream.") for name in there}
+    wanted = {name for name in ss.__all__ if name != "__version__"}
+    for module in MODULES:
+        try:
+            names = getattr(importlib.import_module(f"steinstream.{module}"), "__all__", ())
+        except (ImportError, ss.SteinstreamError):
+            names = ()  # its tool is not installed
+        wanted |= {module, *(f"{module}.{name}" for name in names)}
+    assert not wanted - there, sorted(wanted - there)
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_links_and_pictures_lead_somewhere(page):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{named(page)}: {link}"
+        assert not anchor or anchor in anchors(target), f"{named(page)}: {link}"
+
+
+def test_captions_cite_what_the_pictures_show():
+    """The pictures' runs give the numbers that were written down, and every caption has all of its own."""
+    pytest.importorskip("matplotlib")
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        pictures = importlib.import_module("pictures")
+    finally:
+        sys.path.pop(0)
+    known = json.loads((ROOT / "docs" / "pictures" / "numbers.json").read_text())
+    prose = [re.sub(r"\s+", " ", text_of(page)) for page in pages() if page.parent == ROOT / "docs"]
+    assert known.keys() == {picture.__name__ for picture in pictures.PICTURES}
+    for picture in pictures.PICTURES:
+        name = picture.__name__
+        assert pictures.numbers_of(picture) == known[name], name
+        captions = [re.search(rf"\(pictures/{name.replace('_', '-')}\.png\) \*(.*?)\* ", text) for text in prose]
+        (caption,) = [found[1] for found in captions if found]
+        for what, number in known[name].items():
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d%])", caption), f"{name}: {what} is {number}"
+
+
+def test_pictures_are_small():
+    for picture in (ROOT / "docs" / "pictures").glob("*.png"):
+        assert picture.stat().st_size < 200_000, picture.name
+
+
+def test_the_site_asks_nobody():
+    """No page of the built site loads anything from outside."""
+    if not SITE.exists():
+        pytest.skip("the site is not built: make docs")
+    built = list(SITE.rglob("*.html"))
+    assert len(built) > 50
+    loads = r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\bhref=\"(?:https?:)?//"
+    for page in built:
+        assert not re.search(loads, page.read_text()), page
+    for sheet in SITE.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(?:https?:)?//|@import\s+['\"](?:https?:)?//", sheet.read_text()), sheet
