@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "collector")
+NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "report", "collector")
 
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)

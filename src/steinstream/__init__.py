@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steinstream import distributed as distributed
     from steinstream import integrations as integrations
     from steinstream import io as io
+    from steinstream import plot as plot
     from steinstream import samplers as samplers
     from steinstream import schedules as schedules
     from steinstream import targets as targets
@@ -74,7 +75,7 @@ _HOME = {
     "Step": "step",
     "Thinner": "thinner",
 }
-_MODULES = ("baselines", "distributed", "integrations", "io", "samplers", "schedules", "targets")
+_MODULES = ("baselines", "distributed", "integrations", "io", "plot", "samplers", "schedules", "targets")
 
 __all__ = [*sorted(_HOME), *_MODULES, "__version__"]
 

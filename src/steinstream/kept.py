@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from steinstream.diagnosis import Diagnosis
     from steinstream.door import Block
     from steinstream.moments import Moments
+    from steinstream.report.outline import ChainLike
+    from steinstream.report.page import Page
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -233,6 +235,21 @@ class Kept:
         from steinstream.diagnosis import diagnose
 
         return diagnose(self.points, self.ids, self.stream, self.names, self.weights)
+
+    def report(self, path: str | PathLike[str] | None = None, chain: ChainLike = None) -> Page:
+        """One HTML page that shows what was kept and how good it is, beside the chain it is from; needs matplotlib.
+
+        With ``path`` it is written there; a notebook shows it. ``chain`` is a file, several, or draws (n, d) or
+        (chains, n, d); without it, what the set remembers of its stream.
+        """
+        from steinstream.report.page import page, write
+
+        return page(self, chain) if path is None else write(path, self, chain)
+
+    def _repr_html_(self) -> str:
+        from steinstream.report.notebook import card
+
+        return card(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write npz, nc, zarr, csv, csv.gz or parquet, by the name; an older file goes once the new one is whole."""

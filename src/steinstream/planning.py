@@ -46,6 +46,7 @@ from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.sketch import Sketch
+from steinstream.spelling import count
 from steinstream.thinning import as_chains, fitting
 
 Array = NDArray[np.float64]
@@ -87,13 +88,13 @@ class Plan:
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
-        steps = "" if self.candidates == 1 else f": {_spaced(self.steps)} steps, the best of {self.candidates} at each"
+        steps = "" if self.candidates == 1 else f": {count(self.steps)} steps, the best of {self.candidates} at each"
         excess = self.kappa / self.diagonal
         correlated = f", {excess:.3g} times that of independent draws" if excess > 1 else ""
         return (
             f"KSD       {self.radius:.4g} or less, in the mean\n"
-            f"draws     {_spaced(self.draws)}{steps}\n"
-            f"kept      {_spaced(self.kept)} at the end, with growth {self.growth}\n"
+            f"draws     {count(self.draws)}{steps}\n"
+            f"kept      {count(self.kept)} at the end, with growth {self.growth}\n"
             f"budget    {self.budget}\n"
             f"kappa     {self.kappa:.4g}{correlated}"
         )
@@ -390,7 +391,3 @@ def _down(value: float) -> float:
     """
     unit = 10.0 ** (math.floor(math.log10(value)) - 3)
     return float(f"{math.floor(value / unit) * unit:.4g}")
-
-
-def _spaced(number: int) -> str:
-    return f"{number:,}".replace(",", " ")

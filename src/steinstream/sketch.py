@@ -26,10 +26,13 @@ _ELSEWHERE = 0x9E3779B1
 
 
 class Sketch:
-    """At most 4096 draws of the stream, evenly spaced; above 1024 dimensions fewer, down to 512; or not ``some``."""
+    """At most 4096 draws of the stream, or ``most``, evenly spaced; in many dimensions (above 1024) fewer, down to 512.
 
-    def __init__(self, dim: int, some: bool = True) -> None:
-        self._most = max(_FEW, min(_MOST, _NUMBERS // dim)) if some else 0
+    Or none, if not ``some``.
+    """
+
+    def __init__(self, dim: int, some: bool = True, most: int = _MOST) -> None:
+        self._most = max(_FEW, min(most, _NUMBERS // dim)) if some else 0
         self._room = door.no_draws(dim)  # rows once written never change, so a view of them stays as it is
         self._numbers = np.zeros(0, dtype=np.int64)  # of the rows, within their chains
         self._held = 0

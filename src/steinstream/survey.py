@@ -7,6 +7,9 @@ import math
 import numpy as np
 
 from steinstream import door
+from steinstream.spelling import count
+
+_STUCK = 0.95  # a larger share of repeats is worth a warning
 
 
 class Survey:
@@ -50,7 +53,7 @@ class Survey:
     def shape(self, names: tuple[str, ...]) -> str:
         """``4 chains x 2 000 draws, 10 parameters``."""
         chains = len(self.lengths)
-        draws = " to ".join(_spaced(length) for length in sorted(set(self.lengths.values())))
+        draws = " to ".join(count(length) for length in sorted(set(self.lengths.values())))
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         return f"{chains} {'chain' if chains == 1 else 'chains'} x {draws} draws, {self.dim} parameters ({shown})"
 
@@ -73,10 +76,17 @@ class Survey:
         if self._first_bad is None:
             return "none: all values are finite"
         chain, draw = self._first_bad
-        found = f"{_spaced(self.bad_draws)} of {_spaced(self.draws)} draws not finite"
+        found = f"{count(self.bad_draws)} of {count(self.draws)} draws not finite"
         shares = [f"{_percent(n / (self.draws * self.dim))} of the {name}" for name, n in self.missing.items() if n]
         told = f" (NaN: {' and '.join(shares)})" if shares else ""
         return f"{found}, the first is chain {chain}, draw {draw}{told}; leave them out with --on-bad skip"
+
+    def warnings(self) -> list[str]:
+        """Those of these lines that somebody should read."""
+        sign = self.sign()
+        lines = [] if sign.startswith("sign as expected") else [f"scores: {sign}"]
+        lines += [f"bad values: {self.bad()}"] if self.bad_draws else []
+        return lines + ([f"repeats: {self.repeats()}"] if self.repeated > _STUCK * self.draws else [])
 
     def expected_size(self) -> int:
         """How many draws sqrt growth keeps at least."""
@@ -92,7 +102,3 @@ class Survey:
 
 def _percent(share: float) -> str:
     return f"{share:.2g} %" if (share := 100 * share) < 10 else f"{share:.0f} %"
-
-
-def _spaced(number: int) -> str:
-    return f"{number:,}".replace(",", " ")

@@ -19,6 +19,7 @@ from steinstream.cli.merge import merge
 from steinstream.cli.mistakes import Commands, lowered, told
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
+from steinstream.cli.report import report
 from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
 from steinstream.errors import SteinstreamError
@@ -36,6 +37,7 @@ def commands(context: click.Context) -> None:
     steinstream inspect chain.npz                      look before you thin
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
     steinstream follow out-diagnostic.csv -o kept.npz  the same, while a sampler writes the file
+    steinstream report kept.npz --chain chain.npz      see it: one HTML file
     steinstream ksd kept.npz                           how good are they?
     steinstream merge a.npz b.npz -o kept.npz          several kept sets in one
     steinstream refine kept.npz -o best.npz --order    weights, an order of use
@@ -47,7 +49,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, inspect, thin, follow, ksd, merge, refine, plan, compare, reproduce, completion):
+for command in (demo, inspect, thin, follow, report, ksd, merge, refine, plan, compare, reproduce, completion):
     commands.add_command(command)
 
 

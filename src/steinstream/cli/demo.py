@@ -11,14 +11,11 @@ import click
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from steinstream.kept import Kept
     from steinstream.thinner import Thinner
 
 _BLOCK = 2000
 _WARMUP = 10_000  # draws from which the coordinates are estimated
-_PICTURED = 20_000  # draws of the chain in the picture
 _ANIMATED = 800  # draws of the chain in the animation
 _NAMES = ("log a", "log b", "log c", "log d")
 _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
@@ -51,23 +48,26 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
 
     from steinstream.errors import InputError
     from steinstream.io.atomic import make_folder
+    from steinstream.report.page import write
 
     make_folder(output)
     if animate:
         _animation(output / "thinning.gif", seed)
         return
     click.echo("Sampling the Goodwin oscillator posterior (4 parameters, random walk) and thinning it as it runs")
-    thinners, spent, chain = _run(draws, seed)
+    thinners, spent = _run(draws, seed)
     _table(thinners, spent, draws)
     best = replace(thinners["KSDT-SQRT"].kept, names=_NAMES)
     best.save(output / "kept.npz")
     written = [str(output / "kept.npz")]
     try:
-        _picture(output / "demo.png", thinners, chain)
-        written.append(str(output / "demo.png"))
+        _picture(output / "demo.png", thinners, best)
+        write(output / "report.html", best, title="Goodwin oscillator, random walk")
+        written += [str(output / "demo.png"), str(output / "report.html")]
     except InputError as missing:
         click.echo(f"no picture: {missing}")
-    click.echo(f"wrote {', '.join(written)}")
+    look = "  ·  open the report to see what was kept" if len(written) > 1 else ""
+    click.echo(f"wrote {', '.join(written)}{look}")
 
 
 def _animation(path: Path, seed: int) -> None:
@@ -80,8 +80,8 @@ def _animation(path: Path, seed: int) -> None:
     click.echo(f"kept {last.size} of {last.seen} draws of a chain in two dimensions  ·  wrote {path}")
 
 
-def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float], NDArray[np.float64]]:
-    """The thinners at the end, the seconds that sampling and each of them took, and some of the chain."""
+def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
+    """The thinners at the end, and the seconds that sampling and each of them took."""
     import numpy as np
 
     from steinstream.coordinates import Warmup
@@ -96,13 +96,12 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float], N
     }
     _compile(sampler)
     spent = dict.fromkeys(["sampling", *thinners], 0.0)
-    some, began = [], time.perf_counter()
+    began = time.perf_counter()
     with bar("", draws) as progress:
         for done in range(0, draws, _BLOCK):
             clock = time.perf_counter()
             state, block = sampler.sample(state, min(_BLOCK, draws - done))
             spent["sampling"] += time.perf_counter() - clock
-            some.append(block.draws[:: max(1, draws // _PICTURED)])
             for name, thinner in thinners.items():
                 clock = time.perf_counter()
                 step = thinner.extend(block.draws, block.scores)
@@ -113,7 +112,7 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float], N
                 f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / (time.perf_counter() - began)))} draws/s"
                 f"  ·  kept {count(step.size)}  ·  KSD {number(step.ksd)}",
             )
-    return thinners, spent, np.concatenate(some)
+    return thinners, spent
 
 
 def _compile(sampler: Any) -> None:
@@ -149,18 +148,18 @@ def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) ->
     Console().print(table)
 
 
-def _picture(path: Path, thinners: dict[str, Thinner], chain: NDArray[np.float64]) -> None:
+def _picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
     from steinstream.io import replacing
     from steinstream.report import figures
+    from steinstream.report.beside import Beside
+    from steinstream.report.drawing import drawing, figure
+    from steinstream.report.outline import outline
 
-    plt = figures.pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    figures.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
-    left.set_title("KSD while the chain runs")
-    kept = thinners["KSDT-SQRT"].kept
-    figures.kept_over_chain(right, chain[:, [0, 1]], kept.points[:, [0, 1]], _NAMES[:2])
-    right.set_title(f"{len(kept):,} of {thinners['KSDT-SQRT'].seen:,} draws kept")
-    right.legend(frameon=False, fontsize="small", markerscale=2)
-    with replacing(path) as file:
-        figure.savefig(file, dpi=150, format="png")
-    plt.close(figure)
+    with drawing():
+        picture, (left, right) = figure(8.4, 3.4, 1, 2)
+        figures.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
+        left.set_title("KSD while the chain runs")
+        figures.pair(right, Beside(kept, outline(kept, None)), 0, 1)
+        right.set_title(f"{count(len(kept))} of {count(thinners['KSDT-SQRT'].seen)} draws kept")
+        with replacing(path) as file:
+            picture.savefig(file, dpi=180, format="png", facecolor="white")

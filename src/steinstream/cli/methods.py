@@ -6,14 +6,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.options import as_coordinates, as_kernel, open_the_chain
+from steinstream.cli.options import as_coordinates, as_kernel, as_typed, open_the_chain
 from steinstream.cli.progress import bar, count, number
 from steinstream.cli.refine import refined, taken_from
+
+if TYPE_CHECKING:
+    from steinstream.kept import Kept
 
 #: What means something to online KSD thinning alone, and what it is when nobody asks for it.
 _OURS = {
@@ -22,7 +25,7 @@ _OURS = {
 }  # fmt: skip
 
 
-def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: dict[str, Any]) -> None:
+def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: dict[str, Any]) -> Kept:
     """Reduce the chain to ``--size`` draws by the method of this name."""
     from steinstream.baselines import method, selector
     from steinstream.baselines.job import as_kept, job_from_file, require_size
@@ -48,6 +51,7 @@ def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: 
         progress.show(0, name)
         kept = as_kept(job, name, selector(name)(job))
         kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
+    kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
     kept = refined(kept, taken_from(options), source, options["on_bad"])
     kept.save(output)
     skipped = f", {count(job.skipped)} bad ones skipped" if job.skipped else ""
@@ -57,3 +61,4 @@ def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: 
         f"normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
     )
     closing_lines(kept)
+    return kept

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from steinstream.errors import InputError
 
@@ -26,7 +28,7 @@ def offering(*words: str) -> Callable[[click.Context, click.Parameter, str], lis
 
 def chain_options(command: F) -> F:
     """Which file, and what in it."""
-    return click.argument("chain", type=click.Path(path_type=Path))(_content_options(command))
+    return click.argument("chain", type=click.Path(path_type=Path))(content_options(command))
 
 
 def chains_options(command: F) -> F:
@@ -37,13 +39,14 @@ def chains_options(command: F) -> F:
         click.argument("chain", type=click.Path(path_type=Path), nargs=-1, required=True),
     ):  # fmt: skip
         command = option(command)
-    return _content_options(command)
+    return content_options(command)
 
 
 _FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "netcdf")
 
 
-def _content_options(command: F) -> F:
+def content_options(command: F) -> F:
+    """What in the file is what."""
     for option in (
         click.option("--trust-scores", is_flag=True, help="Do not check the sign of the scores."),
         click.option("--negate-scores", is_flag=True, help="The file holds minus the score, as some tools write it."),
@@ -142,6 +145,25 @@ def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Cha
         format=options.pop("format", None),
         transposed=options.pop("transposed", None),
     )
+
+
+def as_typed() -> str:
+    """The command that runs, as it has to be typed to run again."""
+    context = click.get_current_context()
+    words, options = ["steinstream", str(context.info_name)], list[str]()
+    for parameter in context.command.get_params(context):
+        given = parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        if not given or parameter.name == "resume":  # which says only that there was a stop
+            continue
+        value = context.params[str(parameter.name)]
+        values = value if isinstance(value, tuple) else (value,)
+        if isinstance(parameter, click.Argument):
+            words += map(str, values)
+        elif isinstance(value, bool):
+            options.append((parameter.opts if value else parameter.secondary_opts)[0])
+        else:
+            options += [word for one in values for word in (parameter.opts[0], str(one))]
+    return shlex.join(words + options)
 
 
 def as_kernel(text: str) -> Kernel:

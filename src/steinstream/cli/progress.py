@@ -1,4 +1,4 @@
-"""Progress bars, numbers for people, and a way to stop."""
+"""Progress bars, and a way to stop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+from steinstream.spelling import count as count
+from steinstream.spelling import number as number
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -62,21 +65,3 @@ class Stop:
     def code(self) -> int:
         """The exit code that says so."""
         return 128 + self.signal
-
-
-def count(number: int) -> str:
-    """``1 234 567``.
-
-    >>> count(1234567)
-    '1 234 567'
-    """
-    return f"{number:,}".replace(",", " ")
-
-
-def number(value: float) -> str:
-    """Three digits, as they are worth.
-
-    >>> number(0.012345), number(412.34), number(2.5e-7), number(140000.0)
-    ('0.0123', '412', '2.5e-07', '1.4e+05')
-    """
-    return f"{value:.3g}"

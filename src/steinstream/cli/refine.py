@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from steinstream.cli.options import OUTPUTS, open_the_chain
+from steinstream.cli.options import OUTPUTS, as_typed, open_the_chain
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
@@ -74,7 +75,11 @@ def refine(kept: Path, output: Path, chain: Path | None, **options: Any) -> None
     source = None
     if chain is not None:
         source = open_the_chain(chain, options)
-    result = refined(read_kept(kept), wanted, source)
+    before = read_kept(kept)
+    result = refined(before, wanted, source)
+    if "commands" in before.settings:  # with those before them they make it again
+        commands = [*before.settings["commands"], as_typed()]
+        result = replace(result, settings={**result.settings, "commands": commands})
     result.save(output)
     click.echo(f"{count(len(result))} draws  ·  KSD {number(result.ksd)}  ·  wrote {output}")
 

@@ -17,6 +17,7 @@ from steinstream.cli.options import (
     as_anchor,
     as_coordinates,
     as_kernel,
+    as_typed,
     chains_options,
     check_apart,
     check_checkpoint,
@@ -28,6 +29,7 @@ from steinstream.cli.options import (
 )
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import refine_options, refined, taken_from
+from steinstream.cli.report import report_option, write_report
 from steinstream.cli.workers import thin_on_workers, worker_options, workers_in
 
 if TYPE_CHECKING:
@@ -68,9 +70,11 @@ _EVERY = 30.0  # seconds between two checkpoints
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
 @refine_options
 @worker_options
+@report_option
 def thin(
-    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int, **options: Any
-) -> None:
+    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int,
+    report: Path | None, **options: Any,
+) -> None:  # fmt: skip
     """Keep the draws of CHAIN that matter; several files are the chains of one run.
 
     The method ksdt streams the file. Of the others, which need --size, stein_thinning, reservoir and kernel_thinning
@@ -87,6 +91,10 @@ def thin(
 
     check_output(output)
     check_apart(output, chain)
+    if report is not None:
+        from steinstream.report.page import check_output as check_report
+
+        check_report(report)
     passes, workers = as_passes(options["passes"]), workers_in(options)
     check_checkpoint(checkpoint, resume, output)
     if method != "ksdt":
@@ -94,13 +102,17 @@ def thin(
             raise InputError(f"--method {method} does not go with workers.", "Leave one of them out.")
         from steinstream.cli.methods import thin_by
 
-        thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
+        kept = thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
+        if report is not None:
+            write_report(report, kept, open_the_chain(chain, dict(options)), output)
         return
     refinement = taken_from(options)
     if options["paper"]:
         options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
     if workers.wanted:
-        thin_on_workers(chain, output, checkpoint, resume, workers, refinement, options)
+        kept = thin_on_workers(chain, output, checkpoint, resume, workers, refinement, options)
+        if report is not None:
+            write_report(report, kept, open_the_chain(chain, dict(options)), output)
         return
     if options["proxy"]:
         from steinstream.cli.proxy import scored_by_gaussian
@@ -123,7 +135,8 @@ def thin(
         raise InputError(f"{source.title} has no usable draws.")
     if thinner.size == 0:
         raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
-    kept = replace(thinner.kept, names=source.names)
+    kept = thinner.kept
+    kept = replace(kept, names=source.names, settings={**kept.settings, "commands": [as_typed()]})
     try:
         kept = replace(kept, variables=source.variables(kept.ids))
     except SteinstreamError:
@@ -144,6 +157,9 @@ def thin(
     closing_lines(kept)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
+    if report is not None:
+        gone = any(path.is_fifo() for path in chain)  # what a pipe gave is there no more
+        write_report(report, kept, None if gone else source, output)
 
 
 def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop: Stop) -> Thinner | None:

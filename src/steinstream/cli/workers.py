@@ -6,15 +6,19 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from steinstream.cli.merge import of_merged
-from steinstream.cli.options import as_anchor, as_coordinates, as_kernel
+from steinstream.cli.options import as_anchor, as_coordinates, as_kernel, as_typed
 from steinstream.cli.progress import bar, count
 from steinstream.cli.refine import Refinement, refined
+
+if TYPE_CHECKING:
+    from steinstream.kept import Kept
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,7 +65,7 @@ def workers_in(options: dict[str, Any]) -> Workers:
 def thin_on_workers(
     chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, asked: Workers,
     refinement: Refinement, options: dict[str, Any],
-) -> None:  # fmt: skip
+) -> Kept:  # fmt: skip
     """The same as ``thin``, with a leaf for each chain."""
     from steinstream import distributed
     from steinstream.errors import InputError
@@ -112,6 +116,7 @@ def thin_on_workers(
         go_on = "nothing is written" if checkpoint is None else "the same command with --resume goes on"
         click.echo(f"stopped; {go_on}", err=True)
         sys.exit(130)
+    kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
     kept = refined(kept, refinement, None)
     kept.save(output)
     left_out = kept.settings["corrupt"]
@@ -129,6 +134,7 @@ def thin_on_workers(
         distributed.clear(checkpoint)
         if not any(checkpoint.iterdir()):
             checkpoint.rmdir()
+    return kept
 
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""How to get a kept set again: the commands that made it, if they are known, and the same in Python."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from steinstream import schedules
+from steinstream.errors import InputError
+from steinstream.kept import Kept
+from steinstream.version import __version__
+
+_ELSEWHERE = ("method", "merged", "thinners", "clip", "score", "stan")  # in the settings of what ss.thin did not make
+
+
+def commands(kept: Kept) -> list[str]:
+    """What was typed to make it, one line each."""
+    lines = kept.settings.get("commands", [])
+    return [str(line) for line in lines] if isinstance(lines, list) else []
+
+
+def python(kept: Kept, file: str = "kept.npz") -> str | None:
+    """The call of ``ss.thin`` that gives the same draws, with the coordinates of the set in ``file``; None where there
+    is none.
+
+    >>> import steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(500, 2))
+    >>> print(python(ss.thin(draws, -draws, size=20)))
+    import steinstream as ss
+    <BLANKLINE>
+    kept = ss.thin(
+        draws,
+        scores,
+        size=20,
+        kernel=ss.IMQ(c=1.0, beta=-0.5),
+        coordinates=ss.Kept.load("kept.npz").coordinates,
+    )
+    """
+    told = kept.settings
+    if any(name in told for name in _ELSEWHERE) or not {"growth", "budget"} <= told.keys():
+        return None
+    try:
+        floor = schedules.growth(str(told["growth"]))
+        schedules.budget(str(told["budget"]), floor)
+    except InputError:  # a function of the user, which has no name
+        return None
+    words = ["draws"] + ([f"proxy={str(told['proxy'])!r}"] if "proxy" in told else ["scores"])
+    words += [f"size={told['size']!r}"] if told.get("size") else [f"growth={str(told['growth'])!r}"]
+    words += [f"kernel=ss.{kept.kernel!r}"] if kept.kernel is not None else []
+    words.append(f"coordinates={_coordinates(kept, file)}")
+    words += [f"budget={str(told['budget'])!r}"] if str(told["budget"]) != "constant:0.0" else []
+    usual = {"rule": "paper", "candidates": 1, "anchor": 0.0, "passes": 1, "cost": 0.0}
+    words += [f"{name}={told[name]!r}" for name, plain in usual.items() if told.get(name) not in (plain, None)]
+    words += ['on_bad="skip"'] if told.get("skipped") else []
+    words = [word.replace("'", '"') for word in words]
+    calls = [_weighing(told["weights"])] if isinstance(told.get("weights"), dict) else []
+    calls += ["kept = kept.ordered()"] if kept.prefix_ksd is not None else []
+    return "\n".join(
+        ["import steinstream as ss", "", "kept = ss.thin(", *(f"    {word}," for word in words), ")", *calls]
+    )
+
+
+def _weighing(how: dict[str, Any]) -> str:
+    if how.get("like") is None:
+        return f"kept = kept.weighted(linear={how.get('linear')!r})"
+    return f"kept = kept.weighted(like=draws, linear={how.get('linear')!r})  # like {how['like']}, without burn-in"
+
+
+def _coordinates(kept: Kept, file: str) -> str:
+    if str(kept.settings.get("coordinates", "")).startswith("streaming"):
+        return '"streaming"'
+    if kept.coordinates is None or kept.coordinates.is_identity:
+        return "ss.Coordinates.identity()"
+    return f'ss.Kept.load("{file}").coordinates'
+
+
+def versions() -> str:
+    """Of what made the report."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numba", "matplotlib"))
+    return f"steinstream {__version__}, Python {platform.python_version()}, numpy {np.__version__}, {packages}"
