@@ -20,7 +20,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "report", "collector")
+NAMES = (
+    *("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "report", "collector", "live"),
+)
+NEEDS = {"collector": "torch", "live": "starlette"}
 
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)
@@ -42,8 +45,9 @@ def main() -> None:
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     for name in given.names or NAMES:
-        if name == "collector" and not find_spec("torch"):
-            print("collector: left out, for torch is not installed")
+        missing = NEEDS.get(name)
+        if missing and not find_spec(missing):
+            print(f"{name}: left out, for {missing} is not installed")
             continue
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             title, text, rows = process.submit(measure, name, Options(given.quick, given.data)).result()

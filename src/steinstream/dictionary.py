@@ -280,6 +280,19 @@ class Dictionary:
         points, scores, checks = np.split(both[slot[order]], [self.dim, 2 * self.dim], axis=1)
         return Contents(points.copy(), scores.copy(), ids[order], checks.copy())
 
+    def glance(self, columns: list[int]) -> tuple[Integers, Array]:
+        """When each kept draw arrived, (n,), and these coordinates of it, (n, columns): a quick copy, in any order."""
+        store, slots = self._store, int(self._store.counts[SLOTS])
+        values = store.tiles[:, columns, 0].transpose(0, 2, 1).reshape(-1, len(columns))[:slots]
+        if self._given:
+            values = store.raw[:slots, columns]
+        labels, of = [store.oldest[:slots]], [np.arange(slots)]
+        while len(labels[-1]):  # the next copy of every state that has one
+            following = store.following[labels[-1]]
+            labels.append(following[following != NONE])
+            of.append(of[-1][following != NONE])
+        return store.ids[np.concatenate(labels), 2], values[np.concatenate(of)]
+
     def state(self, rows: bool = True) -> dict[str, NDArray[Any]]:
         """All there is to know, in an order that depends on the contents alone: by the oldest id of each state.
 

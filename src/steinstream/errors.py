@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,3 +57,10 @@ def one_of(choices: tuple[str, ...], value: str, what: str) -> str:
     if value not in choices:
         raise InputError(f"{what} must be {' or '.join(map(repr, choices))}, got {value!r}.")
     return value
+
+
+def positive(value: int, what: str) -> int:
+    """The value, if it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | Integral) or value < 1:
+        raise InputError(f"{what} must be a whole number of at least 1, got {reprlib.repr(value)}.")
+    return int(value)

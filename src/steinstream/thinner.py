@@ -6,7 +6,7 @@ O((candidates + removed) * kept * d); memory is O(kept * d), and a sketch of 409
 
 from __future__ import annotations
 
-import reprlib
+from collections.abc import Sequence
 from copy import copy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream import about, admission, checkpoint, door, passes, schedules
+from steinstream import about, admission, checkpoint, door, loop, passes, schedules
 from steinstream import anchor as anchors
 from steinstream.coordinates import Coordinates, Streaming, Warmup
-from steinstream.door import Integers
-from steinstream.errors import InputError, one_of
+from steinstream.errors import InputError, one_of, positive
 from steinstream.follower import Follower
 from steinstream.history import Recorder
 from steinstream.honest import Checks
@@ -32,9 +31,8 @@ from steinstream.step import Ids, Step, pairs
 if TYPE_CHECKING:
     from steinstream.diagnosis import Diagnosis
     from steinstream.dictionary import Dictionary
+    from steinstream.live import Page, Watch
     from steinstream.wide import WideDictionary
-
-_BLOCK = 8192  # steps in one compiled call: bounds memory and the wait for Ctrl-C, changes nothing else
 
 
 class Thinner:
@@ -108,17 +106,17 @@ class Thinner:
         check_scores: bool = True,
         storage: str = "float64",
     ) -> None:
-        self.dim = _count(dim, "dim")
+        self.dim = positive(dim, "dim")
         self.kernel = door.as_kernel(kernel)
         self._follower: Follower | None = None
         if isinstance(coordinates, Streaming):
             self._follower, coordinates = Follower(coordinates, self.dim), None
         self.coordinates = coordinates or Coordinates.identity()
-        self.cap = None if size is None else _count(size, "size")
+        self.cap = None if size is None else positive(size, "size")
         self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
         self.budget = schedules.budget(budget, self.growth)
         self.rule = one_of(schedules.RULES, rule, "rule")
-        self.candidates = _count(candidates, "candidates")
+        self.candidates = positive(candidates, "candidates")
         self.anchor, self.cost = anchors.strength(anchor), as_weight(cost)
         self.on_bad = one_of(("raise", "skip"), on_bad, "on_bad")
         self.check_scores = check_scores
@@ -134,6 +132,8 @@ class Thinner:
         self._marks: Marks | None = None  # costs and pins of those that wait, if any were given
         self._initial = 0  # size of D_0
         self._checks: Checks | None = None  # second scores, if there are any
+        self._watch: Watch | None = None  # while it is served
+        self._running = False  # steps are being taken
         #: Where in which pass over the chain: see :meth:`again`.
         self.current_pass = Pass()
         #: What else should travel with a checkpoint: anything that fits into JSON.
@@ -253,7 +253,7 @@ class Thinner:
                 return Step(pairs(new.ids), (), len(self._waiting.draws), float("nan"))
             return self._end_warmup(held)
         before = self.steps
-        dropped = self._run(candidates)
+        dropped = loop.run(self, candidates)
         return Step(
             pairs(self._kept_set.arrived_after(before)),
             pairs(dropped[dropped[:, 2] <= before, :2]),
@@ -265,35 +265,9 @@ class Thinner:
         """Estimate the coordinates and run the steps that waited for them."""
         if isinstance(self.coordinates, Warmup):
             self._open(self.coordinates.end(self._waiting.draws))
-        self._run(self.candidates)
+        loop.run(self, self.candidates)
         was, now = set(pairs(held.ids)), set(pairs(self._kept_set.arrived_after(0)))
         return Step(tuple(sorted(now - was)), tuple(sorted(was - now)), self._kept_set.size, self._kept_set.ksd)
-
-    def _run(self, candidates: int) -> Integers:
-        """Run the steps that the waiting draws make, record them, and return what was dropped."""
-        steps, done = len(self._waiting.draws) // candidates, 0
-        dropped = [np.zeros((0, 3), dtype=np.int64)]
-        here, follower = self.current_pass, self._follower if self.current_pass.number == 1 else None
-        while done < steps:
-            count = min(_BLOCK, steps - done, follower.room(candidates) if follower else _BLOCK)
-            rows = slice(done * candidates, (done + count) * candidates)
-            block, marks = self._waiting.take(rows), self._marks and self._marks.take(rows)
-            numbers = np.arange(self.steps + 1, self.steps + count + 1)
-            plan = admission.plan(self, numbers)
-            run = self._kept_set.run(block, candidates, self.steps, plan, self._most, marks, here.number == 1)
-            self.steps += count
-            done += count
-            changed = follower.take(block.draws, self.steps) if follower else None
-            if changed is not None:
-                self.coordinates = changed
-                self._kept_set.rebase(changed)
-                run.squares[-1] = self._kept_set.square
-            self._recorder.add(numbers, run.sizes, run.squares)
-            dropped.append(run.dropped)
-        rest = self._waiting.take(slice(steps * candidates, None))
-        self._marks = self._marks.take(slice(steps * candidates, None)) if self._marks and len(rest.draws) else None
-        self._waiting = door.no_draws(self.dim) if len(rest.draws) == 0 else rest.copy()
-        return np.concatenate(dropped)
 
     @property
     def _most(self) -> int | None:
@@ -352,6 +326,12 @@ class Thinner:
         """What KSD does not see: the kept draws against the stream they come from, and the stream against itself."""
         return self.kept.diagnose()
 
+    def serve(self, port: int = 0, *, names: Sequence[str] | None = None, title: str = "") -> Page:
+        """A page in the browser, at ``.url``, that shows how the run goes: see :mod:`steinstream.live`."""
+        from steinstream.live import Page
+
+        return Page(port, title=title).show(self, names)
+
     @property
     def settings(self) -> dict[str, Any]:
         """How this result came about, in plain words and numbers."""
@@ -370,7 +350,7 @@ class Thinner:
         if len(self._waiting.draws) == 0:
             raise InputError("No draws have come yet.", "Push some first.")
         settled = copy(self)
-        settled._recorder = Recorder(self._recorder.rule)
+        settled._recorder, settled._watch = Recorder(self._recorder.rule), None
         settled._end_warmup(self._waiting)
         return settled
 
@@ -387,9 +367,3 @@ class Thinner:
     ) -> Thinner:  # fmt: skip
         """The thinner that :meth:`save` wrote. A growth or budget of your own making must be given again."""
         return checkpoint.load(path, growth, budget)
-
-
-def _count(value: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{what} must be a whole number of at least 1, got {reprlib.repr(value)}.")
-    return int(value)

@@ -24,10 +24,12 @@ from steinstream.cli.options import (
     thinning_options,
 )
 from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
+from steinstream.cli.serve import serve_options, serving
 
 if TYPE_CHECKING:
     from steinstream.io.tail import Followed
     from steinstream.kept import Kept
+    from steinstream.live import Page
     from steinstream.thinner import Thinner
 
 _PAUSE = 0.1  # seconds between two looks at files without news
@@ -46,6 +48,7 @@ _LAG = 10.0  # seconds that the output file may lag behind the diagnostic file a
 @click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
               help="What to do with a draw that is not finite.")  # fmt: skip
 @checkpoint_options
+@serve_options
 def follow(
     chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, every: float,
     until_idle: float | None, **options: Any,
@@ -64,13 +67,14 @@ def follow(
     check_apart(output, chain)
     check_checkpoint(checkpoint, resume, output)
     _check_paths(chain, options)
-    with stoppable() as stop:
-        run = _Run(chain, output, checkpoint, until_idle, options)
-        if resume and checkpoint is not None and checkpoint.exists():
-            run.load(checkpoint)
-        with bar("following", 1.0) as progress:
-            run.go(every, stop, progress)
-    run.finish(stop)
+    with serving(options).page(chain) as page:
+        with stoppable() as stop:
+            run = _Run(chain, output, checkpoint, until_idle, page, options)
+            if resume and checkpoint is not None and checkpoint.exists():
+                run.load(checkpoint)
+            with bar("following", 1.0) as progress:
+                run.go(every, stop, progress)
+        run.finish(stop)
     if stop.signal:
         sys.exit(stop.code)
 
@@ -96,9 +100,10 @@ class _Run:
 
     def __init__(
         self, paths: tuple[Path, ...], output: Path, checkpoint: Path | None, patience: float | None,
-        options: dict[str, Any],
+        page: Page | None, options: dict[str, Any],
     ) -> None:  # fmt: skip
         self.paths, self.output, self.checkpoint, self.options = paths, output, checkpoint, options
+        self.page = page
         self.outputs: tuple[Path | None, ...] = options.pop("output_csv") or (None,) * len(paths)
         for name in ("scores_file", "format", "transposed"):  # which mean nothing here
             options.pop(name, None)
@@ -178,6 +183,8 @@ class _Run:
                     **{name: self.options[name] for name in
                        ("size", "growth", "budget", "rule", "candidates", "on_bad")},
                 )  # fmt: skip
+            if self.page is not None and self.thinner._watch is None:
+                self.page.show(self.thinner, self._names())
             self._check_known()
             self.thinner.extend(block.draws, block.scores, ids=block.ids)
             self.unwritten = True

@@ -30,6 +30,7 @@ from steinstream.cli.options import (
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import refine_options, refined, taken_from
 from steinstream.cli.report import report_option, write_report
+from steinstream.cli.serve import serve_options, serving
 from steinstream.cli.workers import thin_on_workers, worker_options, workers_in
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ _EVERY = 30.0  # seconds between two checkpoints
 @refine_options
 @worker_options
 @report_option
+@serve_options
 def thin(
     chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, method: str, seed: int,
     report: Path | None, **options: Any,
@@ -95,7 +97,9 @@ def thin(
         from steinstream.report.page import check_output as check_report
 
         check_report(report)
-    passes, workers = as_passes(options["passes"]), workers_in(options)
+    passes, workers, live = as_passes(options["passes"]), workers_in(options), serving(options)
+    if live.wanted and (method != "ksdt" or workers.wanted):
+        raise InputError("--serve shows one thinner at work, not workers or other methods.", "Leave it out.")
     check_checkpoint(checkpoint, resume, output)
     if method != "ksdt":
         if workers.wanted:
@@ -121,9 +125,11 @@ def thin(
     else:
         source = open_the_chain(chain, options)
     began = time.perf_counter()
-    with stoppable() as stop:
+    with live.page(chain) as page, stoppable() as stop:
         thinner = _begin(source, checkpoint if resume else None, options, stop)
         if thinner is not None:
+            if page is not None:
+                page.show(thinner, source.names)
             _stream(source, thinner, checkpoint, stop)
             while not stop.signal and go_on(thinner, passes):
                 thinner.again()
