@@ -47,6 +47,14 @@ def test_summary_gives_the_means_of_the_kept_draws(tree, one_chain):
     assert "share[b]" in stacked.index
 
 
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_arviz_reads_the_file(suffix, thinned, tree, tmp_path):
+    thinned.kept.save(tmp_path / f"kept.{suffix}")
+    read = getattr(az, f"from_{'netcdf' if suffix == 'nc' else 'zarr'}")(str(tmp_path / f"kept.{suffix}"))
+    summary, same = (az.summary(each, sample_dims="sample", kind="stats", round_to="none") for each in (read, tree))
+    assert summary.sort_index().equals(same.sort_index())
+
+
 def test_rhat_of_a_thinned_set_is_not_to_be_had(tree):
     with pytest.raises(ValueError, match="rhat"):
         az.summary(tree, sample_dims="sample")

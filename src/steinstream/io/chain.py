@@ -41,6 +41,15 @@ class Request(NamedTuple):
     """File of the constrained draws, for a tool that has them in a file of their own."""
 
 
+def alone(request: Request) -> None:
+    """Refuse a second file."""
+    if request.scores is not None:
+        raise InputError(
+            f"--scores {request.scores} was given, but {request.path} holds draws and scores both.",
+            "Leave out --scores, and name the variables with --draws-name and --scores-name.",
+        )
+
+
 class Chain(ABC):
     """Draws in a file, read as often as wanted, each time from the start."""
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Request
-from steinstream.io.netcdf import alone, is_hdf5
+from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Request, alone
+from steinstream.io.netcdf import is_hdf5
 from steinstream.io.problems import listing, nearest, need, reading
 
 _RETURN = "Let the log probability return its score beside its value, with blobs_dtype=[('score', float, d)]."

@@ -61,10 +61,10 @@ FORMATS = {
     "csv.gz": Format((".csv.gz",), _starts(b"\x1f\x8b"), open_csv, write_csv_gz),
     "parquet": Format((".parquet",), _starts(b"PAR1"), open_parquet, write_parquet, need=pyarrow),
     "zarr": Format((".zarr", ".zarr.zip"), zarr.matches, zarr.open_zarr, write_folder=zarr.write_zarr,
-                   read=zarr.read_zarr, need=zarr.libraries),
+                   read=zarr.read_zarr, need=zarr.library),
     "emcee": Format((), emcee.matches, emcee.open_emcee),
     "netcdf": Format((".nc", ".nc4", ".netcdf", ".h5", ".hdf5"), netcdf.matches, netcdf.open_netcdf,
-                     netcdf.write_netcdf, read=netcdf.read_netcdf, need=netcdf.libraries),
+                     netcdf.write_netcdf, read=netcdf.read_netcdf, need=netcdf.library),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Where in an xarray DataTree the draws and the scores are: the layout of ArviZ and its relatives.
+"""Where in a tree of arrays the draws and the scores are: the layout of ArviZ and its relatives.
 
 The score is ``sample_stats/gradient``. Its draws are ``sample_stats/unconstrained_draw`` (nutpie), or the variables of
 ``unconstrained_posterior``, which are put together by the names that the gradient's dimension carries. Other places are
@@ -7,9 +7,9 @@ named by their paths, with commas between: a variable, or a group with all its v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from steinstream.errors import InputError
 from steinstream.io.chain import DRAWS, SCORES
 from steinstream.io.columns import split_names
 from steinstream.io.problems import listing, nearest
+from steinstream.io.tree import Array, Tree
 
 GRADIENT, UNCONSTRAINED = "sample_stats/gradient", "sample_stats/unconstrained_draw"
 _GROUP, POSTERIOR = "unconstrained_posterior", "posterior"
@@ -26,20 +27,21 @@ _IN_ORDER = "List the variables in the order of the gradient: --draws-name GROUP
 
 
 class Part(NamedTuple):
-    """A variable, and where in the tree it is."""
+    """A variable, where in the tree it is, and the coordinates of its group."""
 
     title: str
-    array: Any
+    array: Array
+    coords: Mapping[str, Array]
 
 
-def find(tree: Any, draws_name: str, scores_name: str, path: Path) -> tuple[list[Part], list[Part]]:
+def find(tree: Tree, draws_name: str, scores_name: str, path: Path) -> tuple[list[Part], list[Part]]:
     """The variables that make up the draws and the scores, in one order."""
     scores = _arrays(tree, scores_name if scores_name != SCORES else _default_scores(tree, path), path)
     named = draws_name if draws_name != DRAWS else _default_draws(tree, path)
-    if named not in tree.children:
+    if named not in tree.names:
         return _arrays(tree, named, path), scores
     draws = _group(tree, named)
-    if scores_name in tree.children:
+    if scores_name in tree.names:
         return draws, _matched(draws, scores, path)
     names = parameters(scores)
     if names:
@@ -51,7 +53,7 @@ def find(tree: Any, draws_name: str, scores_name: str, path: Path) -> tuple[list
     return draws, scores
 
 
-def _default_scores(tree: Any, path: Path) -> str:
+def _default_scores(tree: Tree, path: Path) -> str:
     for place in (GRADIENT, SCORES):
         if _lookup(tree, place) is not None:
             return place
@@ -59,11 +61,11 @@ def _default_scores(tree: Any, path: Path) -> str:
     raise InputError(f"{path} has no scores: no variable {GRADIENT} among {listing(known)}.", f"{NAME_THEM} {_NUTPIE}")
 
 
-def _default_draws(tree: Any, path: Path) -> str:
+def _default_draws(tree: Tree, path: Path) -> str:
     for place in (UNCONSTRAINED, DRAWS):
         if _lookup(tree, place) is not None:
             return place
-    if _GROUP in tree.children:
+    if _GROUP in tree.names:
         return _GROUP
     raise InputError(
         f"{path} has scores but no unconstrained draws: neither {UNCONSTRAINED} nor a group {_GROUP}.",
@@ -71,17 +73,17 @@ def _default_draws(tree: Any, path: Path) -> str:
     )
 
 
-def _arrays(tree: Any, text: str, path: Path) -> list[Part]:
+def _arrays(tree: Tree, text: str, path: Path) -> list[Part]:
     """The variables that a list of paths names."""
     found: list[Part] = []
     for name in split_names(text):
-        if name.strip("/") in tree.children:
+        if name.strip("/") in tree.names:
             found += _group(tree, name.strip("/"))
             continue
         part = _lookup(tree, name)
         if part is None:
             known = _known(tree)
-            near = nearest(name, [*known, *tree.children])
+            near = nearest(name, [*known, *tree.names])
             raise InputError(f"{path} has no variable or group {name}; it has {listing(known)}.", near + NAME_THEM)
         found.append(part)
     if not found:
@@ -89,13 +91,13 @@ def _arrays(tree: Any, text: str, path: Path) -> list[Part]:
     return found
 
 
-def _assembled(tree: Any, group: str, names: Sequence[str], path: Path) -> list[Part]:
+def _assembled(tree: Tree, group: str, names: Sequence[str], path: Path) -> list[Part]:
     """The variables of a group in the order of the gradient's names; what it lacks is not transformed.
 
     PyMC writes only transformed variables into ``unconstrained_posterior``: the others are those of ``posterior``.
     """
     own = _group(tree, group)
-    pool = own + (_group(tree, POSTERIOR) if group == _GROUP and POSTERIOR in tree.children else [])
+    pool = own + (_group(tree, POSTERIOR) if group == _GROUP and POSTERIOR in tree.names else [])
     order: list[Part] = []
     at = 0
     while at < len(names):
@@ -114,11 +116,11 @@ def _assembled(tree: Any, group: str, names: Sequence[str], path: Path) -> list[
     return order
 
 
-def _spellings(array: Any) -> list[list[str]]:
+def _spellings(array: Array) -> list[list[str]]:
     """The names of a variable's elements, as different tools spell them."""
     shape = tuple(array.sizes[dim] for dim in array.dims if dim not in ("chain", "draw", "sample"))
     if not shape:
-        return [[str(array.name)]]
+        return [[array.name]]
     places = [[str(i) for i in place] for place in np.ndindex(*shape)]
     forms = (("_", "_", ""), ("[", ",", "]"), ("[", ", ", "]"), (".", ".", ""))
     return [[f"{array.name}{a}{b.join(place)}{c}" for place in places] for a, b, c in forms]
@@ -135,37 +137,37 @@ def _matched(draws: list[Part], scores: list[Part], path: Path) -> list[Part]:
 def parameters(scores: Sequence[Part]) -> list[str]:
     """The names along the dimension of a gradient that is one array."""
     array = scores[0].array
-    if len(scores) != 1 or array.dims[-1] in ("chain", "draw", "sample"):
+    if len(scores) != 1 or not array.dims or array.dims[-1] in ("chain", "draw", "sample"):
         return []
-    last = array.coords.get(array.dims[-1])
-    return [str(name) for name in last.values] if last is not None and last.dtype.kind in "OUT" else []
+    last = scores[0].coords.get(array.dims[-1])
+    return [str(name) for name in last.values()] if last is not None and last.is_text else []
 
 
-def flat_names(array: Any, dims: tuple[str, ...]) -> list[str]:
+def flat_names(array: Array, dims: tuple[str, ...]) -> list[str]:
     """NAME, or NAME[0], NAME[1], ...: one for each number a draw has."""
     shape = [array.sizes[dim] for dim in array.dims if dim not in dims]
     if not shape:
-        return [str(array.name)]
+        return [array.name]
     return [f"{array.name}[{','.join(str(i) for i in place)}]" for place in np.ndindex(*shape)]
 
 
-def _lookup(tree: Any, name: str) -> Part | None:
+def _lookup(tree: Tree, name: str) -> Part | None:
     group, _, last = name.strip("/").rpartition("/")
     for place in [group] if group else ["", _GROUP, "sample_stats", POSTERIOR]:
-        node = tree if not place else tree.children.get(place)
-        if node is not None and last in node.data_vars:
-            return Part(f"{place}/{last}".strip("/"), node.data_vars[last])
+        if not place or place in tree.names:
+            found = tree.group(place)
+            if last in found.arrays:
+                return Part(f"{place}/{last}".strip("/"), found.arrays[last], found.coords)
     return None
 
 
-def _group(tree: Any, name: str) -> list[Part]:
-    return [Part(f"{name}/{title}", array) for title, array in tree.children[name].data_vars.items()]
+def _group(tree: Tree, name: str) -> list[Part]:
+    found = tree.group(name)
+    return [Part(f"{name}/{title}".strip("/"), array, found.coords) for title, array in found.arrays.items()]
 
 
-def _known(tree: Any) -> list[str]:
-    return [str(name) for name in tree.data_vars] + [
-        part.title for group in tree.children for part in _group(tree, group)
-    ]
+def _known(tree: Tree) -> list[str]:
+    return [part.title for group in ("", *tree.names) for part in _group(tree, group)]
 
 
 def titles(parts: Sequence[Part]) -> str:
