@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream.errors import InputError
 from steinstream.io import chain_of_datatree, open_chain
 from steinstream.io.slabs import Slabs, spans
 from steinstream.io.tree import Array
@@ -163,6 +164,16 @@ def test_a_store_of_version_2_has_its_fill_value_for_none(tmp_path):
         array[...] = values
     draws = np.concatenate([block.draws for block in open_chain(tmp_path / "c.zarr").blocks()])
     assert np.isnan(draws[60:]).all() and np.array_equal(draws[:60], x.reshape(-1, 3)[:60])
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_arrays_without_names_of_dimensions_are_refused(version, tmp_path):
+    root = zarr.create_group(tmp_path / "c.zarr", zarr_format=version)
+    for name in ("unconstrained_draw", "gradient"):
+        root.create_array(f"sample_stats/{name}", shape=(2, 40, 3), dtype=float)
+    with pytest.raises(InputError, match="missing the") as caught:
+        open_chain(tmp_path / "c.zarr")
+    assert "dimension_names" in caught.value.remedy
 
 
 # Kept sets

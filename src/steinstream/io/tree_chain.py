@@ -83,7 +83,8 @@ class TreeChain(Chain):
         """The variables of the posterior that every draw has, and their coordinates."""
         if POSTERIOR not in self._tree.names:
             return {}, {}
-        arrays, coords = self._tree.group(POSTERIOR)
+        with reading(self.path, self._kind):
+            arrays, coords = self._tree.group(POSTERIOR)
         return {name: array for name, array in arrays.items() if set(self._dims) <= set(array.dims)}, coords
 
     def _columns(self) -> tuple[list[Column], list[Column]]:
@@ -94,7 +95,8 @@ class TreeChain(Chain):
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         draws, scores = self._columns()
-        labels = self._sampling.labels()
+        with reading(self.path, self._kind):
+            labels = self._sampling.labels()
         length = self._sampling.draws
         for chain in range(skip // length, self._sampling.chains):
             begin = max(skip - chain * length, 0)

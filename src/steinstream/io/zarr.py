@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from steinstream.errors import InputError
 from steinstream.io.chain import Chain, Request
 from steinstream.io.datatree import LAZY, DataTree, to_datatree
 from steinstream.io.kept_tree import about, kept_of_tree, tables
@@ -102,7 +103,14 @@ class ZarrTree(Tree):
 
     @cached_property
     def _decoded(self) -> Tree:
-        return DataTree(need("xarray", "zarr").open_datatree(self._store(), engine="zarr", **LAZY))
+        xarray = need("xarray", "zarr")
+        try:
+            return DataTree(xarray.open_datatree(self._store(), engine="zarr", **LAZY))
+        except KeyError as problem:
+            raise InputError(
+                f"{self.source}: {problem.args[0]}",
+                f"Name the dimensions: dimension_names in version 3, the attribute {_DIMS} in version 2.",
+            ) from problem
 
 
 def _stored(name: str, array: Any) -> Stored:
