@@ -14,15 +14,17 @@ endif
 endif
 APART_TESTS = tests/integrations $(wildcard tests/test_io_*tree*.py tests/test_io_*netcdf*.py tests/test_io_*zarr*.py)
 
+SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist worksteal
+
 .PHONY: demo test lint types doctest docs pictures wheel check bench readme experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
 	$(BIN)/steinstream demo
 
 test: $(VENV)/test $(if $(NEWER),$(APART)/integrations) ## the tests, and what was left out of them
-	$(BIN)/python -m pytest --junitxml=$(VENV)/ran.xml
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --junitxml=$(VENV)/ran.xml
 ifneq ($(NEWER),)
-	$(APART)/bin/python -m pytest $(APART_TESTS) --junitxml=$(APART)/ran.xml
+	$(APART)/bin/python -m pytest $(SIDE_BY_SIDE) $(APART_TESTS) --junitxml=$(APART)/ran.xml
 endif
 	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml" \
 		$(if $(NEWER),"$$($(APART)/bin/python --version) in $(APART)=$(APART)/ran.xml")

@@ -1,8 +1,8 @@
 """A page in the browser to watch a run by: KSD, size, draws a second, and the kept draws as they come and go.
 
 ``thinner.serve()`` opens it, on this machine only (127.0.0.1) and on a free port. Its address holds a random token, and
-whoever does not know it gets 403. The page can look and nothing else. It is served from a thread of its own, and the
-run never waits for it (:mod:`steinstream.live.watch`). Needs the ``live`` extra (starlette and uvicorn).
+whoever does not know it gets 403. The page can look and nothing else. It is served from a thread of its own, and
+no browser holds up the run (:mod:`steinstream.live.watch`). Needs the ``live`` extra (starlette and uvicorn).
 
 >>> import numpy as np
 >>> import steinstream as ss

@@ -2,8 +2,8 @@
 
 Compiled code runs without Python's lock, so that nobody else may read the engine's arrays meanwhile. A lock of ours is
 held by the run while it takes steps. A viewer asks for a snapshot and never waits: if the run is busy, its own thread
-takes the snapshot between two compiled calls, and if it rests, the viewer's thread does. A snapshot is a copy that
-never changes. Of each draw it has only the coordinates that somebody looks at.
+takes the snapshot between two compiled calls, and if it rests, the viewer's thread does; a draw that comes then waits
+for that one copy. A snapshot never changes. Of each draw it has only the coordinates that somebody looks at.
 
 Without viewers nothing is copied. With viewers it is at most four times a second, and at most a hundredth of the time.
 """
