@@ -2,9 +2,9 @@
 
 *quality*: one thinner over all draws against the tree of 16 chains and of 64, at the same size and in the same
 coordinates; for real posteriors (--data FOLDER with posteriordb/*.npz) their ten chains. *scaling*: 1 to 64 leaves of
-100 000 draws in ten dimensions, in plain loops and on a cluster of one and of two processes: seconds, seconds of all
-processors together, bytes that workers wrote, memory. *model*: seconds of one kernel evaluation and the like, and what
-model.py makes of them for runs that no one machine can do.
+100 000 draws in ten dimensions, on a cluster of one and of two processes and in as many plain loops side by side:
+seconds, seconds of all processors together, bytes that workers wrote, memory. *model*: seconds of one kernel evaluation
+and the like, and what model.py makes of them for runs that no one machine can do.
 
 Writes results.csv beside this file and prints the README's tables; with --only PART one part, with --show none is
 measured. Some fifteen minutes.
@@ -17,6 +17,8 @@ import csv
 import resource
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -140,33 +142,45 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def loop(seeds: range) -> float:
+    """Thin these chains one after another; processor seconds of it."""
+    busy = time.process_time()
+    ss.distributed.thin([Sampler(seed) for seed in seeds], size=SIZE, workers=0)
+    return time.process_time() - busy
+
+
 def scaling() -> Iterator[Line]:
-    """The same work in plain loops and on clusters."""
+    """The same work in plain loops, one in each of as many processes, and on clusters."""
     from steinstream.distributed.cluster import local
 
-    def plain(leaves: int) -> tuple[float, float, str]:
-        began, busy = time.perf_counter(), time.process_time()
-        kept = ss.distributed.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, workers=0)
-        return time.perf_counter() - began, time.process_time() - busy, kept.ksd.hex()
-
-    plain(2)
     for workers in (1, 2):
-        with local(workers, memory_limit="2GiB", dashboard_address=None) as client:
-            ss.distributed.thin([Sampler(seed) for seed in range(4)], size=SIZE, client=client)  # all is compiled
+        with (
+            ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes,
+            local(workers, memory_limit="2GiB", dashboard_address=None) as client,
+        ):
+
+            def loops(leaves: int, processes: Any = processes, workers: int = workers) -> tuple[float, float]:
+                began = time.perf_counter()
+                shares = [range(first, leaves, workers) for first in range(min(workers, leaves))]
+                work = sum(processes.map(loop, shares))
+                return time.perf_counter() - began, work
 
             def busy(client: Any = client) -> float:
                 return time.process_time() + sum(client.run(time.process_time).values())
 
+            loops(4)  # all is compiled
+            ss.distributed.thin([Sampler(seed) for seed in range(4)], size=SIZE, client=client)
             for leaves in LEAVES:
                 rows = []
+                same = ss.distributed.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, workers=0).ksd
                 for _ in range(REPEATS):
-                    seconds, work, same = plain(leaves)
+                    seconds, work = loops(leaves)
                     before, bytes_before, began = busy(), sum(client.run(written).values()), time.perf_counter()
                     kept = ss.distributed.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, client=client)
                     wall = time.perf_counter() - began
                     moved = sum(client.run(written).values()) - bytes_before
                     rows.append((seconds, work, wall, busy() - before, moved, max(client.run(peak).values())))
-                    if kept.ksd.hex() != same:
+                    if kept.ksd != same:
                         raise SystemExit(f"{leaves} leaves: another result on the cluster")
                 names = ("plain s", "plain processor s", "dask s", "dask processor s", "bytes written", "peak bytes")
                 for name, values in zip(names, zip(*rows, strict=True), strict=True):
