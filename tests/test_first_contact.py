@@ -165,7 +165,7 @@ def test_a_first_mistake_gets_one_message_and_its_remedy(refused, line, words):
     [
         ("matplotlib", "demo --animate", "steinstream[plot]"),
         ("pyarrow", "thin chain.npz -o kept.parquet", "steinstream[parquet]"),
-        ("xarray", "thin chain.npz -o kept.nc", "steinstream[netcdf]"),
+        ("h5netcdf", "thin chain.npz -o kept.nc", "steinstream[netcdf]"),
         ("zarr", "thin chain.npz -o kept.zarr", "steinstream[zarr]"),
         ("distributed", "thin chain.npz -o kept.npz --scheduler tcp://127.0.0.1:1", "steinstream[dask]"),
         ("goodpoints", "thin chain.npz -o kept.npz --method kernel_thinning --size 16", "[kernel-thinning]"),

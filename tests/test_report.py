@@ -86,7 +86,7 @@ def test_numbers_are_those_in_the_file(written):
     told = _numbers(text)
     assert told["seen"] == 6000 and told["kept"] == 120
     assert told["ksd"] == kept.ksd and told["normalised"] == kept.normalised_ksd and told["bound"] == kept.bound
-    assert "steinstream thin chain.npz -o kept.npz --size 120 --report thin.html" in html.unescape(text)
+    assert "steinstream thin chain.npz --size 120 -o kept.npz" in html.unescape(text)
 
 
 def test_the_report_of_thin_is_the_report_of_the_file(written, folder):
@@ -258,8 +258,8 @@ def test_the_command_in_the_report_makes_the_set_again(written, folder):
     assert ran.returncode == 0, ran.stderr
     assert _run(folder, "refine", "weighted.npz", "-o", "a b.npz", "--order").returncode == 0
     kept = ss.Kept.load(folder / "a b.npz")
-    commands = again.commands(kept)
-    assert commands[1] == "steinstream refine weighted.npz -o 'a b.npz' --order" and len(commands) == 2
+    commands = again.commands(kept, "a b.npz")
+    assert commands[1] == "steinstream refine weighted.npz --order -o 'a b.npz'" and len(commands) == 2
     for name in ("weighted.npz", "a b.npz"):
         (folder / name).unlink()
     for command in commands:

@@ -147,13 +147,16 @@ def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Cha
     )
 
 
+_BESIDE = {"output", "checkpoint", "resume", "every", "report", "serve", "port"}  # change nothing in what is kept
+
+
 def as_typed() -> str:
-    """The command that runs, as it has to be typed to run again."""
+    """The command that runs, as it has to be typed to keep the same again; the output's name is left open."""
     context = click.get_current_context()
     words, options = ["steinstream", str(context.info_name)], list[str]()
     for parameter in context.command.get_params(context):
         given = parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-        if not given or parameter.name == "resume":  # which says only that there was a stop
+        if not given or parameter.name in _BESIDE:
             continue
         value = context.params[str(parameter.name)]
         values = value if isinstance(value, tuple) else (value,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from importlib.metadata import version
 from typing import Any
 
@@ -16,10 +17,12 @@ from steinstream.version import __version__
 _ELSEWHERE = ("method", "merged", "thinners", "clip", "score", "stan")  # in the settings of what ss.thin did not make
 
 
-def commands(kept: Kept) -> list[str]:
-    """What was typed to make it, one line each."""
+def commands(kept: Kept, file: str = "kept.npz") -> list[str]:
+    """What has to be typed to make it, one line each: a set that a further command takes, and last this one."""
     lines = kept.settings.get("commands", [])
-    return [str(line) for line in lines] if isinstance(lines, list) else []
+    lines = [str(line) for line in lines] if isinstance(lines, list) else []
+    outputs = [*(shlex.split(line)[2] for line in lines[1:]), file]
+    return [f"{line} -o {shlex.quote(output)}" for line, output in zip(lines, outputs, strict=False)]
 
 
 def python(kept: Kept, file: str = "kept.npz") -> str | None:

@@ -296,7 +296,7 @@ def checks(diagnosis: Diagnosis | None, why_not: str) -> Markup:
 def reproduce(kept: Kept, file: str) -> Markup:
     """How to get it again."""
     parts: list[object] = []
-    typed, call = again.commands(kept), again.python(kept, file)
+    typed, call = again.commands(kept, file), again.python(kept, file)
     if typed:
         parts += [element("h3", "On the command line"), element("pre", element("code", "\n".join(typed)))]
     if call:
