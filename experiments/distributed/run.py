@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 FIELDS = ("part", "case", "leaves", "setting", "measure", "value", "error")
 SIZE, SEEDS, LENGTH = 100, 5, 5_000
 LEAVES, DRAWS, DIM = (1, 2, 4, 8, 16, 64), 100_000, 10
-REPEATS = 3
+REPEATS = 5
 
 Line = dict[str, Any]
 
