@@ -28,14 +28,15 @@ from steinstream.cli.options import (
     thinning_options,
 )
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
-from steinstream.cli.refine import refine_options, refined, taken_from
+from steinstream.cli.refine import Refinement, refine_options, refined, taken_from
 from steinstream.cli.report import report_option, write_report
-from steinstream.cli.serve import serve_options, serving
+from steinstream.cli.serve import Serving, serve_options, serving
 from steinstream.cli.workers import thin_on_workers, worker_options, workers_in
 
 if TYPE_CHECKING:
     from steinstream.door import Array
     from steinstream.io import Chain
+    from steinstream.kept import Kept
     from steinstream.sketch import Sketch
     from steinstream.thinner import Thinner
 
@@ -86,10 +87,9 @@ def thin(
     Example: steinstream thin chain.npz -o kept.npz --size 200
              steinstream thin chains/*.csv -o kept.npz --size 200 --workers 4
     """
-    from steinstream.errors import InputError, SteinstreamError
+    from steinstream.errors import InputError
     from steinstream.io import check_output
-    from steinstream.passes import as_passes, go_on
-    from steinstream.thinning import too_short
+    from steinstream.passes import as_passes
 
     check_output(output)
     check_apart(output, chain)
@@ -107,24 +107,36 @@ def thin(
         from steinstream.cli.methods import thin_by
 
         kept = thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
-        if report is not None:
-            write_report(report, kept, open_the_chain(chain, dict(options)), output)
-        return
-    refinement = taken_from(options)
-    if options["paper"]:
-        options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
-    if workers.wanted:
-        kept = thin_on_workers(chain, output, checkpoint, resume, workers, refinement, options)
-        if report is not None:
-            write_report(report, kept, open_the_chain(chain, dict(options)), output)
-        return
-    if options["proxy"]:
+    else:
+        refinement = taken_from(options)
+        if options["paper"]:
+            options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
+        if workers.wanted:
+            kept = thin_on_workers(chain, output, checkpoint, resume, workers, refinement, dict(options))
+        else:
+            kept = _thin_one_stream(chain, output, checkpoint, resume, passes, live, refinement, dict(options))
+    if report is not None:
+        gone = any(path.is_fifo() for path in chain)  # what a pipe gave is there no more
+        write_report(report, kept, None if gone else _source(chain, dict(options)), output)
+
+
+def _source(chain: tuple[Path, ...], options: dict[str, Any]) -> Chain:
+    if options.get("proxy"):
         from steinstream.cli.proxy import scored_by_gaussian
 
-        source = scored_by_gaussian(chain, options)
-    else:
-        source = open_the_chain(chain, options)
-    began = time.perf_counter()
+        return scored_by_gaussian(chain, options)
+    return open_the_chain(chain, options)
+
+
+def _thin_one_stream(
+    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, passes: int | str, live: Serving,
+    refinement: Refinement, options: dict[str, Any],
+) -> Kept:  # fmt: skip
+    from steinstream.errors import InputError, SteinstreamError
+    from steinstream.passes import go_on
+    from steinstream.thinning import too_short
+
+    source, began = _source(chain, options), time.perf_counter()
     with live.page(chain) as page, stoppable() as stop:
         thinner = _begin(source, checkpoint if resume else None, options, stop)
         if thinner is not None:
@@ -163,9 +175,7 @@ def thin(
     closing_lines(kept)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
-    if report is not None:
-        gone = any(path.is_fifo() for path in chain)  # what a pipe gave is there no more
-        write_report(report, kept, None if gone else source, output)
+    return kept
 
 
 def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop: Stop) -> Thinner | None:
