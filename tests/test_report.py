@@ -274,11 +274,11 @@ def test_the_command_in_the_report_makes_the_set_again(written, folder):
 @pytest.mark.parametrize("more", [(), ("--method", "stride")])
 def test_thin_reports_a_chain_whose_arrays_have_other_names(folder, chain, more):
     with np.load(chain) as arrays:
-        np.savez(folder / "other.npz", theta=arrays["draws"], potential=-arrays["scores"])
+        np.savez(folder / "named.npz", theta=arrays["draws"], potential=-arrays["scores"])
     how = ("--draws-name", "theta", "--scores-name", "potential", "--negate-scores")
-    ran = _run(folder, "thin", "other.npz", "-o", "o.npz", "--size", 30, "--report", "other.html", *how, *more)
+    ran = _run(folder, "thin", "named.npz", "-o", "o.npz", "--size", 30, "--report", "named.html", *how, *more)
     assert ran.returncode == 0, ran.stderr
-    assert "Compared with the chain" in (folder / "other.html").read_text()
+    assert "Compared with the chain" in (folder / "named.html").read_text()
 
 
 def test_one_clear_error_for_each_mistake(written, folder, chain):
