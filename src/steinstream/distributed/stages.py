@@ -81,26 +81,28 @@ def thin_all(
     """Handles of the leaves that came out, and what has to be known of them; what is wrong with the others."""
     calls = [(number, source.bare(), *source.values) for number, source in enumerate(sources)]
     handles = cluster.start(how.thin, calls)
-    known: dict[int, Any] = {}
     try:
-        given = isinstance(how.coordinates, Coordinates)
-        facts = cluster.start(partial(facts_of, given), [(handle,) for handle in handles])
-        for place in cluster.finished(facts):
-            known[place] = cluster.fetch([facts[place]])[0]
-            if isinstance(known[place], Failure) and on_corrupt == "raise":
-                raise refused([known[place]], len(sources))
-            show("thinning", len(known), len(sources))
+        given, strict = isinstance(how.coordinates, Coordinates), len(sources) if on_corrupt == "raise" else None
+        facts = cluster.start(partial(facts_of, given, strict), [(handle,) for handle in handles])
+        for number, _ in enumerate(cluster.finished(facts), start=1):
+            show("thinning", number, len(sources))
+        known = cluster.fetch(facts)  # all at once: a round trip for each leaf would cost as much as Dask's tasks
     except BaseException:
         cluster.forget(handles)
         raise
-    failures = [known[place] for place in sorted(known) if isinstance(known[place], Failure)]
-    good = {place: (handles[place], known[place]) for place in sorted(known) if isinstance(known[place], LeafFacts)}
+    failures = [one for one in known if isinstance(one, Failure)]
+    good = {place: (handles[place], one) for place, one in enumerate(known) if isinstance(one, LeafFacts)}
     return good, failures
 
 
-def facts_of(given: bool, kept: Kept | Failure) -> LeafFacts | Failure:
-    """What has to be known of a leaf before the tree begins; not its coordinates, where they were ``given``."""
+def facts_of(given: bool, strict: int | None, kept: Kept | Failure) -> LeafFacts | Failure:
+    """What has to be known of a leaf before the tree begins; not its coordinates, where they were ``given``.
+
+    If all of the chains, so many, must come out, it raises what is wrong with this one.
+    """
     if isinstance(kept, Failure):
+        if strict is not None:
+            raise refused([kept], strict)
         return kept
     facts = Facts.of(kept)
     facts = facts._replace(coordinates=Coordinates.identity()) if given else facts
