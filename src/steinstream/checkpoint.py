@@ -22,6 +22,7 @@ from steinstream.door import Block, SteinIdentity
 from steinstream.errors import CheckpointError
 from steinstream.kept import History
 from steinstream.kernels import IMQ, RBF
+from steinstream.looks import Looks
 from steinstream.marks import Marks
 from steinstream.passes import Pass
 from steinstream.version import __version__
@@ -77,6 +78,7 @@ def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync
         "history": thinner._recorder.rule,
         "on_bad": thinner.on_bad,
         "check_scores": thinner.check_scores,
+        "looks": vars(thinner._looks),
         "storage": thinner.storage,
         "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial],
         "identity": [thinner._identity.count, thinner._identity.moment],
@@ -120,6 +122,7 @@ def load(
     )
     thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
     thinner.note = about["note"]
+    thinner._looks = Looks(**about.get("looks", vars(thinner._looks)))
     thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
     count, moment = about["identity"]
     means = arrays["identity_draw"], arrays["identity_score"]

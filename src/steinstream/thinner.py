@@ -23,6 +23,7 @@ from steinstream.history import Recorder
 from steinstream.honest import Checks
 from steinstream.kept import History, Kept
 from steinstream.kernels import Kernel
+from steinstream.looks import Looks
 from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
@@ -48,7 +49,8 @@ class Thinner:
     coordinates
         A :class:`~steinstream.Coordinates`, a :class:`~steinstream.Warmup` to estimate them from the first draws, or a
         :class:`~steinstream.Streaming` to follow the stream: KSD then means something else after each change
-        (``settings["coordinates_changed"]`` has the steps).
+        (``settings["coordinates_changed"]`` has the steps). Without any, draws are taken as they are, and a
+        :class:`~steinstream.CoordinatesWarning` tells if they are much wider or narrower than the kernel.
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
@@ -73,7 +75,8 @@ class Thinner:
     on_bad
         ``"raise"``, or ``"skip"`` draws with values that are not finite; they are counted in ``skipped``.
     check_scores
-        Stop when Stein's identity shows that the scores' sign is wrong.
+        Stop when Stein's identity shows that the scores' sign is wrong, and warn when the result is asked for and it
+        is off for some parameter (:class:`~steinstream.ScoresWarning`).
     storage
         ``"float64"``, or ``"float32"`` for draws of 10^5 dimensions and more: see :mod:`steinstream.wide`.
 
@@ -110,6 +113,7 @@ class Thinner:
         self.dim = positive(dim, "dim")
         self.kernel = door.as_kernel(kernel)
         self._follower: Follower | None = None
+        self._looks = Looks(scores=check_scores, coordinates=coordinates is None)
         if isinstance(coordinates, Streaming):
             self._follower, coordinates = Follower(coordinates, self.dim), None
         self.coordinates = coordinates or Coordinates.identity()
@@ -329,7 +333,7 @@ class Thinner:
 
     def diagnose(self) -> Diagnosis:
         """What KSD does not see: the kept draws against the stream they come from, and the stream against itself."""
-        return self.kept.diagnose()
+        return about.kept(self, look=False).diagnose()  # which says what a warning would
 
     def serve(self, port: int = 0, *, names: Sequence[str] | None = None, title: str = "") -> Page:
         """A page in the browser, at ``.url``, that shows how the run goes: see :mod:`steinstream.live`."""

@@ -169,6 +169,7 @@ def thin_portions(
         on_bad=on_bad,
         check_scores=check_scores and isinstance(coordinates, Streaming),  # else it was done, on a sketch
     )
+    thinner._looks.scores = check_scores  # at the result, that is, not only at the sign
     if begins_with_sample(start, passes, thinner, pins=pinned):
         begin_well(thinner, sketch.block)
     while True:

@@ -6,6 +6,7 @@ A mistake ends with one message and exit code 2, Ctrl-C with 130, and neither wi
 from __future__ import annotations
 
 import sys
+import warnings
 
 import click
 
@@ -22,7 +23,7 @@ from steinstream.cli.refine import refine
 from steinstream.cli.report import report
 from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
-from steinstream.errors import SteinstreamError
+from steinstream.errors import ScoresWarning, SteinstreamError
 from steinstream.version import __version__
 
 
@@ -45,6 +46,7 @@ def commands(context: click.Context) -> None:
     steinstream compare chain.npz                      all methods at the same sizes
     steinstream reproduce goodwin-rwm                  the paper's experiments
     """
+    warnings.simplefilter("ignore", ScoresWarning)  # the closing lines tell it
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
