@@ -83,7 +83,7 @@ def test_a_constant_parameter_is_to_be_left_out_and_the_rest_is_judged():
     found = ss.thin(x, -x, size=100).diagnose()
     assert names(found) == {"constant"} and {"slow", "spread", "scores"} <= {f.name for f in found.findings}
     assert str(found).startswith("constant: x1 is constant; leave it out")
-    shifted = diagnose(x[::10] + [0, 0, 1], stream_of(x).ids[::10], stream_of(x), ["a", "b", "c"])
+    shifted = diagnose(x[::10] + np.array([0, 0, 1]), stream_of(x).ids[::10], stream_of(x), ["a", "b", "c"])
     assert "of c " in shifted["mean"].says  # names stay with their parameters
 
 

@@ -16,11 +16,12 @@ import numpy as np
 
 from steinstream.door import Array, Block
 from steinstream.errors import CoordinatesWarning, ScoresWarning
+from steinstream.kernels import PROFILES, Kernel
 
 _FEWEST = 200  # draws, below which there is nothing to tell
 
-# In identity coordinates the kernel has a length of 1. Of normal draws five times as wide a set of 100 has 0.66 of
-# their width; of a parameter 30 times as narrow as another 0.9, 100 times 0.4 to 0.8. All narrow alike does no harm.
+# In identity coordinates: of normal draws five times as wide as IMQ's c a set of 100 has 0.66 of their width, of a
+# parameter 50 times as narrow as another 0.88 of its width, 100 times 0.4. All of them narrow does no harm.
 _WIDE, _APART = 5.0, 10.0
 
 _PACKAGE = str(Path(__file__).parent)
@@ -33,14 +34,14 @@ class Looks:
     scores: bool
     coordinates: bool
 
-    def at(self, stream: Block) -> None:
+    def at(self, stream: Block, kernel: Kernel) -> None:
         """Warn of what is wrong, once."""
         if len(stream.draws) < _FEWEST or not (self.scores or self.coordinates):
             return
         late = stream.take(stream.ids[:, 1] >= np.median(stream.ids[:, 1]))  # it has settled by then, one hopes
         with np.errstate(all="ignore"):
             scores = self.scores and _of_scores(stream, late)
-            widths = self.coordinates and _of_widths(late.draws)
+            widths = self.coordinates and _of_widths(late.draws, _length(kernel, late.draws.shape[1]))
         if scores:
             self.scores = False
             warnings.warn(scores, ScoresWarning, stacklevel=_frames_of_ours())
@@ -63,20 +64,28 @@ def _of_scores(stream: Block, late: Block) -> str:
     )
 
 
-def _of_widths(draws: Array) -> str:
+def _of_widths(draws: Array, length: float) -> str:
     """Whether identity coordinates do not suit these draws."""
     widths = draws.std(axis=0)
     moving = np.flatnonzero((widths > 0) & np.isfinite(widths))
     if len(moving) == 0:
         return ""
     least, most = (int(moving[pick(widths[moving])]) for pick in (np.argmin, np.argmax))
-    if widths[most] <= min(_WIDE, _APART * widths[least]):
+    if widths[most] <= min(_WIDE * length, _APART * widths[least]):
         return ""
     named = [f"x{j} has a standard deviation of {widths[j]:.2g}" for j in dict.fromkeys((least, most))]
     return (
-        f"No coordinates were given, and a kernel of length 1 does not suit these draws: {', '.join(named)}. What is "
-        "kept may be far too narrow. Use coordinates=ss.Streaming(), or ss.Coordinates.identity() if you mean it."
+        f"No coordinates were given, and a kernel of length {length:.2g} does not suit these draws: "
+        f"{', '.join(named)}. What is kept may be far too narrow. Use coordinates=ss.Streaming(), or "
+        "ss.Coordinates.identity() if you mean it."
     )
+
+
+def _length(kernel: Kernel, dim: int) -> float:
+    """How far from itself a point still counts: sqrt(phi(0) / -2 phi'(0)), which is IMQ's c for beta = -1/2."""
+    profile, first, second = kernel._parameters(dim)
+    phi, slope, _ = PROFILES[profile](0.0, first, second)
+    return float(np.sqrt(phi / slope))
 
 
 def _frames_of_ours() -> int:
