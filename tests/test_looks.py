@@ -63,7 +63,7 @@ WIDTHS = np.array([1.0, 2.0, 3.0])
 WRONG = {
     "rows shuffled": (lambda x: (x, -np.random.default_rng(1).permutation(x)), "different order"),
     "columns swapped": (lambda x: (x * WIDTHS, (-x / WIDTHS)[:, [1, 0, 2]]), "different order"),
-    "mean loss": (lambda x: (x, -x / 1000), "multiply it by the number of data"),
+    "mean loss": (lambda x: (x, -x / 1000), "Multiply it by the number of data"),
     "doubled": (lambda x: (x, -2 * x), "another density"),
     "halved": (lambda x: (x, -x / 2), "another density"),
     "half-normal": (lambda x: (abs(x), -abs(x)), r"constrained: thin log\(x\)"),

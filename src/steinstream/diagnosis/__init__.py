@@ -39,10 +39,10 @@ OF_THE_STREAM = (mixing.stuck, agreement.drift, agreement.chains)
 
 #: The stream, if it can be trusted, against its scores and what is kept.
 AGAINST_THE_STREAM = (
-    scores.check, burn_in.check, shares.regions, moments.mean, shares.quantiles, moments.spread, weights.check,
+    scores.check, burn_in.check, weights.check, shares.regions, moments.mean, shares.quantiles, moments.spread,
 )  # fmt: skip
 
-#: What else fires when the first of these does, and then has no remedy of its own.
+#: What wrong scores, or else weights, set off besides, and what to do about it then.
 CONSEQUENCES = ("regions", "mean", "quantiles", "spread")
 CAUSES = {
     "scores": "follows from the scores: repair them first",
@@ -68,9 +68,9 @@ def diagnose(
         return Diagnosis((), f"too few draws to tell: {len(stream.draws)} came, and it takes {FEWEST}")
     with np.errstate(all="ignore"):  # numbers beyond all bounds set no check off
         evidence, still = Evidence(points, ids, stream, names, weights).without_constants()
-        first = [mixing.slow(evidence)]
-        checks = OF_THE_STREAM if first[0].fired else (*OF_THE_STREAM, *AGAINST_THE_STREAM)
-        first = [mixing.constant(still), *first] if still else first
+        slow = mixing.slow(evidence)
+        checks = OF_THE_STREAM if slow.fired else (*OF_THE_STREAM, *AGAINST_THE_STREAM)
+        first = (mixing.constant(still), slow) if still else (slow,)
         found = (*first, *(finding for check in checks if (finding := check(evidence)) is not None))
     return Diagnosis(_with_consequences(found))
 

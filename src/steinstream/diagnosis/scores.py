@@ -50,7 +50,7 @@ def _cause(found: float, surely: float, draws: Array) -> str:
     if bound := _bound(draws):
         return f"the draws look constrained: thin {bound}, with the Jacobian in the score"
     if surely < -found < _TINY:
-        return "gradient of a mean loss? multiply it by the number of data"
+        return "the gradient of a mean loss? Multiply it by the number of data"
     if abs(found) <= surely:
         return "are draws and scores in different order, of rows or of columns?"
     return "they are of another density (a temperature, a missing prior?), or the chain has not settled"
