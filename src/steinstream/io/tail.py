@@ -19,6 +19,7 @@ from steinstream.io.problems import listing, reading
 
 _CHUNK = 1 << 20
 _MARK = 256
+_HEAD = 1 << 16
 _AHEAD = 1 << 14  # draws that one chain may be ahead of the others in memory
 
 
@@ -33,6 +34,8 @@ class Tail:
         self.path = path
         self._at = 0
         self._mark = b""
+        self.head = b""
+        """How what was read begins, by which the file is known again."""
 
     def read(self) -> bytes:
         """Whole lines that are new, at most about a megabyte; nothing if there are none, or no file yet."""
@@ -50,6 +53,7 @@ class Tail:
                     text += file.readline()
         text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
+        self.head = (self.head + text)[:_HEAD] if len(self.head) < _HEAD else self.head
         self._mark = (self._mark + text[-_MARK:])[-_MARK:]
         return text
 
@@ -88,6 +92,11 @@ class Followed:
                     "Follow chains of one model together.",
                 )
         return first.names
+
+    @property
+    def heads(self) -> list[bytes]:
+        """How each file begins, as far as it was read."""
+        return [tail.head for tail in self._tails]
 
     @property
     def ended(self) -> list[bool]:
