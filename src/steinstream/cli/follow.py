@@ -94,6 +94,8 @@ def _check_paths(paths: tuple[Path, ...], options: dict[str, Any]) -> None:
             raise InputError(f"{path} cannot be followed: only csv files can.", "Thin it once it is whole.")
         if path.is_dir() or not path.parent.is_dir():
             raise InputError(f"{path} is not, and cannot become, a file.", "Check the path.")
+        if path.is_fifo():
+            refuse_idle(["checkpoint"], f"to a pipe, {path}: what came through it is gone")
 
 
 class _Run:
@@ -294,7 +296,7 @@ class _Run:
         for at, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
             rows = np.flatnonzero(kept.ids[:, 0] == at)
             output = given or (output_of(chain.path, chain.about.output) if chain.is_stan else None)
-            if rows.size and output is not None:
+            if rows.size and output is not None and not chain.path.is_fifo():
                 draws = kept.ids[rows, 1]
                 found.append((rows, constrained(chain.path, output, draws, chain.about.warmup, partial)))
         return joined(found, len(kept))
