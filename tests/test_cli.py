@@ -207,7 +207,7 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_resume_gives_the_same_bits(steinst
         short = {name: arrays[name][: seen + 3000] for name in ("draws", "scores")}
     np.savez(tmp_path / "long.npz", **short)  # no need to run it to its end
     state = ss.Thinner.load(tmp_path / "run.npz")
-    del state.note["files"]  # or the shorter file would be taken for another one
+    del state.note["data"]  # or the shorter file would be taken for another one
     state.save(tmp_path / "run.npz")
     options = ["long.npz", "-o", "kept.npz", "--growth", "linear", "--checkpoint", "run.npz", "--resume"]
     ran = steinstream("thin", *options)

@@ -216,6 +216,12 @@ def test_a_run_goes_on_with_its_own_data_alone(folder, stopped, begun, now, prob
     assert contents(folder) == before
 
 
+def test_a_run_of_one_command_is_not_gone_on_with_by_another(folder, stopped):
+    stopped("thin g-1.csv -o k.npz")
+    with pytest.raises(CheckpointError, match="belongs to another command"):
+        run("follow g-1.csv -o k.npz --scale identity --checkpoint run.npz --resume")
+
+
 def test_a_chain_may_move_and_an_older_checkpoint_has_fewer_notes(folder, stopped):
     run("thin chain.npz -o whole.npz --scale identity")
     for _ in range(2):
@@ -227,7 +233,7 @@ def test_a_chain_may_move_and_an_older_checkpoint_has_fewer_notes(folder, stoppe
         assert not Path("run.npz").exists()
     stopped("thin chain.npz -o k.npz")
     thinner = ss.Thinner.load("run.npz")
-    del thinner.note["files"], thinner.note["options"]["draws_name"]
+    del thinner.note["data"], thinner.note["options"]["draws_name"]
     thinner.save("run.npz")
     run("thin chain.npz -o k.npz --scale identity --checkpoint run.npz --resume")
     assert np.array_equal(ss.Kept.load("k.npz").ids, ss.Kept.load("whole.npz").ids)

@@ -121,7 +121,7 @@ def refused(desk, monkeypatch, capsys):
         ("thin chain.npz -o k.npz --burn-in 9 --method stride --size 5", ["--burn-in means nothing"]),
         ("thin chain.npz -o k.npz --fan-in 4", ["--fan-in means nothing without --workers or --scheduler"]),
         ("thin chain.npz -o k.npz --spare 3 --workers 0", ["--spare means nothing without --size"]),
-        ("thin chain.npz -o k.npz --seed 7", ["--seed means nothing without another --method"]),
+        ("thin chain.npz -o k.npz --seed 7", ["--seed means nothing without --method"]),
         ("thin x.npy -o k.npz --proxy gaussian --scores-name s", ["--scores-name means nothing to a proxy"]),
         ("refine chain.npz -o k.npz --order --linear 5", ["--linear means nothing without --weights"]),
         ("refine chain.npz -o k.npz --order --scores x.npy", ["--scores means nothing without --chain"]),

@@ -140,7 +140,7 @@ class _Run:
         note, files = thinner.note, [path.name for path in self.paths]
         if note.get("files") != files:
             raise CheckpointError(
-                f"{self.state.path} belongs to {note.get('files')}, not to {files}.",
+                f"{self.state.path} belongs to {note.get('files', 'another command')}, not to {files}.",
                 "Name its own files, or delete the checkpoint to start anew.",
             )
         self.state.check_options(note.get("options"), self.options)

@@ -28,6 +28,7 @@ from steinstream.cli.options import (
     open_the_chain,
     refuse_idle,
     thinning_options,
+    typed,
 )
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import Refinement, refine_options, refined, taken_from
@@ -118,8 +119,8 @@ def _check_options(method: str, workers: Workers, live: Serving, options: dict[s
         raise InputError("--serve shows one thinner at work, not workers or other methods.", "Leave it out.")
     if method != "ksdt" and workers.wanted:
         raise InputError(f"--method {method} does not go with workers.", "Leave one of them out.")
-    if method == "ksdt":
-        refuse_idle(["seed"], "without another --method")
+    if not typed("method"):
+        refuse_idle(["seed"], "without --method")
     if not workers.wanted:
         refuse_idle(["fan_in", "spare", "skip_corrupt"], "without --workers or --scheduler")
     elif options["size"] is None:
@@ -167,8 +168,8 @@ def _thin_one_stream(
         thinner = _resumed(source, state, asked, data) or _begin(source, options, stop)
         if thinner is not None:
             if state and not thinner.note:
-                files = [fingerprint(path) for path in data]
-                thinner.note = {"chain": source.title, "options": asked, "files": files}
+                known = [fingerprint(path) for path in data]
+                thinner.note = {"chain": source.title, "options": asked, "data": known}
             if page is not None:
                 page.show(thinner, source.names)
             _stream(source, thinner, state, stop)
@@ -292,11 +293,12 @@ def _resumed(source: Chain, state: Checkpoint, asked: dict[str, Any], data: list
         return None
     state.check_options(thinner.note.get("options"), asked)
     if thinner.dim != source.dim or thinner.note.get("chain") != source.title:
+        its = thinner.note.get("chain", "another command")
         raise CheckpointError(
-            f"{state.path} belongs to {thinner.note.get('chain')} ({thinner.dim} dimensions), not to {source.title}.",
+            f"{state.path} belongs to {its} ({thinner.dim} dimensions), not to {source.title}.",
             "Name its own chain, or delete the checkpoint to start anew.",
         )
-    state.check_files(thinner.note.get("files"), data)
+    state.check_files(thinner.note.get("data"), data)
     here = thinner.current_pass
     click.echo(f"going on after {count(here.came)} draws{_of_pass(here.number)}", err=True)
     return thinner
