@@ -21,6 +21,7 @@ from steinstream.io import Chain, open_chain
 from steinstream.kept import Variable
 
 ROWS = 8192  # draws in a block
+BESIDE = ("scores", "output")  # options of ``open_chain`` that name a second file
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +89,22 @@ class FileSource(Source):
             yield block._replace(ids=block.ids + np.array([self._offset, 0]))
 
     def mark(self) -> dict[str, Any]:
-        about = Path(self.path).stat()
-        return {"file": self.path, "within": self.within, "bytes": about.st_size, "changed": about.st_mtime_ns}
+        size, changed = _stamp(self.path)
+        read = {name: str(value) for name, value in sorted(self.how.items())}
+        beside = {name: _stamp(self.how[name]) for name in BESIDE if self.how.get(name)}
+        return {"file": self.path, "within": self.within, "bytes": size, "changed": changed, "read": read, **beside}
 
     def names(self) -> tuple[str, ...] | None:
         return self._open().names
 
     def variables(self, ids: NDArray[np.int64]) -> dict[str, Variable]:
         return self._open().variables(ids - np.array([self._offset, 0]))
+
+
+def _stamp(path: str) -> list[int]:
+    """Size and time of change, by which a file is known again."""
+    about = Path(path).stat()
+    return [about.st_size, about.st_mtime_ns]
 
 
 @dataclass(frozen=True, eq=False)

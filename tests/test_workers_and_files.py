@@ -1,0 +1,49 @@
+"""Files as leaves: what one stream refuses workers refuse too, and a folder knows what it was made of. Without Dask."""
+
+import os
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import steinstream as ss
+from steinstream.cli import commands
+from steinstream.errors import CheckpointError, InputError, OutputError
+
+X = np.random.default_rng(0).normal(size=(2, 400, 2))
+
+
+def table(path, columns, values):
+    np.savetxt(path, values, fmt="%.17g", delimiter=",", header=columns, comments="")
+    return path
+
+
+def thin(paths, **how):
+    return ss.distributed.thin(paths, size=10, workers=0, **how)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Draws of two chains in files of their own, and the scores of the first."""
+    draws = [table(tmp_path / f"d{number}.csv", "a,b", x) for number, x in enumerate(X)]
+    return draws, table(tmp_path / "s.csv", "a,b", -X[0])
+
+
+def test_a_leaf_of_other_arrays_of_the_same_file_is_refused(tmp_path):
+    path, work = tmp_path / "two.npz", tmp_path / "work"
+    np.savez(path, draws=X[0], scores=-X[0], other=3 * X[0], oscores=-X[0] / 3)
+    first = thin([path], folder=work)
+    with pytest.raises(CheckpointError, match=r"\(read differ\)"):
+        thin([path], folder=work, read={"draws_name": "other", "scores_name": "oscores"})
+    assert np.array_equal(thin([path], folder=work).points, first.points)
+
+
+def test_a_leaf_of_other_scores_is_refused(pair, tmp_path):
+    (draws, _), scores = pair
+    work, how = tmp_path / "work", {"scores": scores}
+    first = thin([draws], folder=work, read=how)
+    assert np.array_equal(thin([draws], folder=work, read=how).points, first.points)
+    about = scores.stat()
+    os.utime(scores, ns=(about.st_atime_ns, about.st_mtime_ns + 10**9))
+    with pytest.raises(CheckpointError, match=r"\(scores differ\)"):
+        thin([draws], folder=work, read=how)
