@@ -47,3 +47,12 @@ def test_a_leaf_of_other_scores_is_refused(pair, tmp_path):
     os.utime(scores, ns=(about.st_atime_ns, about.st_mtime_ns + 10**9))
     with pytest.raises(CheckpointError, match=r"\(scores differ\)"):
         thin([draws], folder=work, read=how)
+
+
+def test_one_file_of_scores_goes_with_one_chain(pair):
+    draws, scores = pair
+    assert len(thin(draws[:1], read={"scores": scores})) == 10
+    with pytest.raises(InputError, match=r"s\.csv, was given with 2 chains"):
+        thin(draws, read={"scores": scores})
+    with pytest.raises(InputError, match=r"s\.csv, was given with 2 chains"):
+        thin(draws, read={"output": scores})

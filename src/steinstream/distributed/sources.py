@@ -242,7 +242,7 @@ def _is_array(value: Any) -> bool:
 def as_given(chains: Any, how: dict[str, Any]) -> list[File | Callable[[int], list[Source]]]:
     """What the user gave, one by one: files to look into, and for all else a function chain number -> leaves."""
     if isinstance(chains, str | os.PathLike):
-        beside = {"scores": str(Path(how["scores"]).absolute())} if how.get("scores") else {}
+        beside = {name: str(Path(how[name]).absolute()) for name in BESIDE if how.get(name)}
         return [File(str(Path(chains).absolute()), {**how, **beside})]
     if isinstance(chains, tuple) and len(chains) == 2 and all(map(_is_array, chains)):
         return [_arrays(*chains)]
@@ -263,7 +263,18 @@ def as_given(chains: Any, how: dict[str, Any]) -> list[File | Callable[[int], li
             )
     if not given:
         raise InputError("There are no chains to thin.", "Give at least one.")
+    _require_own(given, how)
     return given
+
+
+def _require_own(given: list[Any], how: dict[str, Any]) -> None:
+    """A second file belongs to one chain, not to several."""
+    for name in BESIDE:
+        if how.get(name) and len(given) > 1:
+            raise InputError(
+                f"A file of {name}, {how[name]}, was given with {len(given)} chains; it goes with one.",
+                "Thin the chains one by one, or join their files.",
+            )
 
 
 def _sampler(sampler: Any, chain: int) -> list[Source]:
