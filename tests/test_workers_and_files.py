@@ -56,3 +56,12 @@ def test_one_file_of_scores_goes_with_one_chain(pair):
         thin(draws, read={"scores": scores})
     with pytest.raises(InputError, match=r"s\.csv, was given with 2 chains"):
         thin(draws, read={"output": scores})
+
+
+def test_chains_with_other_parameters_are_refused_and_equal_names_stay(tmp_path):
+    both = np.concatenate([X, -X], axis=2)
+    one, other = (table(tmp_path / f"{i}.csv", "a,b,score_a,score_b", both[i]) for i in range(2))
+    assert thin([one, other]).names == ("a", "b")
+    swapped = table(tmp_path / "swapped.csv", "b,a,score_b,score_a", both[1])
+    with pytest.raises(InputError, match=r"swapped\.csv has the parameters b, a, .*0\.csv has a, b"):
+        thin([one, swapped])

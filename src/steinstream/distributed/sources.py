@@ -199,7 +199,8 @@ class File:
 class Contents(NamedTuple):
     """What a look into a file told."""
 
-    dim: int
+    names: tuple[str, ...]
+    """Of the parameters."""
     chains: int
     apart: int | None
     """Draws in each chain, if its chains can be read one by one."""
@@ -209,14 +210,14 @@ def look(file: File) -> Contents:
     """What is in a file. One that names a chain with each draw is read through once, to count them."""
     chain = open_chain(file.path, **file.how)
     if chain.chains is None:
-        return Contents(chain.dim, 1 + max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS)), None)
+        return Contents(chain.names, 1 + max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS)), None)
     even = chain.chains > 1 and chain.length is not None and chain.length % chain.chains == 0
     each = (chain.length or 0) // chain.chains if even else None
     if each is not None and any(
         next(chain.blocks(1, skip=number * each)).ids.tolist() != [[number, 0]] for number in range(chain.chains)
     ):
         each = None
-    return Contents(chain.dim, chain.chains, each)
+    return Contents(chain.names, chain.chains, each)
 
 
 def leaves_of(file: File, contents: Contents, chain: int) -> list[Source]:
