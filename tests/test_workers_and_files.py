@@ -65,3 +65,11 @@ def test_chains_with_other_parameters_are_refused_and_equal_names_stay(tmp_path)
     swapped = table(tmp_path / "swapped.csv", "b,a,score_b,score_a", both[1])
     with pytest.raises(InputError, match=r"swapped\.csv has the parameters b, a, .*0\.csv has a, b"):
         thin([one, swapped])
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_plain_words(tmp_path):
+    path = tmp_path / "chain.npz"
+    np.savez(path, draws=X[0], scores=-X[0])
+    with pytest.raises(OutputError, match="is a file, or lies in one") as refused:
+        thin([path], folder=path / "sub")
+    assert "--checkpoint" in refused.value.remedy
