@@ -67,6 +67,18 @@ def test_chains_with_other_parameters_are_refused_and_equal_names_stay(tmp_path)
         thin([one, swapped])
 
 
+def test_a_table_that_is_said_not_to_be_transposed_is_not(tmp_path):
+    wide = np.random.default_rng(1).normal(size=(8, 300))  # many more columns than lines
+    draws, scores = tmp_path / "d.csv", tmp_path / "s.csv"
+    for path, values in ((draws, wide), (scores, -wide)):
+        np.savetxt(path, values, delimiter=",")
+    options = ["--scores", scores, "--workers", 0, "--size", 3, "--scale", "identity", "--trust-scores"]
+    for word, dim in (("--transposed", 8), ("--not-transposed", 300)):
+        arguments = ["thin", draws, "-o", tmp_path / "kept.npz", word, *options]
+        CliRunner().invoke(commands, [*map(str, arguments)], catch_exceptions=False)
+        assert ss.Kept.load(tmp_path / "kept.npz").points.shape[1] == dim
+
+
 def test_a_folder_that_cannot_be_made_is_told_in_plain_words(tmp_path):
     path = tmp_path / "chain.npz"
     np.savez(path, draws=X[0], scores=-X[0])
