@@ -158,19 +158,20 @@ def _count(text: bytes) -> int:
     return lines
 
 
-def _is_gzipped(file: IO[bytes]) -> bool:
+def is_gzipped(path: Path, file: IO[bytes]) -> bool:
+    """Whether a file that is open at its start is gzipped, by its name or its first bytes."""
     start = file.read(2)
     file.seek(0)
-    return start == b"\x1f\x8b"
+    return start == b"\x1f\x8b" or path.name.lower().endswith(".gz")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def opened(path: Path, kind: str = "csv") -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The file itself, whose position tells progress, and its text."""
-    with reading(path, "csv"):
+    with reading(path, kind):
         file = path.open("rb")
     with file:
-        if path.name.lower().endswith(".gz") or _is_gzipped(file):
+        if is_gzipped(path, file):
             with gzip.GzipFile(fileobj=file) as text:
                 yield file, cast(IO[bytes], text)
         else:
