@@ -15,7 +15,7 @@ import numpy as np
 
 from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Floats, Request, default_names, empty
+from steinstream.io.chain import Chain, Floats, Request, alone, default_names, empty
 from steinstream.io.columns import Columns, Numbering, extra_columns, header_of, id_columns, paired, positions
 from steinstream.io.problems import listing, reading
 from steinstream.kept import Kept
@@ -169,11 +169,7 @@ def _dim_of_lists(file: Any, title: str, path: Path) -> int:
 
 def open_parquet(request: Request) -> ParquetChain:
     """Open one file with both."""
-    if request.scores is not None:
-        raise InputError(
-            f"--scores {request.scores} was given, but {request.path} holds draws and scores both.",
-            "Leave out --scores, and name the columns with --draws-name and --scores-name.",
-        )
+    alone(request, "columns")
     return ParquetChain(request)
 
 
