@@ -9,7 +9,9 @@ import pytest
 from conftest import write_chain
 
 import steinstream as ss
+from steinstream.door import Block, consecutive
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError, OutputError
+from steinstream.survey import Survey
 
 
 def refused(ran, *words):
@@ -236,6 +238,14 @@ def test_the_thinner_itself_notices_negated_scores():
             thinner.push(draw, draw)
     ss.Thinner(3, check_scores=False).extend(x, x)
     ss.Thinner(3).extend(x, -x)
+
+
+def test_the_sign_of_wide_scores_is_judged_by_the_coordinates_that_are_looked_at():
+    x = np.random.default_rng(0).normal(size=(50, 25_000))
+    for sign, words in ((1.0, "look negated"), (-1.0, "sign as expected")):
+        survey = Survey(25_000)
+        survey.add(Block(x, sign * x, consecutive(0, 0, 50)))
+        assert survey.negated == (sign > 0) and survey.sign().startswith(words)
 
 
 def test_a_chain_that_makes_no_step_is_refused(steinstream, tmp_path):

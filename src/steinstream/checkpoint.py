@@ -29,7 +29,7 @@ from steinstream.version import __version__
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
-FORMAT = 4
+FORMAT = 5
 
 
 def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync: bool = True) -> None:

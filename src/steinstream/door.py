@@ -62,7 +62,7 @@ def as_ids(ids: ArrayLike, count: int) -> Integers:
     names = np.asarray(ids)
     if names.shape != (count, 2) or not np.issubdtype(names.dtype, np.integer):
         raise InputError(f"ids must be {count} pairs of whole numbers (chain, draw), got shape {names.shape}.")
-    return names.astype(np.int64)
+    return np.ascontiguousarray(names, dtype=np.int64)  # compiled code is made for one layout
 
 
 def as_numbers(values: ArrayLike, what: str) -> Array:
@@ -179,13 +179,22 @@ class SteinIdentity:
         """The mean of <x - mean, score>."""
         return self.moment / self.count if self.count else 0.0
 
+    @property
+    def expected(self) -> int:
+        """What it is under the target: minus the number of coordinates that are looked at."""
+        return -self.dim // self._every
+
+    @property
+    def negated(self) -> bool:
+        """Whether the scores are surely of the wrong sign, if there are draws enough to tell."""
+        return self.value > -self.expected / 2
+
     def require_plausible(self) -> None:
         """Raise when the scores are surely of the wrong sign."""
-        dim = -(-self.dim // self._every)
-        if self.count >= FEWEST and self.value > dim / 2:
+        if self.count >= FEWEST and self.negated:
             raise NegatedScoresError(
                 f"The scores look negated: the mean of <x - mean, score> is {self.value:+.3g}, "
-                f"Stein's identity says {-dim}.",
+                f"Stein's identity says {self.expected}.",
                 "Pass the gradient of the log density itself: -scores, or --negate-scores. "
                 "If you are sure of the sign, use check_scores=False (--trust-scores).",
             )

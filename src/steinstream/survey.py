@@ -48,7 +48,7 @@ class Survey:
     @property
     def negated(self) -> bool:
         """Whether the scores are surely of the wrong sign."""
-        return self._identity.count >= 2 and self._identity.value > self.dim / 2
+        return self._identity.count >= 2 and self._identity.negated
 
     def shape(self, names: tuple[str, ...]) -> str:
         """``4 chains x 2 000 draws, 10 parameters``."""
@@ -59,11 +59,11 @@ class Survey:
 
     def sign(self) -> str:
         """What Stein's identity says."""
-        value = self._identity.value
-        about = f"Stein's identity gives {value:.4g} for {-self.dim}"
+        value, expected = self._identity.value, self._identity.expected
+        about = f"Stein's identity gives {value:.4g} for {expected}"
         if self.negated:
             return f"look negated: {about}; pass --negate-scores if the tool writes minus the gradient"
-        if abs(value + self.dim) <= 0.25 * self.dim:
+        if abs(value - expected) <= -0.25 * expected:
             return f"sign as expected ({about})"
         return f"sign plausible, but {about}: burn-in, a short chain, or scores of another density"
 
