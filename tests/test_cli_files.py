@@ -152,10 +152,11 @@ def test_a_checkpoint_is_a_file_of_its_own(folder, command, checkpoint, problem)
 
 
 @pytest.mark.parametrize("command", ["thin chain.npz", "follow g-1.csv --until-idle 0"])
-def test_a_checkpoint_of_another_run_is_left_alone(folder, command):
-    before = Path("state.npz").read_bytes()
-    run(f"{command} -o k.npz --checkpoint state.npz")
-    assert Path("k.npz").exists() and Path("state.npz").read_bytes() == before
+def test_who_forgets_to_resume_loses_nothing(folder, command):
+    before = contents(folder)
+    with pytest.raises(CheckpointError, match=r"state.npz holds the state of a run that was stopped.* Add --resume"):
+        run(f"{command} -o k.npz --checkpoint state.npz")
+    assert contents(folder) == before
 
 
 class StopAfter(Stop):

@@ -74,10 +74,9 @@ def admit(
 
 def _count(thinner: Thinner, ids: NDArray[np.int64]) -> None:
     """Draws that come without an id go on behind these."""
-    ordered = ids[np.lexsort((ids[:, 1], ids[:, 0]))]
-    last = np.append(ordered[1:, 0] != ordered[:-1, 0], True)[: len(ids)]
-    for chain, draw in ordered[last].tolist():
-        thinner._numbered[chain] = max(thinner.numbered(chain), draw + 1)
+    for chain in {int(ids[0, 0])} if len(ids) == 1 else np.unique(ids[:, 0]).tolist():
+        last = int(ids[ids[:, 0] == chain, 1].max())
+        thinner._numbered[chain] = max(thinner.numbered(chain), last + 1)
 
 
 def _require_offered(thinner: Thinner, ids: NDArray[np.int64]) -> None:

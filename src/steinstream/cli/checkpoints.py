@@ -31,6 +31,11 @@ class Checkpoint:
         check_apart({**others, "--checkpoint": path}, inputs)
         if path is not None and path.exists():
             _check_ours(path)
+            if not resume:
+                raise CheckpointError(
+                    f"{path} holds the state of a run that was stopped.",
+                    "Add --resume to go on with it, or delete it to start anew.",
+                )
         self.path, self._resume, self._ours = path, resume, False
 
     def __bool__(self) -> bool:
