@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Thinner:
     """Online KSD thinning. With nothing but ``dim`` given, it is the paper's KSDT-SQRT with the IMQ kernel.
 
+    KSDT-SQRT is the paper's name for keeping about sqrt(n log n) of n draws, or more where KSD asks for it.
+
     Parameters
     ----------
     dim
@@ -46,9 +48,10 @@ class Thinner:
     kernel
         :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
     coordinates
-        A :class:`~steinstream.Coordinates`, a :class:`~steinstream.Warmup` to estimate them from the first draws, or a
-        :class:`~steinstream.Streaming` to follow the stream: KSD then means something else after each change
-        (``settings["coordinates_changed"]`` has the steps).
+        None is the identity, which is right only where every parameter is about 1 wide. Where widths are not known,
+        take a :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else
+        after each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates
+        them from the first draws, and :class:`~steinstream.Coordinates` are for widths that are known.
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
