@@ -50,10 +50,10 @@ class Thinner:
         :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
     coordinates
         None is the identity, which is right only where every parameter is about 1 wide; where they are far from it a
-        :class:`~steinstream.CoordinatesWarning` tells. Where widths are not known,
-        take a :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else
-        after each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates
-        them from the first draws, and :class:`~steinstream.Coordinates` are for widths that are known.
+        :class:`~steinstream.CoordinatesWarning` tells. Where widths are not known, take a
+        :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else after
+        each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates them
+        from the first draws, and :class:`~steinstream.Coordinates` are for widths that are known.
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
