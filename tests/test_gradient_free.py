@@ -183,18 +183,34 @@ def test_mistakes_are_named(stream):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 
 
-@pytest.mark.parametrize("name", ["chain.npz", "chain.npy", "chain.csv"])
+def without_scores(path, draws):
+    """Two parameters, in the way that each tool writes them, without a score."""
+    header, more = "a,b", np.zeros((len(draws), 0))
+    if path.suffix == ".npz":
+        np.savez(path, draws=draws)
+    elif path.suffix == ".npy":
+        np.save(path, draws)
+    elif path.suffix == ".nc":
+        xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+        pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
+        named = zip("ab", draws.T, strict=True)
+        posterior = xarray.Dataset({name: (("chain", "draw"), column[None]) for name, column in named})
+        posterior.to_netcdf(path, group="posterior", engine="h5netcdf")
+    else:
+        if path.stem == "stan":
+            header, more = "lp__,accept_stat__,a,b", np.ones((len(draws), 2))
+        elif path.stem == "ids":
+            header, more = "chain,draw,a,b", np.column_stack([np.zeros(len(draws)), np.arange(len(draws))])
+        np.savetxt(path, np.hstack([more, draws]), fmt="%.17g", delimiter=",", header=header, comments="")
+
+
+@pytest.mark.parametrize("name", ["chain.npz", "chain.npy", "chain.csv", "ids.csv", "stan.csv", "chain.nc"])
 def test_a_file_without_scores_is_thinned_by_the_gaussian(stream, steinstream, tmp_path, name):
     draws = stream[0][:1000]
-    options = []
-    if name == "chain.npz":
-        np.savez(tmp_path / name, draws=draws)
-    elif name == "chain.npy":
-        np.save(tmp_path / name, draws)
-    else:
-        np.savetxt(tmp_path / name, draws, fmt="%.17g", delimiter=",", header="a,b", comments="")
-        options = ["--draws-name", "a,b"]
-    done = steinstream("thin", name, "-o", "kept.npz", "--size", "20", "--proxy", "gaussian", *options)
+    without_scores(tmp_path / name, draws)
+    told = steinstream("thin", name, "-o", "kept.npz", "--size", "20")
+    assert told.returncode == 2 and (name == "chain.npz" or "--proxy gaussian" in told.stderr)
+    done = steinstream("thin", name, "-o", "kept.npz", "--size", "20", "--proxy", "gaussian")
     assert done.returncode == 0, done.stderr
     kept = ss.Kept.load(tmp_path / "kept.npz")
     expected = ss.thin(draws, proxy="gaussian", size=20)
