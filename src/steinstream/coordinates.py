@@ -11,13 +11,15 @@ A radial kernel does not care where the origin lies. For what does, coordinates 
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream.errors import InputError
+from steinstream.errors import InputError, positive
 
 Array = NDArray[np.float64]
 
@@ -25,6 +27,7 @@ _SINGULAR = 1e10  # condition of a correlation matrix beyond which its narrowest
 _WIDE = 200  # dimensions above which ``auto`` takes scales alone
 
 KINDS = ("identity", "scale", "scales", "covariance", "auto")
+_FIXED = "ss.Coordinates, an array of d scales, or a covariance (d, d)"
 FOLLOWED = ("auto", "covariance", "scales")  # what Streaming can follow
 
 
@@ -41,6 +44,11 @@ class Coordinates:
 
     factor: Array
     centre: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _as_factor(self.factor))
+        if self.centre is not None:
+            object.__setattr__(self, "centre", _as_centre(self.centre))
 
     @classmethod
     def identity(cls) -> Coordinates:
@@ -161,6 +169,7 @@ class Warmup:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"Unknown coordinates {self.kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+        object.__setattr__(self, "draws", positive(self.draws, "draws"))
         if self.draws < 2:
             raise InputError(f"A warm-up needs at least 2 draws, got {self.draws}.")
 
@@ -210,8 +219,61 @@ def wants_matrix(kind: str, dim: int) -> bool:
     return kind == "covariance" or (kind == "auto" and dim <= _WIDE)
 
 
+def as_coordinates(value: Coordinates | Warmup | Streaming | ArrayLike | None) -> Coordinates | Warmup | Streaming:
+    """What a user gives for coordinates: None is the identity, an array (d,) has scales, (d, d) is a covariance.
+
+    >>> str(as_coordinates(None)), str(as_coordinates([1.0, 10.0]))
+    ('identity', 'scales')
+    """
+    if value is None:
+        return Coordinates.identity()
+    if isinstance(value, Warmup | Streaming):
+        return value
+    return as_fixed(value, f"Give ss.Warmup or ss.Streaming, {_FIXED}.")
+
+
+def as_fixed(value: Coordinates | ArrayLike, remedy: str = f"Give {_FIXED}.") -> Coordinates:
+    """The same where there is no stream to be followed or waited for."""
+    if isinstance(value, Coordinates):
+        return value
+    if isinstance(value, np.ndarray | Sequence) and not isinstance(value, str | bytes):
+        array = _as_numbers(value, "Coordinates")
+        if array.ndim in (1, 2):
+            return Coordinates.scales(array) if array.ndim == 1 else Coordinates.covariance(array)
+    raise InputError(f"Coordinates cannot be {reprlib.repr(value)}.", remedy)
+
+
+def _as_numbers(value: ArrayLike, what: str) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be numbers, got {reprlib.repr(value)}.") from None
+
+
+def _as_factor(value: ArrayLike) -> Array:
+    """One that can be divided by."""
+    factor = _as_numbers(value, "Coordinates")
+    if factor.ndim < 2:
+        return _positive(factor, "The factor of coordinates", factor.ndim)
+    if factor.ndim > 2 or factor.shape[0] != factor.shape[1] or np.triu(factor, 1).any():
+        raise InputError(
+            f"The factor of coordinates must be a number, (d,) or lower triangular (d, d), got shape {factor.shape}.",
+            "A covariance goes to Coordinates.covariance.",
+        )
+    if not np.isfinite(factor).all() or not np.diagonal(factor).all():
+        raise InputError("The factor of coordinates must be finite, with no 0 on its diagonal.")
+    return factor
+
+
+def _as_centre(value: ArrayLike) -> Array:
+    centre = _as_numbers(value, "The centre of coordinates")
+    if centre.ndim != 1 or not np.isfinite(centre).all():
+        raise InputError(f"The centre of coordinates must be d finite numbers, got {reprlib.repr(value)}.")
+    return centre
+
+
 def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
-    array = np.asarray(value, dtype=np.float64)
+    array = _as_numbers(value, what)
     if array.ndim != dimensions or not (np.isfinite(array).all() and (array > 0).all()):
         shape = "a number" if dimensions == 0 else "a vector of numbers"
         raise InputError(f"{what} must be {shape} above 0, got {value!r}.")

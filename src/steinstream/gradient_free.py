@@ -71,7 +71,7 @@ def gradient_free_ksd(
     proxy: str | Target = "gaussian",
     clip: float = CLIP,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    coordinates: Coordinates | ArrayLike | str = "auto",
 ) -> float:
     """The gradient-free KSD of draws (n, d) or (chains, n, d), with the log density of the target at each of them.
 
@@ -124,7 +124,7 @@ def _thinned(lent: _Lent, density: Array, clip: float, settings: dict[str, Any])
         if not (given is plain or given == plain):
             raise InputError(f"{name} cannot be used with log_density.", "Leave it out, or leave out log_density.")
     coordinates = settings.pop("coordinates")
-    if isinstance(coordinates, Streaming) or coordinates == "streaming":
+    if isinstance(coordinates, Streaming) or (isinstance(coordinates, str) and coordinates == "streaming"):
         raise InputError("Streaming coordinates cannot be used with log_density.", 'Use "auto".')
     fitted = fitting(coordinates, lent.sketch, check_scores=False)
     block = _joined(lent.chains)

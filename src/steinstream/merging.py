@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.anchor import strength
-from steinstream.coordinates import Coordinates
+from steinstream.coordinates import Coordinates, as_fixed
 from steinstream.errors import InputError
 from steinstream.gradient_free import refuse_ratios
 from steinstream.kept import Kept
@@ -52,7 +52,7 @@ def merge(
     size: int | None = None,
     budget: float | Sequence[float] | None = None,
     masses: str | ArrayLike = "lengths",
-    coordinates: Coordinates | None = None,
+    coordinates: Coordinates | ArrayLike | None = None,
     anchor: float | bool = False,
     fan_in: int | None = None,
     spare: float = 1.0,
@@ -95,7 +95,8 @@ def merge(
     width = as_fan_in(fan_in) or len(sets)
     mass = as_masses(masses, facts)
     inner = times(as_size(size), spare)
-    how = Merge(kernel, coordinates or common_coordinates(facts, mass), size, inner, budgets, strength(anchor))
+    fixed = common_coordinates(facts, mass) if coordinates is None else as_fixed(coordinates)
+    how = Merge(kernel, fixed, size, inner, budgets, strength(anchor))
     nodes = [Node(kept, float(m)) for kept, m in zip(chains_apart(sets), mass, strict=True)]
     for level in count():
         families = groups(nodes, width)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from steinstream import about, admission, checkpoint, door, loop, passes, schedules
 from steinstream import anchor as anchors
-from steinstream.coordinates import Coordinates, Streaming, Warmup
+from steinstream.coordinates import Coordinates, Streaming, Warmup, as_coordinates
 from steinstream.errors import InputError, one_of, positive
 from steinstream.follower import Follower
 from steinstream.history import Recorder
@@ -45,9 +45,10 @@ class Thinner:
     kernel
         :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
     coordinates
-        A :class:`~steinstream.Coordinates`, a :class:`~steinstream.Warmup` to estimate them from the first draws, or a
-        :class:`~steinstream.Streaming` to follow the stream: KSD then means something else after each change
-        (``settings["coordinates_changed"]`` has the steps).
+        A :class:`~steinstream.Coordinates`, an array of d scales or a covariance (d, d), a
+        :class:`~steinstream.Warmup` to estimate them from the first draws, or a :class:`~steinstream.Streaming` to
+        follow the stream: KSD then means something else after each change (``settings["coordinates_changed"]`` has the
+        steps).
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
@@ -92,7 +93,7 @@ class Thinner:
         dim: int,
         *,
         kernel: Kernel | None = None,
-        coordinates: Coordinates | Warmup | Streaming | None = None,
+        coordinates: Coordinates | Warmup | Streaming | ArrayLike | None = None,
         growth: str | float | schedules.Schedule | None = None,
         budget: str | float | schedules.Schedule = 0.0,
         rule: str = "paper",
@@ -108,10 +109,9 @@ class Thinner:
     ) -> None:
         self.dim = positive(dim, "dim")
         self.kernel = door.as_kernel(kernel)
-        self._follower: Follower | None = None
-        if isinstance(coordinates, Streaming):
-            self._follower, coordinates = Follower(coordinates, self.dim), None
-        self.coordinates = coordinates or Coordinates.identity()
+        chosen = as_coordinates(coordinates)
+        self._follower = Follower(chosen, self.dim) if isinstance(chosen, Streaming) else None
+        self.coordinates = Coordinates.identity() if isinstance(chosen, Streaming) else chosen
         self.cap = None if size is None else positive(size, "size")
         self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
         self.budget = schedules.budget(budget, self.growth)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream import door, schedules
-from steinstream.coordinates import Coordinates, Streaming
+from steinstream.coordinates import Coordinates, Streaming, as_fixed
 from steinstream.errors import InputError
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ, Kernel
@@ -39,7 +39,7 @@ def thin(
     clip: float = 1.0,
     size: int | None = None,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | Streaming | str = "auto",
+    coordinates: Coordinates | Streaming | ArrayLike | str = "auto",
     growth: str | float | schedules.Schedule | None = None,
     budget: str | float | schedules.Schedule = 0.0,
     rule: str = "paper",
@@ -65,7 +65,8 @@ def thin(
         A hard cap: exactly so many are kept. Without it about sqrt(n log n) are, or more where the target needs more.
     coordinates
         Estimated from the draws unless given, because the kernel's one length scale cannot fit parameters of different
-        widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are.
+        widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are. Given,
+        they are a :class:`~steinstream.Coordinates`, an array of d scales or a covariance (d, d).
     passes, start
         Further passes over the draws keep as many and lower KSD; ``"auto"`` makes as many as are worth their time. With
         ``size`` it also begins with a good set out of a sample of the draws, which ``start="sample"`` does for any
@@ -129,7 +130,7 @@ def thin_portions(
     *,
     size: int | None = None,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | Streaming | str = "auto",
+    coordinates: Coordinates | Streaming | ArrayLike | str = "auto",
     growth: str | float | schedules.Schedule | None = None,
     budget: str | float | schedules.Schedule = 0.0,
     rule: str = "paper",
@@ -148,7 +149,7 @@ def thin_portions(
     any draws must stay.
     """
     passes = as_passes(passes)
-    if coordinates == "streaming":
+    if isinstance(coordinates, str) and coordinates == "streaming":
         coordinates = Streaming(centred=kernel is not None and kernel.linear > 0)
     sketch = Sketch(dim)
     for block, _, _ in portions():
@@ -187,7 +188,7 @@ def too_short(draws: int, candidates: int) -> tuple[str, str]:
 
 
 def fitting(
-    coordinates: Coordinates | str, sketch: Sketch, check_scores: bool, kernel: Kernel | None = None
+    coordinates: Coordinates | ArrayLike | str, sketch: Sketch, check_scores: bool, kernel: Kernel | None = None
 ) -> Coordinates:
     """The coordinates asked for, estimated from a sketch of the stream where they are asked for by name.
 
@@ -199,8 +200,8 @@ def fitting(
     if check_scores:
         dim = held.draws.shape[1]
         door.SteinIdentity(dim).with_more(held.draws, held.scores).require_plausible()
-    if isinstance(coordinates, Coordinates):
-        return coordinates
+    if not isinstance(coordinates, str):
+        return as_fixed(coordinates)
     centred = kernel is not None and kernel.linear > 0 and coordinates != "identity"
     return Coordinates.estimate(coordinates, sketch.settled().draws, centred=centred)
 
