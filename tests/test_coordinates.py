@@ -74,3 +74,37 @@ def test_a_warmup_takes_a_whole_number_of_draws():
     for wrong in (100.5, "100", True, 1):
         with pytest.raises(InputError, match="draws"):
             ss.Warmup(draws=wrong)
+
+
+@pytest.mark.parametrize("kind", ["scales", "covariance", "auto"])
+@pytest.mark.parametrize("value", [0.1, 0.5, 1e9 / 3])
+def test_a_coordinate_that_stands_still_has_the_unit_one(kind, value):
+    x = normal(1000)
+    unit = np.sqrt(2 * 2)  # estimated coordinates multiply the covariance by 2 d
+    still = ss.Coordinates.estimate(kind, np.full((1000, 2), value)).factor
+    assert np.array_equal(still, np.full(2, unit))
+    half = ss.Coordinates.estimate(kind, np.column_stack([x[:, 0], np.full(1000, value)])).factor
+    widths = half if half.ndim == 1 else np.diagonal(half)
+    assert widths[1] == pytest.approx(unit, rel=1e-12)
+    assert widths[0] == pytest.approx(unit * x[:, 0].std(), rel=1e-3)  # and is no reason to shrink the other
+
+
+def test_estimates_need_draws():
+    for draws in (np.zeros((0, 2)), np.zeros(3)):
+        with pytest.raises(InputError, match="shape"):
+            ss.Coordinates.estimate("scales", draws)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e8, 1e9])
+def test_the_median_distance_does_not_depend_on_where_the_draws_lie(offset):
+    x = np.round(normal(2000) * 2.0**16) / 2.0**16  # whose sums with the offset are exact
+    here, there = (ss.Coordinates.estimate("scale", x + shift).factor for shift in (0.0, offset))
+    assert there == pytest.approx(here, rel=1e-6)
+
+
+def test_the_median_distance_looks_at_no_more_than_1000_draws(monkeypatch):
+    looked = []
+    median = np.median
+    monkeypatch.setattr(np, "median", lambda values: looked.append(len(values)) or median(values))
+    ss.Coordinates.estimate("scale", normal(1999))
+    assert 0 < looked[0] <= 1000 * 999 // 2

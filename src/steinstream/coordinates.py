@@ -88,11 +88,14 @@ class Coordinates:
         With fewer than 10 d distinct draws, or where it is singular, the covariance is shrunk towards its diagonal by
         d / (d + number of distinct draws); otherwise not at all, for 1 % of the diagonal already hides the narrow
         directions of strongly correlated parameters. ``auto`` takes the covariance up to 200 dimensions, scales above.
+        A coordinate that stands still is taken to have a standard deviation of 1.
         ``centred`` puts the centre at the mean of the draws.
         """
         if kind not in KINDS:
             raise InputError(f"Unknown coordinates {kind!r}.", f"Choose one of {', '.join(KINDS)}, or give an array.")
-        draws = np.asarray(draws, dtype=np.float64)
+        draws = _as_numbers(draws, "Draws")
+        if draws.ndim != 2 or draws.size == 0:
+            raise InputError(f"Draws to estimate coordinates from must have shape (n, d), got shape {draws.shape}.")
         centre = draws.mean(axis=0) if centred else None
         if kind == "identity":
             return replace(cls.identity(), centre=centre)
@@ -100,8 +103,9 @@ class Coordinates:
         count, dim = distinct.shape
         if kind == "scale":
             return replace(cls.length_scale(_median_distance(distinct)), centre=centre)
-        matrix = np.cov(draws, rowvar=False).reshape(dim, dim) if wants_matrix(kind, dim) and count > 1 else None
-        return cls.from_moments(count, draws.std(axis=0), matrix, centre)
+        moved = draws - draws[0]  # exactly 0 where nothing moves, which a mean is not
+        matrix = np.cov(moved, rowvar=False).reshape(dim, dim) if wants_matrix(kind, dim) and count > 1 else None
+        return cls.from_moments(count, moved.std(axis=0), matrix, centre)
 
     @classmethod
     def from_moments(
@@ -111,11 +115,11 @@ class Coordinates:
 
         Without the covariance, or with fewer than two draws, scales.
         """
-        dim = len(spread)
-        spread = np.where(spread > 0, spread, 1.0) * np.sqrt(2.0 * dim)
+        dim, still = len(spread), ~(spread > 0)
+        spread = np.where(still, 1.0, spread) * np.sqrt(2.0 * dim)
         if matrix is None or distinct < 2:
             return replace(cls.scales(spread), centre=centre)
-        matrix = matrix * (2.0 * dim)
+        matrix = (matrix + np.diag(still)) * (2.0 * dim)
         if not (distinct >= 10 * dim and np.linalg.cond(matrix / np.outer(spread, spread)) < _SINGULAR):
             shrink = dim / (dim + distinct)
             matrix = (1.0 - shrink) * matrix + shrink * np.diag(spread**2)
@@ -282,7 +286,8 @@ def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
 
 def _median_distance(draws: Array) -> float:
     """Over at most 1000 evenly spaced draws."""
-    some = draws[:: max(1, len(draws) // 1000)]
+    some = draws[:: -(-len(draws) // 1000)]
+    some = some - some.mean(axis=0)  # far from the origin their squares would swallow the distances
     squares = (some**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
     upper = distances[np.triu_indices(len(some), 1)]
