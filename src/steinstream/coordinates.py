@@ -193,8 +193,9 @@ class Streaming:
     The first estimate comes after ``first`` draws, and sees the second half of them. Until then coordinates are the
     identity: what was kept by them is soon replaced, and nothing is held back. (Waiting for the first estimate, as
     :class:`Warmup` does, made no set better that was measured later.) With ``forget`` an estimate is made of so many
-    draws at most, and as often; otherwise a stream that drifts late is followed late. ``kind`` is ``auto``,
-    ``covariance`` or ``scales``, as in :meth:`Coordinates.estimate`; ``centred`` as there.
+    draws at most, and as often; otherwise a stream that drifts late is followed late. Draws that are all the same, of a
+    chain that is stuck, change nothing. ``kind`` is ``auto``, ``covariance`` or ``scales``, as in
+    :meth:`Coordinates.estimate`; ``centred`` as there.
 
     >>> Streaming(first=200)
     Streaming(kind='auto', first=200, forget=None, centred=False)
