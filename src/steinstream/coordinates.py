@@ -212,8 +212,11 @@ class Streaming:
                 f"Coordinates {self.kind!r} cannot follow a stream.", f"Choose one of {', '.join(FOLLOWED)}."
             )
         for name, value in (("first", self.first), ("forget", self.forget)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 4):
-                raise InputError(f"{name} must be a whole number of at least 4 draws, got {value!r}.")
+            if value is not None:
+                object.__setattr__(self, name, positive(value, name))
+                if value < 4:
+                    raise InputError(f"{name} must be a whole number of at least 4 draws, got {value!r}.")
+        object.__setattr__(self, "centred", bool(self.centred))
 
     def __str__(self) -> str:
         return "streaming"

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steinstream.anchor import strength
 from steinstream.coordinates import Coordinates, as_fixed
-from steinstream.errors import InputError
+from steinstream.errors import InputError, positive
 from steinstream.gradient_free import refuse_ratios
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ, Kernel
@@ -94,7 +94,8 @@ def merge(
     kernel, budgets = same_kernel(facts), as_budgets(budget)
     width = as_fan_in(fan_in) or len(sets)
     mass = as_masses(masses, facts)
-    inner = times(as_size(size), spare)
+    size = as_size(size)
+    inner = times(size, spare)
     fixed = common_coordinates(facts, mass) if coordinates is None else as_fixed(coordinates)
     how = Merge(kernel, fixed, size, inner, budgets, strength(anchor))
     nodes = [Node(kept, float(m)) for kept, m in zip(chains_apart(sets), mass, strict=True)]
@@ -194,9 +195,7 @@ def _ledger(sets: Sequence[Kept], union: Union, share: Array, rise: float, budge
 
 def as_size(size: int | None) -> int | None:
     """How many to keep; None if as many as the budget says."""
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-        raise InputError(f"size must be a whole number of at least 1, got {size!r}.")
-    return size
+    return None if size is None else positive(size, "size")
 
 
 def times(size: int | None, spare: float) -> int | None:
@@ -218,9 +217,9 @@ def as_budgets(budget: float | Sequence[float] | None) -> tuple[float, ...] | No
 
 def as_fan_in(fan_in: int | None) -> int | None:
     """How many are merged at a time; None if all."""
-    if fan_in is not None and (isinstance(fan_in, bool) or not isinstance(fan_in, int) or fan_in < 2):
+    if fan_in is not None and positive(fan_in, "fan_in") < 2:
         raise InputError(f"fan_in must be a whole number of at least 2, got {fan_in!r}.")
-    return fan_in
+    return None if fan_in is None else int(fan_in)
 
 
 def as_masses(masses: str | ArrayLike, parts: Sequence[Facts]) -> Array:

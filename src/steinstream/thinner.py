@@ -119,7 +119,7 @@ class Thinner:
         self.candidates = positive(candidates, "candidates")
         self.anchor, self.cost = anchors.strength(anchor), as_weight(cost)
         self.on_bad = one_of(("raise", "skip"), on_bad, "on_bad")
-        self.check_scores = check_scores
+        self.check_scores = bool(check_scores)
         self.storage = one_of(("float64", "float32"), storage, "storage")
         self.steps = 0  # done
         self.seen = 0  # draws that came, bad ones included
