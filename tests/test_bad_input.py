@@ -220,6 +220,7 @@ def test_the_library_refuses_the_same_mistakes():
         ({"growth": "power:3"}, "between 0 and 2"),
         ({"budget": -1.0}, "negative"),
         ({"initial": (bad, good)}, "nan"),
+        ({"initial": (good, good), "size": 4}, "5 initial draws.*size=4"),
     ):
         with pytest.raises(InputError, match=words):
             ss.Thinner(**{"dim": 2, **settings})

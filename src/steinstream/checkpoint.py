@@ -148,6 +148,7 @@ def _counters(thinner: Thinner) -> dict[str, Any]:
     return {
         "pass": {name: value for name, value in vars(thinner.current_pass).items() if name != "resting"},
         "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial],
+        "brought": thinner._brought,
         "identity": [thinner._identity.count, thinner._identity.moment],
         "note": thinner.note,
     }
@@ -182,7 +183,7 @@ def _arrays(thinner: Thinner, rows: bool) -> dict[str, NDArray[Any]]:
 def _restore(thinner: Thinner, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Bring a new thinner to where it came, but for what is kept."""
     thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
-    thinner.note = about["note"]
+    thinner._brought, thinner.note = about.get("brought", 0), about["note"]
     thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
     count, moment = about["identity"]
     means = arrays["identity_draw"], arrays["identity_score"]

@@ -1,8 +1,8 @@
 r"""Merging what several thinners keep: the exact union, thinned again, with a bound.
 
-Each part c stands for a stream of its own, of mass m_c (its length), and each of its draws for an equal share of that.
-The union has the row sums that the parts have already, and the cross terms between them: n1 * n2 kernel values for two
-parts, summed in pairs of doubles. Then draws go, each time the one whose loss costs least.
+Each part c stands for a stream of its own, of mass m_c (its length, and initial draws), and each of its draws for an
+equal share of that. The union has the row sums that the parts have already, and the cross terms between them: n1 * n2
+kernel values for two parts, summed in pairs of doubles. Then draws go, each time the one whose loss costs least.
 
 **Bound.** KSD^2 is convex, so that of the union is at most the mean over the parts, weighted by mass; dropping draws
 raises it by what was measured, at most the budget. Merging merged sets again, in a tree,
@@ -35,7 +35,7 @@ from steinstream.gradient_free import refuse_ratios
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ, Kernel
 from steinstream.thinner import Thinner
-from steinstream.union import Union
+from steinstream.union import COUNTS, Union
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -113,15 +113,21 @@ class Facts(NamedTuple):
     size: int
     seen: int
     skipped: int
+    initial: int
     dim: int
     kernel: Kernel
     coordinates: Coordinates
 
+    @property
+    def mass(self) -> float:
+        """How many draws it stands for: good ones that came, and initial ones."""
+        return float(self.seen - self.skipped + self.initial)
+
     @classmethod
     def of(cls, kept: Kept) -> Facts:
         """Those of a kept set."""
-        seen, skipped = kept.settings.get("seen", len(kept)), kept.settings.get("skipped", 0)
-        return cls(len(kept), seen, skipped, kept.points.shape[1], kept.kernel or IMQ(), _coordinates(kept))
+        seen, skipped, initial = ({"seen": len(kept), **kept.settings}.get(name, 0) for name in COUNTS)
+        return cls(len(kept), seen, skipped, initial, kept.points.shape[1], kept.kernel or IMQ(), _coordinates(kept))
 
 
 class Node(NamedTuple):
@@ -227,7 +233,10 @@ def as_masses(masses: str | ArrayLike, parts: Sequence[Facts]) -> Array:
     if isinstance(masses, str):
         if masses not in MASSES:
             raise InputError(f"masses must be {' or '.join(map(repr, MASSES))}, or numbers, got {masses!r}.")
-        return np.array([float(part.size if masses == "kept" else part.seen - part.skipped) for part in parts])
+        each = np.array([float(part.size) if masses == "kept" else part.mass for part in parts])
+        for place in np.flatnonzero(each <= 0).tolist():
+            raise InputError(f"Part {place} stands for no draws.", 'Leave it out, or use masses="kept".')
+        return each
     given = np.asarray(masses, dtype=np.float64)
     if given.shape != (len(parts),) or not (np.isfinite(given) & (given > 0)).all():
         raise InputError(f"masses must be {len(parts)} positive numbers, one for each part, got {masses!r}.")

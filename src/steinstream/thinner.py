@@ -67,7 +67,7 @@ class Thinner:
         the one goes that influence and cost together point to; with ``cost=1`` a draw of average cost goes as if its
         Stein kernel with itself were greater by the average one.
     initial
-        Draws and scores of the initial dictionary D_0. Their ids are (-1, 0), (-1, 1), ...
+        Draws and scores of the initial dictionary D_0, at most ``size``. Their ids are (-1, 0), (-1, 1), ...
     history
         Steps to remember: ``"log"`` (about 20 per decade), ``"all"``, every k-th, or ``None``.
     on_bad
@@ -131,6 +131,7 @@ class Thinner:
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
         self._marks: Marks | None = None  # costs and pins of those that wait, if any were given
         self._initial = 0  # size of D_0
+        self._brought = 0  # how many of them are no part of the stream
         self._checks: Checks | None = None  # second scores, if there are any
         self._watch: Watch | None = None  # while it is served
         self._running = False  # steps are being taken
@@ -144,6 +145,7 @@ class Thinner:
         if initial is not None:
             x, s = door.as_block(*initial, self.dim)
             self._begin_with(door.Block(x, s, door.consecutive(-1, 0, len(x))))
+            self._brought = len(x)
 
     def _open(self, coordinates: Coordinates) -> None:
         from steinstream.dictionary import Dictionary  # brings numba
@@ -239,6 +241,10 @@ class Thinner:
     def _begin_with(self, block: door.Block) -> None:
         if self._dictionary is None:
             raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
+        if self.cap is not None and len(block.draws) > self.cap:
+            raise InputError(
+                f"{len(block.draws)} initial draws are more than size={self.cap} allows.", "Thin them, or raise size."
+            )
         door.usable(block, "raise", self.kernel.linear > 0, self.storage)
         self._initial = len(block.draws)
         self._dictionary.fill(block)
