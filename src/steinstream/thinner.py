@@ -26,7 +26,7 @@ from steinstream.kernels import Kernel
 from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
-from steinstream.step import Ids, Step, pairs
+from steinstream.step import Ids, Step, as_pairs, pairs
 
 if TYPE_CHECKING:
     from steinstream.diagnosis import Diagnosis
@@ -205,11 +205,11 @@ class Thinner:
 
     def pin(self, ids: ArrayLike) -> None:
         """These kept draws, (chain, draw) pairs, must stay."""
-        self._kept_set.pin(door.as_ids(ids, len(np.asarray(ids))), True)
+        self._kept_set.pin(as_pairs(ids), True)
 
     def unpin(self, ids: ArrayLike) -> None:
         """These kept draws may go again."""
-        self._kept_set.pin(door.as_ids(ids, len(np.asarray(ids))), False)
+        self._kept_set.pin(as_pairs(ids), False)
 
     @property
     def pinned(self) -> Ids:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steinstream import door, schedules
 from steinstream.coordinates import Coordinates, Streaming, as_fixed
-from steinstream.errors import InputError
+from steinstream.errors import InputError, positive
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ, Kernel
 from steinstream.passes import as_passes, begin_well, begins_with_sample, go_on
@@ -92,7 +92,7 @@ def thin(
 
     """
     door.refuse_path(draws, "draws")
-    kernel = door.as_kernel(kernel)
+    kernel, candidates = door.as_kernel(kernel), positive(candidates, "candidates")
     if scores is None:
         from steinstream.gradient_free import thin_without_scores
 
