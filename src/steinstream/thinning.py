@@ -154,29 +154,25 @@ def thin_portions(
     sketch = Sketch(dim)
     for block, _, _ in portions():
         sketch.add(block.take(door.usable(block, on_bad)))
+    if not isinstance(coordinates, Streaming):
+        coordinates = fitting(coordinates, sketch, check_scores, kernel)
+        check_scores = False  # it was done, on the sketch
     thinner = Thinner(
-        dim,
-        kernel=kernel,
-        coordinates=coordinates
-        if isinstance(coordinates, Streaming)
-        else fitting(coordinates, sketch, check_scores, kernel),
-        growth=growth,
-        budget=budget,
-        rule=rule,
-        size=size,
-        candidates=candidates,
-        anchor=anchor,
-        cost=cost,
-        on_bad=on_bad,
-        check_scores=check_scores and isinstance(coordinates, Streaming),  # else it was done, on a sketch
-    )
+        dim, kernel=kernel, coordinates=coordinates, growth=growth, budget=budget, rule=rule, size=size,
+        candidates=candidates, anchor=anchor, cost=cost, on_bad=on_bad, check_scores=check_scores,
+    )  # fmt: skip
     if begins_with_sample(start, passes, thinner, pins=pinned):
         begin_well(thinner, sketch.block)
+    return _pass_by(thinner, portions, passes)
+
+
+def _pass_by(thinner: Thinner, portions: Callable[[], Iterable[Portion]], passes: int | str) -> Kept:
+    """Let all draws pass, as often as they are to."""
     while True:
         for block, prices, pins in portions():
             thinner.extend(block.draws, block.scores, ids=block.ids, costs=prices, pinned=pins)
         if thinner.size == 0:
-            raise InputError(*too_short(thinner.seen - thinner.skipped, candidates))
+            raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
         if not go_on(thinner, passes):
             return thinner.kept
         thinner.again()
