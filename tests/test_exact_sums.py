@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,3 +102,20 @@ def test_vector_exp_is_accurate(u):
     phi = np.exp(-square)
     expected = phi * s[0] + 2 * phi * ((s[0] - 1.0) * x[0] + 1.0) - 4 * phi * square
     np.testing.assert_allclose(row, expected, rtol=2e-15)
+
+
+@pytest.mark.parametrize("huge", [1e4, 1e8, 1e12, 1e16, 1e40, 1e90])
+@pytest.mark.parametrize("settings", [{}, {"anchor": 1.0}, {"candidates": 3}, {"kernel": ss.RBF()}], ids=str)
+def test_of_a_wild_start_nothing_is_left_in_any_sum(huge, settings):
+    x = np.random.default_rng(5).normal(size=(900, 3))
+    x[1::3] = x[::3]  # some come twice
+    s = -x
+    s[:60] *= huge ** np.linspace(1.0, 0.5, 60)[:, None]
+    thinner = ss.Thinner(3, size=30, check_scores=False, **settings)
+    thinner.extend(x, s)
+    kept = thinner.kept
+    assert kept.ids[:, 1].min() >= 60
+    fresh = ss.Thinner(3, check_scores=False, **settings | {"candidates": 1}, initial=(kept.points, kept.scores))
+    now, anew = thinner._kept_set.state(), fresh._kept_set.state()
+    assert thinner.ksd == fresh.ksd and np.array_equal(now["total"][:2], anew["total"][:2])
+    assert {*map(tuple, now["influence"])} == {*map(tuple, anew["influence"])}

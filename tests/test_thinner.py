@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from contextlib import suppress
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -145,8 +148,23 @@ def test_default_coordinates_serve_different_widths():
     assert (np.abs(kept.points.std(axis=0) / [1.0, 0.01] - 1.0) < 0.1).all()
 
 
+@pytest.mark.parametrize("number", [int, np.int64, np.float32, float, Fraction])
+def test_kernels_take_any_number(number):
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    for kernel, same in (
+        (ss.IMQ(c=number(2)), ss.IMQ(c=2.0)),
+        (ss.RBF(h=number(2)), ss.RBF(h=2.0)),
+        (ss.IMQ(linear=number(1)), ss.IMQ(linear=1.0)),
+    ):
+        assert kernel == same and repr(kernel) == repr(same)
+        assert ss.Thinner(2, kernel=kernel).extend(x, -x) == ss.Thinner(2, kernel=same).extend(x, -x)
+
+
 def test_kernels_say_no_to_nonsense():
-    for make in (lambda: ss.IMQ(c=0.0), lambda: ss.IMQ(beta=-1.0), lambda: ss.RBF(h=-2.0)):
+    for make in (
+        lambda: ss.IMQ(c=0.0), lambda: ss.IMQ(beta=-1.0), lambda: ss.RBF(h=-2.0), lambda: ss.IMQ(c=np.inf),
+        lambda: ss.IMQ(c=1e-120), lambda: ss.RBF(h=np.inf), lambda: ss.IMQ(c="one"), lambda: ss.IMQ(linear=np.nan),
+    ):  # fmt: skip
         with pytest.raises(ss.SteinstreamError):
             make()
     for make in (
@@ -160,6 +178,36 @@ def test_kernels_say_no_to_nonsense():
     ):
         with pytest.raises(ss.SteinstreamError):
             make()
+
+
+def test_in_a_warmup_normalised_ksd_is_that_of_what_would_be_kept():
+    x = np.random.default_rng(0).normal(size=(600, 2))
+    thinner = ss.Thinner(2, coordinates=ss.Warmup(draws=1000))
+    thinner.extend(x, -x)
+    assert thinner.normalised_ksd == thinner.kept.normalised_ksd
+
+
+@pytest.mark.parametrize("chosen", [{}, {"candidates": 3}, {"coordinates": ss.Streaming(first=500)}], ids=str)
+def test_after_a_ctrl_c_no_draw_is_lost_and_none_comes_twice(chosen):
+    x = np.random.default_rng(0).normal(size=(40_000, 2))
+    interrupts = {3000, 9000, 9001, 12_345}
+
+    def growth(t):
+        if t in interrupts:  # amid the preparation of some thousand steps
+            interrupts.remove(t)
+            signal.raise_signal(signal.SIGINT)
+        return 50
+
+    whole, broken = ss.Thinner(2, growth=50, **chosen), ss.Thinner(2, growth=growth, **chosen)
+    whole.extend(x, -x)
+    with pytest.raises(KeyboardInterrupt):
+        broken.extend(x, -x)
+    assert 0 < broken.steps * broken.candidates < len(x) == broken.seen
+    while len(broken._waiting.draws) >= broken.candidates:
+        with suppress(KeyboardInterrupt):
+            broken.extend(x[:0], -x[:0])
+    assert not interrupts and broken.steps == whole.steps
+    assert np.array_equal(broken.kept.ids, whole.kept.ids) and broken.ksd == whole.ksd
 
 
 def test_public_names_are_lazy_and_all_there():

@@ -29,7 +29,7 @@ from steinstream.version import __version__
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
-FORMAT = 4
+FORMAT = 5
 
 
 def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync: bool = True) -> None:
@@ -147,8 +147,7 @@ def _counters(thinner: Thinner) -> dict[str, Any]:
     """What of it fits into JSON."""
     return {
         "pass": {name: value for name, value in vars(thinner.current_pass).items() if name != "resting"},
-        "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial],
-        "brought": thinner._brought,
+        "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial, thinner._brought],
         "identity": [thinner._identity.count, thinner._identity.moment],
         "note": thinner.note,
     }
@@ -182,8 +181,8 @@ def _arrays(thinner: Thinner, rows: bool) -> dict[str, NDArray[Any]]:
 
 def _restore(thinner: Thinner, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Bring a new thinner to where it came, but for what is kept."""
-    thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
-    thinner._brought, thinner.note = about.get("brought", 0), about["note"]
+    thinner.steps, thinner.seen, thinner.skipped, thinner._initial, thinner._brought = about["counters"]
+    thinner.note = about["note"]
     thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
     count, moment = about["identity"]
     means = arrays["identity_draw"], arrays["identity_score"]

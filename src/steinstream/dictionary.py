@@ -17,7 +17,7 @@ from steinstream._engine.lanes import LANES
 from steinstream._engine.moments import follow
 from steinstream._engine.moves import refresh, worth_sharing
 from steinstream._engine.objective import square
-from steinstream._engine.store import DRAWS, FREE, LATEST, NONE, SLOTS, TOTAL, TOTAL_LOW, empty_store, roomier
+from steinstream._engine.store import DRAWS, FREE, LATEST, NONE, SLOTS, TOTAL, TOTAL_LOW, WORST, empty_store, roomier
 from steinstream._engine.thinning import thin_block
 from steinstream.anchor import PAIRS, frequencies
 from steinstream.coordinates import Coordinates
@@ -311,7 +311,7 @@ class Dictionary:
             "influence": np.column_stack([store.high[order], store.low[order]]),
             "ids": store.ids[labels],
             "latest": np.array(int(latest[0]) if len(latest) else NONE),
-            "total": store.sums[[TOTAL, TOTAL_LOW]],
+            "total": store.sums[[TOTAL, TOTAL_LOW, WORST]],
         }
         if self._guide is not None:
             numbers = self._guide.numbers.copy()
@@ -345,7 +345,7 @@ class Dictionary:
         store.following[last] = NONE  # before that, each label is followed by the next
         store.oldest[:slots], store.newest[:slots] = last - state["copies"] + 1, last
         store.counts[[SLOTS, DRAWS, FREE, LATEST]] = slots, labels, labels, state["latest"]
-        store.sums[[TOTAL, TOTAL_LOW]] = state["total"]
+        store.sums[[TOTAL, TOTAL_LOW, WORST]] = state["total"]
         refresh(store, self._kernel)
         self._store, self._guide = store, None
         if "turns" in state:

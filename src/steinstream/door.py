@@ -62,7 +62,7 @@ def as_ids(ids: ArrayLike, count: int) -> Integers:
     names = np.asarray(ids)
     if names.shape != (count, 2) or not np.issubdtype(names.dtype, np.integer):
         raise InputError(f"ids must be {count} pairs of whole numbers (chain, draw), got shape {names.shape}.")
-    return names.astype(np.int64)
+    return np.ascontiguousarray(names, dtype=np.int64)  # compiled code is made for one layout
 
 
 def as_numbers(values: ArrayLike, what: str) -> Array:

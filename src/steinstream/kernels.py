@@ -69,6 +69,9 @@ def gaussian(u: Any, rate: Any, _: Any) -> Any:
 
 PROFILES = (inverse_square_root, inverse_power, gaussian)
 
+_LARGEST = 1e30  # parameters, and the inverse of those that must be positive: none of their powers overflows
+_SENSIBLE = "In coordinates of unit scale something near 1 serves."
+
 
 class Kernel:
     """A base kernel; see :class:`IMQ` and :class:`RBF`."""
@@ -150,7 +153,8 @@ class Kernel:
         raise TypeError(f"{type(self).__name__} defines no spectrum")
 
     def _require_linear(self) -> None:
-        if not (np.isfinite(self.linear) and self.linear >= 0):
+        object.__setattr__(self, "linear", _number(self.linear))
+        if not 0 <= self.linear < _LARGEST:
             raise InputError(
                 f"The linear term of a kernel must be a number of at least 0, got {self.linear}.",
                 "0 leaves it out.",
@@ -173,8 +177,10 @@ class IMQ(Kernel):
 
     def __post_init__(self) -> None:
         self._require_linear()
-        if not self.c > 0:
-            raise InputError(f"IMQ's c must be positive, got {self.c}.")
+        for name in ("c", "beta"):
+            object.__setattr__(self, name, _number(getattr(self, name)))
+        if not 1 / _LARGEST < self.c < _LARGEST:
+            raise InputError(f"IMQ's c must be positive, got {self.c}.", _SENSIBLE)
         if not -1 < self.beta < 0:
             raise InputError(f"IMQ's beta must lie between -1 and 0, got {self.beta}.")
 
@@ -202,8 +208,10 @@ class RBF(Kernel):
 
     def __post_init__(self) -> None:
         self._require_linear()
-        if self.h is not None and not self.h > 0:
-            raise InputError(f"RBF's h must be positive, got {self.h}.")
+        if self.h is not None:
+            object.__setattr__(self, "h", _number(self.h))
+        if self.h is not None and not 1 / _LARGEST < self.h < _LARGEST:
+            raise InputError(f"RBF's h must be positive, got {self.h}.", _SENSIBLE)
 
     def __repr__(self) -> str:
         return f"RBF(h={self.h}{_linear(self.linear)})"
@@ -214,6 +222,14 @@ class RBF(Kernel):
     def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
         """One rate."""
         return np.full(count, 1.0 / (2.0 * (self.h or dim)))
+
+
+def _number(value: Any) -> float:
+    """As a plain float, which compiled code wants; not a number if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 def _linear(weight: float) -> str:

@@ -1,6 +1,7 @@
 """The loop of a thinner: the steps that the waiting draws make, in compiled calls of many steps each.
 
-How many are taken at once changes nothing. A thinner that is served (:mod:`steinstream.live`) is looked at between two
+How many are taken at once changes nothing. Ctrl-C is heeded between two calls: what has not had its turn yet waits, and
+comes first when the thinner goes on. A thinner that is served (:mod:`steinstream.live`) is looked at between two
 calls, which are shorter then.
 """
 
@@ -12,8 +13,10 @@ import numpy as np
 
 from steinstream import admission, door
 from steinstream.door import Integers
+from steinstream.unbroken import Unbroken
 
 if TYPE_CHECKING:
+    from steinstream.follower import Follower
     from steinstream.live import Watch
     from steinstream.thinner import Thinner
 
@@ -36,37 +39,47 @@ def run(thinner: Thinner, candidates: int) -> Integers:
 
 
 def _run(thinner: Thinner, candidates: int, watch: Watch | None) -> Integers:
-    steps, done = len(thinner._waiting.draws) // candidates, 0
+    steps = len(thinner._waiting.draws) // candidates
     dropped = [np.zeros((0, 3), dtype=np.int64)]
     here = thinner.current_pass
     follower = thinner._follower if here.number == 1 else None
-    if watch is not None and steps > 1:  # a push should cost next to nothing more
+    many = steps > 1
+    if watch is not None and many:  # a push should cost next to nothing more
         watch.start()
-    while done < steps:
-        count = min(_BLOCK, steps - done, follower.room(candidates) if follower else _BLOCK)
-        if watch is not None:
-            count = min(count, watch.portion)
-        rows = slice(done * candidates, (done + count) * candidates)
-        block, marks = thinner._waiting.take(rows), thinner._marks and thinner._marks.take(rows)
-        numbers = np.arange(thinner.steps + 1, thinner.steps + count + 1)
-        plan = admission.plan(thinner, numbers)
-        run = thinner._kept_set.run(block, candidates, thinner.steps, plan, thinner._most, marks, here.number == 1)
-        thinner.steps += count
-        done += count
-        changed = follower.take(block.draws, thinner.steps) if follower else None
-        if changed is not None:
-            thinner.coordinates = changed
-            thinner._kept_set.rebase(changed)
-            run.squares[-1] = thinner._kept_set.square
-        thinner._recorder.add(numbers, run.sizes, run.squares)
-        dropped.append(run.dropped)
-        if watch is not None and steps > 1:
-            watch.learn(count)
-        if watch is not None and watch.wanted:
-            watch.draws = here.came - (steps - done) * candidates
-            watch.take()
-    left = slice(steps * candidates, None)
-    rest = thinner._waiting.take(left)
-    thinner._marks = thinner._marks.take(left) if thinner._marks and len(rest.draws) else None
-    thinner._waiting = door.no_draws(thinner.dim) if len(rest.draws) == 0 else rest.copy()
+    try:
+        while steps > 0:
+            count = min(_BLOCK, steps, follower.room(candidates) if follower else _BLOCK)
+            if watch is not None:
+                count = min(count, watch.portion)
+            with Unbroken():
+                dropped.append(_take(thinner, candidates, count, follower))
+            steps -= count
+            if watch is not None and many:
+                watch.learn(count)
+            if watch is not None and watch.wanted:
+                watch.draws = here.came - steps * candidates
+                watch.take()
+    finally:  # what is left must not hold on to the user's arrays
+        rest = thinner._waiting
+        thinner._waiting = rest.copy() if len(rest.draws) else door.no_draws(thinner.dim)
     return np.concatenate(dropped)
+
+
+def _take(thinner: Thinner, candidates: int, count: int, follower: Follower | None) -> Integers:
+    """Run so many steps in one compiled call, record them, and return what was dropped."""
+    here = thinner.current_pass
+    now, later = slice(0, count * candidates), slice(count * candidates, None)
+    block, marks = thinner._waiting.take(now), thinner._marks and thinner._marks.take(now)
+    numbers = np.arange(thinner.steps + 1, thinner.steps + count + 1)
+    plan = admission.plan(thinner, numbers)
+    run = thinner._kept_set.run(block, candidates, thinner.steps, plan, thinner._most, marks, here.number == 1)
+    thinner.steps += count
+    thinner._waiting = thinner._waiting.take(later)
+    thinner._marks = thinner._marks.take(later) if thinner._marks and len(thinner._waiting.draws) else None
+    changed = follower.take(block.draws, thinner.steps) if follower else None
+    if changed is not None:
+        thinner.coordinates = changed
+        thinner._kept_set.rebase(changed)
+        run.squares[-1] = thinner._kept_set.square
+    thinner._recorder.add(numbers, run.sizes, run.squares)
+    return run.dropped

@@ -89,7 +89,7 @@ def as_marks(costs: ArrayLike | None, pinned: ArrayLike | None, count: int, pric
 
 def _as_costs(costs: ArrayLike, count: int) -> Array:
     try:
-        values = np.asarray(costs, dtype=np.float64)
+        values = np.ascontiguousarray(costs, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError("costs must be numbers, one per draw, and these are not.") from None
     if values.shape != (count,):
@@ -101,7 +101,7 @@ def _as_costs(costs: ArrayLike, count: int) -> Array:
 
 
 def _as_flags(pinned: ArrayLike, count: int) -> Flags:
-    flags = np.asarray(pinned)
+    flags = np.ascontiguousarray(pinned)
     if flags.shape != (count,) or flags.dtype != np.bool_:
         raise InputError(
             f"pinned must be {count} truth values, one per draw, got {flags.dtype} with shape {flags.shape}.",

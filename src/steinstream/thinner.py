@@ -27,6 +27,7 @@ from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
 from steinstream.step import Ids, Step, as_pairs, pairs
+from steinstream.unbroken import Unbroken
 
 if TYPE_CHECKING:
     from steinstream.diagnosis import Diagnosis
@@ -185,10 +186,13 @@ class Thinner:
         scores are noisy, ``check`` is a second score of each draw, with noise of its own (another minibatch): nothing
         is selected by it, and ``kept.honest_ksd`` is computed from it. Repeats of a state have the check of the first.
         ``costs`` are n numbers of at least 0, what keeping each draw costs; ``pinned`` n truth values: draws that must
-        stay. A pinned one among candidates is taken.
+        stay. A pinned one among candidates is taken. After a Ctrl-C draws that have not had their turn wait, and come
+        first in the next call.
         """
-        block = admission.admit(self, draws, scores, ids, chain, check, costs, pinned, self.candidates)
-        return self._advance(block, self.candidates)
+        with Unbroken():
+            new = admission.admit(self, draws, scores, ids, chain, check, costs, pinned, self.candidates)
+            held, self._waiting = self._waiting, self._waiting.then(new)
+        return self._advance(held, new, self.candidates)
 
     def select(
         self, candidates: ArrayLike, scores: ArrayLike, *, ids: ArrayLike | None = None, chain: int = 0,
@@ -200,8 +204,10 @@ class Thinner:
                 "select decides at once, and this thinner holds draws back.",
                 "Use fixed coordinates and leave candidates at 1, or use extend.",
             )
-        block = admission.admit(self, candidates, scores, ids, chain, None, costs, pinned, None)
-        return self._advance(block, max(1, len(block.draws)))
+        with Unbroken():
+            new = admission.admit(self, candidates, scores, ids, chain, None, costs, pinned, None)
+            self._waiting = new
+        return self._advance(door.no_draws(self.dim), new, max(1, len(new.draws)))
 
     def pin(self, ids: ArrayLike) -> None:
         """These kept draws, (chain, draw) pairs, must stay."""
@@ -251,9 +257,8 @@ class Thinner:
 
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
-    def _advance(self, new: door.Block, candidates: int) -> Step:
-        """Put the draws behind those that wait, and run as many steps as that makes."""
-        held, self._waiting = self._waiting, self._waiting.then(new)
+    def _advance(self, held: door.Block, new: door.Block, candidates: int) -> Step:
+        """Run as many steps as the draws make that wait now: those that were held before, and the new ones."""
         if isinstance(self.coordinates, Warmup):
             if len(self._waiting.draws) < self.coordinates.draws:
                 return Step(pairs(new.ids), (), len(self._waiting.draws), float("nan"))
@@ -284,7 +289,7 @@ class Thinner:
 
     @property
     def size(self) -> int:
-        """How many draws are kept now."""
+        """How many draws are kept now; until the end of a warm-up all of them are."""
         return len(self._waiting.draws) if self._dictionary is None else self._dictionary.size
 
     @property
@@ -295,7 +300,7 @@ class Thinner:
     @property
     def normalised_ksd(self) -> float:
         """KSD times the square root of the number kept."""
-        return self.ksd * float(np.sqrt(self.size))
+        return float(self.ksd * np.sqrt(self._settled()._kept_set.size)) if self.size else float("nan")
 
     @property
     def bound(self) -> float | None:

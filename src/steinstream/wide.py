@@ -151,6 +151,7 @@ class WideDictionary:
     def _remove(self, place: int) -> None:
         """Take a draw out, and put the last one into its place."""
         last = self.size - 1
+        wild = self._matrix[place, place] > self._kernel.grid * 2.0**93  # as in the engine: sums with it have rounded
         self._total = exact.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         row = self._matrix[place, : last + 1].copy()
         self._high[: last + 1], self._low[: last + 1] = exact.add(self._high[: last + 1], self._low[: last + 1], -row)
@@ -161,6 +162,8 @@ class WideDictionary:
             part[place] = part[last]
         self._ids = self._ids[:last]
         del self._points[last], self._scores[last]
+        if wild:
+            self._take(self._matrix[:last, :last], self._ids)
 
     def _least_influential(self) -> int:
         """Whose influence is greatest; of equals the one with the smallest id."""

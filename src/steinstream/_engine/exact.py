@@ -4,8 +4,11 @@ Stein kernel values are rounded once to a fixed grid (:mod:`steinstream._engine.
 values are again on the grid, so as long as they fit the pair's 106 bits every addition below is *exact*. Therefore
 
 - the order of a sum does not matter: blocks, threads, storage order and vector width never change a bit;
-- removing a point undoes its addition completely: nothing drifts, however long the stream and however wild its start;
+- removing a point undoes its addition completely: nothing drifts, however long the stream;
 - ``high`` is the exact sum correctly rounded, so equal influences compare equal and ties are real ties.
+
+Values that do not fit, of draws with scores some million times too long, are dealt with in
+:mod:`steinstream._engine.moves`.
 
 Each function works on whatever adds: floats, numpy arrays, compiled code, and vector lanes that are being traced.
 """

@@ -4,6 +4,9 @@ The latest state's kernel values stay: a repeated draw needs no new ones, and a 
 and changes nothing.
 
 Where there is a guide (:mod:`steinstream._engine.guide`), it is told of every move.
+
+Sums are exact as long as no kernel value is wild (:func:`is_wild`). With wild ones, of a start far out, they round;
+when these draws are removed the sums are computed anew, so that nothing of them is left.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from steinstream._engine.guide import (
 )
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.lanes import LANES
+from steinstream._engine.scalar import value_of
 from steinstream._engine.search import first_to_go, greatest_of, greatest_with_row, own_key
 from steinstream._engine.store import (
     DRAWS,
@@ -38,6 +42,7 @@ from steinstream._engine.store import (
     SLOTS,
     TOTAL,
     TOTAL_LOW,
+    WORST,
 )
 from steinstream._engine.sweep import CACHE, LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
 
@@ -137,12 +142,7 @@ def influences(store, kernel, draws, scores, first, last, sums):
     step = max(1, CACHE // (draws.shape[1] * 2 * LANES * 8))
     for candidate in range(first, last):
         take(store, draws, scores, candidate)
-        for k in range(draws.shape[1]):
-            store.alone[0, k, 0, 0] = store.draw[0, k]
-            store.alone[0, k, 1, 0] = store.draw[1, k]
-        row = store.self_row
-        sweep_tiles(kernel, ROW, store.draw, store.alone, row, row, row, row, store.found, None, 0, 1)
-        sums[candidate - first, 0], sums[candidate - first, 1] = 0.5 * row[0], 0.0
+        sums[candidate - first, 0], sums[candidate - first, 1] = 0.5 * with_itself(store, kernel, store.draw), 0.0
     for begin in range(0, tiles, step):
         for candidate in range(first, last):
             if candidate == first or not repeats(draws, scores, candidate):
@@ -158,6 +158,17 @@ def influences(store, kernel, draws, scores, first, last, sums):
         if repeats(draws, scores, candidate):
             for part in range(2):
                 sums[candidate - first, part] = sums[candidate - first - 1, part]
+
+
+@inlined
+def with_itself(store, kernel, draw):
+    """The kernel value of a draw (2, d) with itself, as a sweep computes it."""
+    row = store.self_row
+    for k in range(draw.shape[1]):
+        store.alone[0, k, 0, 0] = draw[0, k]
+        store.alone[0, k, 1, 0] = draw[1, k]
+    sweep_tiles(kernel, ROW, draw, store.alone, row, row, row, row, store.found, None, 0, 1)
+    return row[0]
 
 
 @inlined
@@ -229,6 +240,7 @@ def keep(store, guide, ids, raw, new, step):
     store.copies[slot] += 1.0
     attach(store, guide, slot, ids, new, step)
     sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
+    sums[WORST] = max(sums[WORST], store.row[slot])
     add_waves(guide, slot, 1.0)
     note_key(guide, slot)
     own = own_key(store, guide)
@@ -267,6 +279,33 @@ def remove(store, kernel, guide, slot, dropped, at, workers):
     else:
         lean(store, guide)
         _, _, sums[GREATEST] = sweep(store, kernel, guide, REMOVE, store.removed, store.counts[SLOTS], workers)
+    if is_wild(kernel, sums[WORST]) and calm(store, kernel):
+        sums[GREATEST] = greatest_of(store, guide)
+
+
+@inlined
+def is_wild(kernel, value):
+    """Whether a kernel value is so large that sums round: 2^40 times the least that a draw can have with itself."""
+    return value > kernel[3] * 2.0**93
+
+
+@jit
+def calm(store, kernel) -> bool:
+    """Compute the sums anew if what was wild has gone, or left only what is so much less that its sums are spoilt."""
+    slots, sums, worst = store.counts[SLOTS], store.sums, 0.0
+    for slot in range(slots):
+        copy_state(store, slot)
+        worst = max(worst, value_of(kernel, store.removed, store.removed))
+    if is_wild(kernel, worst) and worst > sums[WORST] * 2.0**-40:
+        return False
+    sums[TOTAL], sums[TOTAL_LOW], sums[WORST] = 0.0, 0.0, worst
+    for slot in range(slots):
+        copy_state(store, slot)
+        high, low, _ = sweep(store, kernel, None, LOOK, store.removed, slots, None)
+        for _ in range(int(store.copies[slot])):
+            sums[TOTAL], sums[TOTAL_LOW] = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], high, low)
+        store.high[slot], store.low[slot] = exact.add(high, low, -0.5 * with_itself(store, kernel, store.removed))
+    return True
 
 
 @inlined

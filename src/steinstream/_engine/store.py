@@ -28,7 +28,7 @@ SLOTS, DRAWS, FREE, LATEST = 0, 1, 2, 3
 NONE = -1
 
 # Places in Store.sums.
-TOTAL, TOTAL_LOW, GREATEST, OWN, OWN_LOW, OTHERS = 0, 1, 2, 3, 4, 5
+TOTAL, TOTAL_LOW, GREATEST, OWN, OWN_LOW, OTHERS, WORST = 0, 1, 2, 3, 4, 5, 6
 
 
 class Store(NamedTuple):
@@ -50,7 +50,8 @@ class Store(NamedTuple):
     self_row: Floats
     removed: Floats  # (2, d): the state being removed
     counts: Integers  # slots, draws, first free label, slot of the latest state (the first spare one if not kept)
-    sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others'
+    sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others';
+    # the greatest kernel value of a draw with itself that had a part in S since that was last computed from scratch
 
 
 def aligned(*shape: int, kind: Any = np.float64) -> NDArray[Any]:
@@ -86,7 +87,7 @@ def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
         self_row=aligned(LANES),
         removed=np.zeros((2, dim)),
         counts=np.array([0, 0, 0, NONE], dtype=np.int64),
-        sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0]),
+        sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0]),
     )
 
 
