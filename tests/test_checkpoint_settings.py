@@ -68,7 +68,7 @@ def test_a_decaying_budget_of_another_growth_must_be_given_again(tmp_path):
 def test_a_schedule_that_contradicts_the_file_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     saved(path, growth="sqrt", budget="decaying")
-    with pytest.raises(CheckpointError, match="made with growth sqrt"):
+    with pytest.raises(CheckpointError, match="made with growth sqrt, and twenty is given"):
         ss.Thinner.load(path, growth=twenty)
     with pytest.raises(CheckpointError, match=r"made with budget decaying, and constant:0\.5 is given"):
         ss.Thinner.load(path, budget=schedules.Constant(0.5))

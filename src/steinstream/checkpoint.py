@@ -128,7 +128,8 @@ def _schedule(
         )
     if name is not None and given is not None and find(given) != find(name):
         raise CheckpointError(
-            f"{path} was made with {what} {name}, and {given} is given.", f"Leave {what} out to go on as it began."
+            f"{path} was made with {what} {name}, and {getattr(given, '__qualname__', given)} is given.",
+            f"Leave {what} out to go on as it began.",
         )
     return find(given if name is None else name)
 
