@@ -100,6 +100,22 @@ def test_ksd_of_a_kept_set_is_the_one_reported(steinstream, chain, tmp_path):
     assert curve.shape == (60, 2) and curve[-1, 1] == value
 
 
+def test_ksd_measures_a_kept_set_as_it_was_thinned(steinstream, chain, tmp_path):
+    steinstream("thin", chain, "-o", "kept.npz", "--size", 60, "--kernel", "rbf:h=2")
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    ran = steinstream("ksd", "kept.npz")
+    assert f"KSD {kept.ksd:.6g}" in ran.stdout and "kernel: RBF(h=2.0)" in ran.stdout
+    ran = steinstream("ksd", "kept.npz", "--kernel", "imq")
+    other = ss.ksd(kept.points, kept.scores, kernel=ss.IMQ(), coordinates=kept.coordinates)
+    assert f"KSD {other:.6g}" in ran.stdout and "kernel: IMQ(" in ran.stdout
+
+
+def test_ksd_of_a_file_whose_name_misleads(steinstream, tmp_path):
+    (tmp_path / "odd.npz").write_text("a,score_a\n" + "".join(f"{x},{-x}\n" for x in (0.5, -1.0, 0.25)))
+    ran = steinstream("ksd", "odd.npz", "--format", "csv", "--scale", "identity")
+    assert ran.returncode == 0 and "3 draws" in ran.stdout, ran.stderr
+
+
 def test_inspect_tells_what_there_is(steinstream, tmp_path):
     x = np.random.default_rng(0).normal(size=(4, 500, 2))
     x[:, 1::2] = x[:, ::2]
@@ -190,6 +206,9 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_resume_gives_the_same_bits(steinst
     with np.load(tmp_path / "long.npz") as arrays:
         short = {name: arrays[name][: seen + 3000] for name in ("draws", "scores")}
     np.savez(tmp_path / "long.npz", **short)  # no need to run it to its end
+    state = ss.Thinner.load(tmp_path / "run.npz")
+    del state.note["data"]  # or the shorter file would be taken for another one
+    state.save(tmp_path / "run.npz")
     options = ["long.npz", "-o", "kept.npz", "--growth", "linear", "--checkpoint", "run.npz", "--resume"]
     ran = steinstream("thin", *options)
     assert ran.returncode == 0, ran.stderr

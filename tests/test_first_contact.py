@@ -112,6 +112,23 @@ def refused(desk, monkeypatch, capsys):
         ("reproduce goodwin", ["'goodwin'", "Did you mean goodwin-rwm or goodwin-mala?"]),
         ("reproduce goodwin-rwm --seed -1", ["--seed: -1", "at least 0"]),
         ("completion tcsh", ["'tcsh'", "'bash', 'zsh', 'fish'"]),
+        # options that mean nothing where they stand
+        ("thin chain.npz -o k.npz --paper --kernel rbf", ["--paper means --kernel imq, not rbf"]),
+        ("thin chain.npz -o k.npz --paper --scale covariance", ["--paper means --scale identity, not covariance"]),
+        ("thin chain.npz -o k.npz --paper --kernel rbf --method stride --size 5", ["--paper means --kernel imq"]),
+        ("thin chain.npz -o k.npz --linear 5", ["--linear means nothing without --weights"]),
+        ("thin chain.npz -o k.npz --burn-in 9 --weights stein", ["--burn-in means nothing without --weights chain"]),
+        ("thin chain.npz -o k.npz --burn-in 9 --method stride --size 5", ["--burn-in means nothing"]),
+        ("thin chain.npz -o k.npz --fan-in 4", ["--fan-in means nothing without --workers or --scheduler"]),
+        ("thin chain.npz -o k.npz --spare 3 --workers 0", ["--spare means nothing without --size"]),
+        ("thin chain.npz -o k.npz --seed 7", ["--seed means nothing without --method"]),
+        ("thin x.npy -o k.npz --proxy gaussian --scores-name s", ["--scores-name means nothing to a proxy"]),
+        ("refine chain.npz -o k.npz --order --linear 5", ["--linear means nothing without --weights"]),
+        ("refine chain.npz -o k.npz --order --scores x.npy", ["--scores means nothing without --chain"]),
+        ("report chain.npz --format csv", ["--format means nothing without --chain"]),
+        ("merge chain.npz -o k.npz --spare 3", ["--spare means nothing without --fan-in and --size"]),
+        ("demo --animate --draws 5000 -o d", ["--draws means nothing with --animate"]),
+        ("reproduce goodwin-rwm --negate-scores", ["--negate-scores means nothing without --chain"]),
         # the input
         ("thin chian.npz -o k.npz", ["chian.npz", "no such file", "Did you mean chain.npz?"]),
         ("thin results -o k.npz", ["results is a folder", "Give a file in it"]),
@@ -119,6 +136,7 @@ def refused(desk, monkeypatch, capsys):
         ("thin empty.csv -o k.npz", ["empty.csv: the chain is empty", "sampler"]),
         ("inspect empty.npz", ["empty.npz: the chain is empty"]),
         ("thin notes.txt -o k.npz", ["notes.txt has a suffix", ".parquet", "--format"]),
+        ("ksd {long}.npz", ["aaa.npz"]),
         ("ksd notes.txt", ["notes.txt has a suffix", "--format"]),
         ("thin words.csv -o k.npz", ["words.csv has no scores", "--scores FILE"]),
         ("thin noscores.csv -o k.npz", ["noscores.csv has no scores", "--scores FILE"]),
@@ -136,7 +154,12 @@ def refused(desk, monkeypatch, capsys):
         ("merge chain.npz -o k.npz", ["chain.npz"]),
         ("refine chain.npz -o k.npz --order", ["chain.npz"]),
         ("follow chain.npz -o k.npz", ["chain.npz cannot be followed", "Thin it"]),
+        ("follow 'none-*.csv' -o k.npz", ["none-*.csv: no file matches this"]),
         # the output
+        ("thin chain.npz -o {long}.npz", ["ile name too long"]),
+        ("thin chain.npz -o k.npz --checkpoint {long}.npz", ["ile name too long"]),
+        ("ksd chain.npz --cumulative nowhere/c.csv", ["no folder", "nowhere", "Make the folder"]),
+        ("plan chain.npz --radius 1 -o nowhere/c.npz", ["no folder", "nowhere", "Make the folder"]),
         ("thin chain.npz -o k.xyz", ["k.xyz", "Let it end in one of .npz"]),
         ("thin chain.npz -o kept", ["what kept should be", "Let it end in"]),
         ("thin chain.npz -o results", ["what results should be", "Let it end in"]),
@@ -152,12 +175,30 @@ def refused(desk, monkeypatch, capsys):
     ],
 )  # fmt: skip
 def test_a_first_mistake_gets_one_message_and_its_remedy(refused, line, words):
-    if "reproduce" in line:
+    if "reproduce" in line or "report" in line or "--animate" in line:
         pytest.importorskip("matplotlib")
         pytest.importorskip("pyarrow")
-    said = refused(line)
+    said = refused(line.replace("{long}", 300 * "a"))
     for word in words:
         assert word in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_output_that_nobody_can_take_ends_with_one_message(steinstream, chain, tmp_path):
+    command = [sys.executable, "-m", "steinstream", "thin", str(chain), "-o", str(tmp_path / "k.npz"), "--size", "9"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 2 and ran.stderr.startswith("error: no space left on device."), ran.stderr
+    assert len(ran.stderr.splitlines()) == 2 and len(ss.Kept.load(tmp_path / "k.npz")) == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_sent_to_the_command_that_reads_pipes(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for command in ("inspect", "thin", "ksd"):
+        output = ["-o", str(tmp_path / "k.npz")] if command == "thin" else []
+        with pytest.raises(InputError, match=r"pipe\.csv is a pipe.* steinstream follow"):
+            commands.main([command, str(tmp_path / "pipe.csv"), *output], standalone_mode=False)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +210,7 @@ def test_a_first_mistake_gets_one_message_and_its_remedy(refused, line, words):
         ("zarr", "thin chain.npz -o kept.zarr", "steinstream[zarr]"),
         ("distributed", "thin chain.npz -o kept.npz --scheduler tcp://127.0.0.1:1", "steinstream[dask]"),
         ("goodpoints", "thin chain.npz -o kept.npz --method kernel_thinning --size 16", "[kernel-thinning]"),
+        ("goodpoints", "compare chain.npz --methods kernel_thinning --sizes 16,32", "[kernel-thinning]"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_way_to_get_it(desk, missing, line, extra):

@@ -254,6 +254,46 @@ def test_plain_csv_can_be_followed(tmp_path):
     assert found.settings["seen"] == 300 and found.ksd == thinner.ksd and found.names == ("a", "b")
 
 
+def test_patterns_stand_for_their_files(made, tmp_path):
+    follow(made[0].with_name("out-diagnostic-*.csv"), "-o", tmp_path / "kept.npz", "--size", 40)
+    assert_same(tmp_path / "kept.npz", thinned(*made))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_followed_until_its_writer_has_gone(made, texts, tmp_path):
+    pipe, x = tmp_path / "pipe.csv", np.random.default_rng(0).normal(size=(300, 2))
+    os.mkfifo(pipe)
+    lines = ["a,b,score_a,score_b\n"] + [",".join(map(repr, [*row, *(-v for v in row)])) + "\n" for row in x.tolist()]
+
+    def write():
+        with pipe.open("w") as file:
+            for at, line in enumerate(lines):
+                file.write(line[:7])
+                if at % 100 == 0:
+                    file.flush()
+                    time.sleep(0.15)
+                file.write(line[7:])
+
+    with Meanwhile(write):
+        follow(pipe, "-o", tmp_path / "kept.npz", "--size", 40)
+    thinner = ss.Thinner(2, size=40, coordinates=ss.Streaming())
+    thinner.extend(x, -x)
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    assert np.array_equal(kept.points, thinner.kept.points) and kept.settings["seen"] == 300
+    with pytest.raises(InputError, match="--checkpoint means nothing to a pipe"):
+        follow(pipe, "-o", tmp_path / "kept.npz", "--checkpoint", tmp_path / "state.npz")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_of_cmdstan_beside_its_output_is_not_waited_for_twice(made, texts, tmp_path):
+    pipe = tmp_path / "out-diagnostic-1.csv"
+    os.mkfifo(pipe)
+    (tmp_path / "out-1.csv").write_bytes(texts[1])
+    with Meanwhile(lambda: pipe.write_bytes(texts[0])):
+        follow(pipe, "-o", tmp_path / "kept.npz", "--size", 40)
+    assert np.array_equal(ss.Kept.load(tmp_path / "kept.npz").ids, thinned(made[0]).ids)
+
+
 def test_the_output_file_may_lag_behind(made, texts, tmp_path):
     diagnostic, output, kept = tmp_path / "out-diagnostic-1.csv", tmp_path / "out-1.csv", tmp_path / "kept.npz"
     diagnostic.write_bytes(texts[0])
@@ -311,6 +351,9 @@ def test_what_cannot_be_followed_is_said_at_once(made, tmp_path):
         ([made[0].with_name("out-1.csv")], "seems to be .*out-diagnostic-1.csv"),
         ([tmp_path / "none.csv", "--until-idle", 0], "no draws came"),
         ([made[0], "--resume"], "--checkpoint FILE"),
+        ([tmp_path / "none-*.csv"], "no file matches"),
+        ([made[0], "--format", "parquet"], "--format means nothing"),
+        ([made[0], "--transposed"], "--transposed means nothing"),
     ]:
         with pytest.raises(InputError, match=problem):
             follow(*arguments, "-o", tmp_path / "kept.npz")

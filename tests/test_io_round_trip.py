@@ -1,7 +1,10 @@
 """What is written is read again bit for bit, with ids and names, in every format."""
 
+import csv
+import gzip
 import json
 import string
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from steinstream.errors import InputError
-from steinstream.io import open_chain, write_kept
-from steinstream.kept import History, Kept
+from steinstream.io import open_chain, open_chains, write_kept
+from steinstream.kept import History, Kept, Variable
 
 SUFFIXES = [
     ".npz",
@@ -21,6 +24,7 @@ SUFFIXES = [
     pytest.param(".nc", marks=pytest.mark.skipif("not __import__('importlib').util.find_spec('h5netcdf')")),
 ]
 ZARR = pytest.param(".zarr", marks=pytest.mark.skipif("not __import__('importlib').util.find_spec('zarr')"))
+TABLES = [".csv", ".csv.gz", SUFFIXES[3]]
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(lambda name: name.rstrip("\0"))
 
 
@@ -121,3 +125,101 @@ def test_the_same_set_gives_the_same_bytes(tmp_path):
         for name in ("a", "b"):
             write_kept(kept, tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+# -- tables: the variables of the user's model are columns, too --------------------------------------------------------
+
+
+def with_variables(names=("a_unc", "w_unc.1"), **variables):
+    """Three weighted, ordered draws of two chains."""
+    kept = make(np.random.default_rng(0).normal(size=(3, 2)), np.array([[1, 2], [0, 5], [1, 0]]), names)
+    weights, prefixes = np.array([0.5, 1 / 3, 1 / 6]), np.array([3.0, 2.0, 1.0])
+    variables = {name: Variable(np.asarray(values)) for name, values in variables.items()}
+    return replace(kept, weights=weights, prefix_ksd=prefixes, variables=variables)
+
+
+def columns_of(path):
+    """What any other tool would find: columns of text by title, which must be there once."""
+    if path.suffix == ".parquet":
+        table = pytest.importorskip("pyarrow.parquet").read_table(path)
+        return {title: table[title].to_pylist() for title in table.column_names}
+    text = (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="")
+    with text:
+        titles, *rows = csv.reader(text)
+    assert len(set(titles)) == len(titles)
+    return dict(zip(titles, zip(*rows, strict=True), strict=True))
+
+
+def assert_back(path, kept):
+    chain = open_chain(path)
+    assert all(map(same, whole(chain), (kept.points, kept.scores, kept.ids))) and chain.names == kept.names
+    found = chain.variables(kept.ids)
+    assert list(found) == list(kept.variables)
+    for name, variable in kept.variables.items():
+        assert same(found[name].values, np.asarray(variable.values, dtype=np.float64)), name
+        assert found[name].dims == tuple(f"{name}_dim_{axis}" for axis in range(variable.values.ndim - 1))
+    some = chain.variables(kept.ids[[2, 1]])
+    assert all(same(some[name].values, found[name].values[[2, 1]]) for name in found)
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_variables_of_a_table_come_back(suffix, tmp_path):
+    rng = np.random.default_rng(1)
+    kept = with_variables(
+        a=[0.1, np.nan, -np.inf], w=rng.normal(size=(3, 2)), m=rng.normal(size=(3, 2, 3)), k=[1, 2, 3],
+        on=[True, False, True], lp__=[1.0, 2.0, 3.0], one=[[1.0], [2.0], [3.0]],
+    )  # fmt: skip
+    path = tmp_path / f"kept{suffix}"
+    write_kept(kept, path)
+    assert_back(path, kept)
+    found = columns_of(path)
+    assert [title for title in found if not title.startswith("score_")] == [
+        "chain", "draw", "a_unc", "w_unc.1", "weight", "order", "a", "w.1", "w.2",
+        *(f"m.{i}.{j}" for i in (1, 2) for j in (1, 2, 3)), "k", "on", "lp__", "one.1",
+    ]  # fmt: skip
+    assert np.array(found["weight"], dtype=float).tolist() == kept.weights.tolist()
+    assert np.array(found["order"], dtype=int).tolist() == [0, 1, 2]
+    assert np.array(found["w.2"], dtype=float).tolist() == kept.variables["w"].values[:, 1].tolist()
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_a_variable_may_bear_any_name(suffix, tmp_path):
+    numbers = [1.0, 2.0, 3.0]
+    taken = ("chain", "draw", "weight", "order", "a", "score_a", "score_score_a", "score_", "variable_a", "x", "x,y")
+    path = tmp_path / f"kept{suffix}"
+    for names in (("a", "score_a"), ("a", "c")):
+        kept = with_variables(names, **dict.fromkeys(taken, numbers), b=[numbers] * 3)
+        write_kept(kept, path)
+        assert_back(path, kept)
+    titles = list(columns_of(path))
+    assert len(titles) == 2 + 4 + 2 + len(taken) + 3
+    assert {"x", "x,y", "b.1", "variable_a", "variable_variable_a", "variable_weight"} <= set(titles)
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_variables_of_several_tables_go_with_their_chains(suffix, tmp_path):
+    kept = [with_variables(v=[0.0, 1.0, 2.0]), with_variables(v=[3.0, 4.0, 5.0])]
+    for number, each in enumerate(kept):
+        write_kept(each, tmp_path / f"{number}{suffix}")
+    chain = open_chains([tmp_path / f"{number}{suffix}" for number in range(2)])
+    assert chain.variables(np.array([[3, 0], [1, 2], [2, 5]]))["v"].values.tolist() == [5.0, 0.0, 4.0]
+    assert chain.variables(np.array([[1, 1]])) == {}
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_what_a_table_cannot_hold_is_left_out_with_a_word(suffix, tmp_path):
+    kept = with_variables(word=["a,b", "c", "d"], v=[1.0, 2.0, 3.0])
+    with pytest.warns(UserWarning, match="word .*is left out"):
+        write_kept(kept, tmp_path / f"kept{suffix}")
+    assert list(open_chain(tmp_path / f"kept{suffix}").variables(kept.ids)) == ["v"]
+
+
+def test_columns_of_a_foreign_table_that_are_no_numbers_are_left_alone(tmp_path):
+    path = tmp_path / "foreign.csv"
+    path.write_text("chain,draw,a,score_a,lp,note\n# c\n0,0,1,-1,5,NA\n\n0,1,2,-2,6,yes\n0,2,3,-3,NA,7\n")
+    chain = open_chain(path)
+    assert whole(chain)[0].tolist() == [[1], [2], [3]]
+    found = chain.variables(np.array([[0, 1], [0, 0]]))
+    assert list(found) == ["lp"] and found["lp"].values.tolist() == [6, 5]
+    path.write_text("chain,draw,a,score_a,b,score_b\n0,0,1,-1,5,-5\n")
+    assert open_chain(path).names == ("a", "b") and open_chain(path).variables(np.array([[0, 0]])) == {}

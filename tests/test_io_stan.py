@@ -162,6 +162,18 @@ def test_a_saved_warmup_is_left_out_and_not_counted(thin, saved, tmp_path):
     assert np.allclose(found["sigma"].values, np.exp(draws[::7, 1]), rtol=1e-13)
 
 
+def test_gzipped_files_are_known_without_their_suffix(tmp_path):
+    path = sample(tmp_path, samples=100, arguments=["num_warmup=50", "save_warmup=true"])
+    expected, ids = whole(open_chain(path)), np.array([[0, 7], [0, 99]])
+    sigma = open_chain(path).variables(ids)["sigma"].values
+    for file in (path, path.with_name(path.name.replace("-diagnostic", ""))):
+        file.write_bytes(gzip.compress(file.read_bytes()))
+    chain = open_chain(path)
+    assert all(map(np.array_equal, whole(chain), expected))
+    assert np.array_equal(chain.variables(ids)["sigma"].values, sigma)
+    assert "fake" in dict(chain.notes())["from"]
+
+
 def test_comments_may_stand_anywhere(run):
     header, lines = rows(run[0])
     expected = whole(open_chain(run[0]))

@@ -299,6 +299,19 @@ def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, opti
                 assert np.array_equal(written["coordinates"], coordinates["coordinates"])
 
 
+def test_the_coordinates_of_a_plan_keep_their_centre(steinstream, tmp_path):
+    x, s = gaussian(1000, 2, 0)
+    np.savez(tmp_path / "warmup.npz", draws=x + 5.0, scores=s)
+    how = ["--radius", 0.5, "--kernel", "imq:linear=1", "--scale", "covariance"]
+    ran = steinstream("plan", "warmup.npz", *how, "-o", "c.npz")
+    assert ran.returncode == 0, ran.stderr
+    with np.load(tmp_path / "c.npz") as written:
+        assert np.abs(written["centre"] - 5.0).max() < 0.2
+    alike = [steinstream("ksd", "warmup.npz", "--kernel", "imq:linear=1", "--scale", scale).stdout.split("·")[1]
+             for scale in ("c.npz", "covariance")]  # fmt: skip
+    assert alike[0] == alike[1] and "KSD" in alike[0]
+
+
 def test_the_command_plans_what_the_library_plans(steinstream, tmp_path):
     x, s = (part.reshape(2, 500, 2) for part in gaussian(1000, 2, 0))
     np.savez(tmp_path / "warmup.npz", a=x, b=-s)

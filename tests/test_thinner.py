@@ -57,6 +57,21 @@ def test_ids_of_ones_own():
     assert {tuple(id) for id in thinner.kept.ids.tolist()} <= {(7, 42), (7, 50), (8, 1)}
 
 
+def test_numbers_go_on_behind_ids_of_ones_own():
+    thinner = ss.Thinner(1, growth="none", size=20)
+    assert thinner.numbered() == thinner.numbered(7) == 0
+    thinner.extend(np.ones((4, 1)), -np.ones((4, 1)), ids=[(7, 41), (0, 3), (7, 8), (0, 2)])
+    assert (thinner.numbered(), thinner.numbered(7), thinner.numbered(8)) == (4, 42, 0)
+    thinner.push([1.0], [-1.0], id=(7, 5))  # one that comes late
+    for chain, number in ((7, 42), (0, 4), (8, 0)):
+        assert thinner.extend([[2.0], [3.0]], [[-2.0], [-3.0]], chain=chain).added[0] == (chain, number)
+    assert (thinner.numbered(), thinner.numbered(7), thinner.numbered(8)) == (6, 44, 2)
+    with pytest.raises(ss.SteinstreamError):
+        thinner.extend([[np.nan]], [[1.0]], ids=[(0, 90)])
+    thinner.extend(np.zeros((0, 1)), np.zeros((0, 1)), ids=np.zeros((0, 2), dtype=int))
+    assert thinner.numbered() == 6
+
+
 def test_repeated_states_are_stored_once_and_counted():
     x = np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 50, axis=0)
     thinner = ss.Thinner(3, growth="none")

@@ -29,8 +29,7 @@ def admit(
     x, s = door.as_block(draws, scores, thinner.dim)
     known = thinner.seen or thinner._initial or thinner._checks
     c = as_check(x, check, thinner._checks is not None if known else None)
-    numbered = thinner._numbered.get(chain, 0)
-    names = door.consecutive(chain, numbered, len(x)) if ids is None else door.as_ids(ids, len(x))
+    names = door.consecutive(chain, thinner.numbered(chain), len(x)) if ids is None else door.as_ids(ids, len(x))
     block = door.Block(x, s, names)
     marks = as_marks(costs, pinned, len(x), thinner.cost > 0)
     if thinner.storage == "float32" and (marks is not None or c is not None):
@@ -58,7 +57,9 @@ def admit(
         identity.require_plausible()
         thinner._identity = identity
     if ids is None:
-        thinner._numbered[chain] = numbered + len(x)
+        thinner._numbered[chain] = thinner.numbered(chain) + len(x)
+    else:
+        _count(thinner, names)
     thinner._marks = marks
     thinner.current_pass.came += len(x)
     first = thinner.current_pass.number == 1
@@ -69,6 +70,13 @@ def admit(
     if c is None:
         return block
     return (thinner._checks or thinner._expect_checks()).beside(block, c[part], first)
+
+
+def _count(thinner: Thinner, ids: NDArray[np.int64]) -> None:
+    """Draws that come without an id go on behind these."""
+    for chain in {int(ids[0, 0])} if len(ids) == 1 else np.unique(ids[:, 0]).tolist():
+        last = int(ids[ids[:, 0] == chain, 1].max())
+        thinner._numbered[chain] = max(thinner.numbered(chain), last + 1)
 
 
 def _require_offered(thinner: Thinner, ids: NDArray[np.int64]) -> None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Thinner:
     """Online KSD thinning. With nothing but ``dim`` given, it is the paper's KSDT-SQRT with the IMQ kernel.
 
+    KSDT-SQRT is the paper's name for keeping about sqrt(n log n) of n draws, or more where KSD asks for it.
+
     Parameters
     ----------
     dim
@@ -46,10 +48,11 @@ class Thinner:
     kernel
         :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
     coordinates
-        A :class:`~steinstream.Coordinates`, an array of d scales or a covariance (d, d), a
-        :class:`~steinstream.Warmup` to estimate them from the first draws, or a :class:`~steinstream.Streaming` to
-        follow the stream: KSD then means something else after each change (``settings["coordinates_changed"]`` has the
-        steps).
+        None is the identity, which is right only where every parameter is about 1 wide. Where widths are not known,
+        take a :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else
+        after each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates
+        them from the first draws. For widths that are known there are :class:`~steinstream.Coordinates`, an array of d
+        scales, or a covariance (d, d).
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
@@ -125,7 +128,7 @@ class Thinner:
         self.steps = 0  # done
         self.seen = 0  # draws that came, bad ones included
         self.skipped = 0  # bad ones
-        self._numbered: dict[int, int] = {}  # chain -> draws that came without an id
+        self._numbered: dict[int, int] = {}  # chain -> the number of its next draw
         self._identity = door.SteinIdentity(self.dim)
         self._sketch = Sketch(self.dim, self.storage == "float64")  # of all that came, for diagnose; of wide draws none
         self._recorder = Recorder(history)
@@ -182,7 +185,7 @@ class Thinner:
     ) -> Step:  # fmt: skip
         """Take draws (n, d) with their scores, in one compiled call; the same result as pushing them one by one.
 
-        ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from 0 for each ``chain``. Where
+        ``ids`` are (chain, draw) pairs; without them draws are numbered as they come, from :meth:`numbered` on. Where
         scores are noisy, ``check`` is a second score of each draw, with noise of its own (another minibatch): nothing
         is selected by it, and ``kept.honest_ksd`` is computed from it. Repeats of a state have the check of the first.
         ``costs`` are n numbers of at least 0, what keeping each draw costs; ``pinned`` n truth values: draws that must
@@ -208,6 +211,10 @@ class Thinner:
             new = admission.admit(self, candidates, scores, ids, chain, None, costs, pinned, None)
             self._waiting = new
         return self._advance(door.no_draws(self.dim), new, max(1, len(new.draws)))
+
+    def numbered(self, chain: int = 0) -> int:
+        """The number that the next draw of a chain gets if it comes without an id: 0, or 1 more than the greatest."""
+        return self._numbered.get(chain, 0)
 
     def pin(self, ids: ArrayLike) -> None:
         """These kept draws, (chain, draw) pairs, must stay."""

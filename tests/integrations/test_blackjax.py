@@ -71,6 +71,18 @@ def test_what_is_kept_is_what_the_stored_chain_would_give():
         np.testing.assert_allclose(kept.variables[name].values, stored, rtol=1e-12)
 
 
+def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
+    algorithm, thinner = hmc(), ss.Thinner(DIM, size=SIZE)
+    state = algorithm.init(start())
+    stacked = jax.vmap(algorithm.init)(jax.tree.map(lambda x: jnp.stack([x, x + 0.1]), start()))
+    for first, chains in ((state, 1), (state, 1), (stacked, 2)):
+        key = jax.random.key(thinner.seen)
+        kept = ss.integrations.blackjax.sample(algorithm, first, 150, key, num_chains=chains, thinner=thinner, chunk=64)
+    assert (thinner.numbered(0), thinner.numbered(1)) == (450, 150)
+    assert len(np.unique(kept.ids, axis=0)) == SIZE
+    assert kept.ids[:, 1].max() >= 300 > 150 > kept.ids[kept.ids[:, 0] == 1, 1].max(initial=0)
+
+
 def test_chains_side_by_side_are_those_of_a_vmapped_scan():
     algorithm, key = hmc(), jax.random.key(KEY)
     state = jax.vmap(algorithm.init)(jax.tree.map(lambda x: jnp.stack([x, x + 0.1, x - 0.1]), start()))

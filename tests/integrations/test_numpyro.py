@@ -60,6 +60,17 @@ def hmc(**options):
     return infer.MCMC(kernel, num_warmup=20, num_samples=200, num_chains=2, progress_bar=False, **options)
 
 
+@pytest.mark.parametrize("method", ["sequential", "vectorized"])
+def test_a_second_run_with_the_same_thinner_numbers_its_draws_on(method):
+    thinner = ss.Thinner(DIM, size=SIZE)
+    wrapped = ss.integrations.numpyro.Thinned(hmc(chain_method=method), thinner=thinner, chunk=64)
+    for key in (0, 1):
+        kept = wrapped.run(jax.random.key(key), init_params=np.zeros((2, DIM)))
+    assert (thinner.numbered(0), thinner.numbered(1)) == (400, 400)
+    assert len(np.unique(kept.ids, axis=0)) == SIZE
+    assert kept.ids[:, 1].max() >= 200
+
+
 @pytest.fixture(scope="module")
 def whole(double_precision):
     """Unconstrained draws and scores (n, d) and constrained draws of a whole run of NumPyro's own."""

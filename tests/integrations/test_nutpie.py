@@ -216,6 +216,19 @@ def test_a_folder_whose_writer_pauses_is_followed_to_the_end(unfinished):
     assert found[0].settings["source"]["draws"] == [300, 300]
 
 
+def test_a_thinner_goes_on_with_the_same_folder_and_no_other(unfinished, finished):
+    copy, chunks, late = unfinished
+    thinner = ss.Thinner(4, size=25)
+    before = follow(copy, thinner, patience=0.3, pause=0.05).settings["seen"]
+    for chunk in late.iterdir():
+        chunk.rename(chunks / chunk.name)
+    kept = follow(copy, thinner, patience=5, pause=0.01)
+    assert before == 380 and kept.settings["seen"] == 600 and kept.settings["source"]["draws"] == [300, 300]
+    assert len(np.unique(kept.ids, axis=0)) == 25
+    with pytest.raises(InputError, match="thinner has draws of another source"):
+        follow(finished, thinner)
+
+
 def test_a_folder_that_never_comes_is_said(tmp_path):
     with pytest.raises(InputError, match="no draw came"):
         follow(tmp_path / "nothing.zarr", size=5, patience=0.2)

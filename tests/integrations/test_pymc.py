@@ -218,6 +218,22 @@ def test_a_thinner_of_ones_own_is_used():
         Callback(model(), thinner, size=3)
 
 
+def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
+    thinner = ss.Thinner(4, size=40)
+    few = {**STORED, "draws": 150, "tune": 50}
+    for seed in (1, 2):
+        thin = Callback(model(), thinner)
+        with model():
+            tree = pm.sample(callback=thin, **{**few, "random_seed": seed})
+        kept = thin.kept
+    assert (thinner.numbered(0), thinner.numbered(1)) == (300, 300) and len(np.unique(kept.ids, axis=0)) == 40
+    late = kept.ids[:, 1] >= 150
+    chain, draw = kept.ids[late].T
+    assert late.any() and np.array_equal(kept.points[late], unconstrained(tree)[chain, draw - 150])
+    with pytest.raises(InputError, match="has draws already"):
+        Trace(model(), thinner)
+
+
 def test_discrete_parameters_are_refused_by_name():
     with pm.Model() as discrete:
         pm.Poisson("visits", 3.0)

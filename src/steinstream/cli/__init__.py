@@ -5,6 +5,7 @@ A mistake ends with one message and exit code 2, Ctrl-C with 130, and neither wi
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -68,6 +69,18 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, and nobody is left to tell
         sys.exit(141)
+    except OSError as problem:
+        _let_go()
+        place = f"{problem.filename}: " if problem.filename else ""
+        _refuse(f"{place}{lowered(problem.strerror or str(problem))}.", "Check the path, and the space on its disk.")
+
+
+def _let_go() -> None:
+    """Forget output that cannot be written, or Python would try once more at its end and complain of that."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(problem: str, remedy: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.baselines import METHODS
+from steinstream.cli.files import check_apart, read_by
 from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import bar, count, number
 
@@ -40,14 +41,17 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
     """
     from steinstream import comparison
     from steinstream.baselines import method
+    from steinstream.errors import InputError
 
     wanted = [method(name) for name in (METHODS if methods == "all" else methods.split(","))]
     numbers = _numbers(sizes)
     kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
-    source = open_the_chain(chain, options)
+    source = open_the_chain(chain, dict(options))
     if output is not None:
         from steinstream.io.atomic import make_folder
 
+        for name in (_TABLE, _PICTURE):
+            check_apart({"-o": output / name}, read_by([chain], options))
         make_folder(output)
     rows: list[Row] = []
     with bar("comparing", float(len(set(wanted)) * len(set(numbers)))) as progress:
@@ -61,6 +65,8 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
             on_bad=options["on_bad"], check_scores=not options["trust_scores"], progress=tell,
             looked=lambda share: progress.show(0, f"looking at the chain, {share:.0%}"),
         )  # fmt: skip
+    if all(row.problem for row in rows):
+        raise InputError(f"no method could run: {' '.join(dict.fromkeys(row.problem for row in rows))}")
     _show(rows)
     if output is not None:
         _write(output, rows)

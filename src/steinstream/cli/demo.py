@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.cli.options import refuse_idle
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
     from steinstream.io.atomic import make_folder
     from steinstream.report.page import write
 
+    if animate:
+        refuse_idle(["draws"], "with --animate")
     make_folder(output)
     if animate:
         _animation(output / "thinning.gif", seed)

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.cli.checkpoints import Checkpoint, known_by
 from steinstream.cli.diagnosis import closing_lines
+from steinstream.cli.files import check_apart, data_of, read_by
 from steinstream.cli.options import (
     OUTPUTS,
     as_anchor,
     as_kernel,
     as_live_coordinates,
     chains_options,
-    check_apart,
-    check_checkpoint,
     checkpoint_options,
     kernel_options,
+    refuse_idle,
     thinning_options,
 )
 from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
@@ -64,14 +65,13 @@ def follow(
     from steinstream.io import check_output
 
     check_output(output)
-    check_apart(output, chain)
-    check_checkpoint(checkpoint, resume, output)
-    _check_paths(chain, options)
-    with serving(options).page(chain) as page:
+    paths = tuple(data_of(chain, {}))
+    _check_paths(paths, options)
+    state = Checkpoint(checkpoint, resume, {"-o": output}, read_by(paths, options))
+    with serving(options).page(paths) as page:
         with stoppable() as stop:
-            run = _Run(chain, output, checkpoint, until_idle, page, options)
-            if resume and checkpoint is not None and checkpoint.exists():
-                run.load(checkpoint)
+            run = _Run(paths, output, state, until_idle, page, options)
+            run.load()
             with bar("following", 1.0) as progress:
                 run.go(every, stop, progress)
         run.finish(stop)
@@ -82,6 +82,7 @@ def follow(
 def _check_paths(paths: tuple[Path, ...], options: dict[str, Any]) -> None:
     from steinstream.errors import InputError
 
+    refuse_idle(["format", "transposed"], "here: only csv files with a line a draw can be followed")
     if options["scores_file"] is not None:
         raise InputError("--scores: a file that grows has draws and scores both.", "Use thin for a pair of files.")
     if options["output_csv"] and len(options["output_csv"]) != len(paths):
@@ -93,16 +94,18 @@ def _check_paths(paths: tuple[Path, ...], options: dict[str, Any]) -> None:
             raise InputError(f"{path} cannot be followed: only csv files can.", "Thin it once it is whole.")
         if path.is_dir() or not path.parent.is_dir():
             raise InputError(f"{path} is not, and cannot become, a file.", "Check the path.")
+        if path.is_fifo():
+            refuse_idle(["checkpoint"], f"to a pipe, {path}: what came through it is gone")
 
 
 class _Run:
     """Files, the thinner they go through, and where that is written."""
 
     def __init__(
-        self, paths: tuple[Path, ...], output: Path, checkpoint: Path | None, patience: float | None,
+        self, paths: tuple[Path, ...], output: Path, state: Checkpoint, patience: float | None,
         page: Page | None, options: dict[str, Any],
     ) -> None:  # fmt: skip
-        self.paths, self.output, self.checkpoint, self.options = paths, output, checkpoint, options
+        self.paths, self.output, self.state, self.options = paths, output, state, options
         self.page = page
         self.outputs: tuple[Path | None, ...] = options.pop("output_csv") or (None,) * len(paths)
         for name in ("scores_file", "format", "transposed"):  # which mean nothing here
@@ -114,7 +117,6 @@ class _Run:
         self.coordinates = as_live_coordinates(options["scale"], centred=self.kernel.linear > 0)
         self.began = self.written = time.monotonic()
         self.rest = 0.0  # seconds without writing, for the time that writing took
-        self.known: list[str] | None = None  # the first rows, of an earlier run
         self.anew()
 
     def anew(self) -> None:
@@ -128,26 +130,23 @@ class _Run:
 
         return Followed(self.paths, starts=starts, patience=self.patience, **self.how)
 
-    def load(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint."""
+    def load(self) -> None:
+        """Go on from the checkpoint, if there is one."""
         from steinstream.errors import CheckpointError
-        from steinstream.thinner import Thinner
 
-        thinner = Thinner.load(checkpoint)
-        before, files = thinner.note.get("options", {}), [path.name for path in self.paths]
-        if thinner.note.get("files") != files:
+        thinner = self.state.load()
+        if thinner is None:
+            return
+        note, files = thinner.note, [path.name for path in self.paths]
+        if note.get("files") != files:
             raise CheckpointError(
-                f"{checkpoint} belongs to {thinner.note.get('files')}, not to {files}.",
+                f"{self.state.path} belongs to {note.get('files', 'another command')}, not to {files}.",
                 "Name its own files, or delete the checkpoint to start anew.",
             )
-        for name, now in self.options.items():
-            if before.get(name) != now:
-                raise CheckpointError(
-                    f"{checkpoint} was made with --{name.replace('_', '-')} {before.get(name)}, and now it is {now}.",
-                    "Use the same options as before, or delete the checkpoint to start anew.",
-                )
-        self.thinner, self.known = thinner, thinner.note["first"]
-        self.files = self._files(thinner.note["taken"])
+        self.state.check_options(note.get("options"), self.options)
+        self.state.check_heads(note.get("heads"), self.paths)
+        self.thinner = thinner
+        self.files = self._files(note["taken"])
         click.echo(f"going on after {count(thinner.seen)} draws", err=True)
 
     def go(self, every: float, stop: Stop, progress: Bar) -> None:
@@ -160,7 +159,6 @@ class _Run:
             except BeganAnew as news:
                 seen = self.thinner.seen if self.thinner else 0
                 click.echo(f"{news.args[0]} was begun anew: starting again, {count(seen)} draws forgotten", err=True)
-                self.known = None
                 self.anew()
                 continue
             self._take(last=False)
@@ -185,21 +183,8 @@ class _Run:
                 )  # fmt: skip
             if self.page is not None and self.thinner._watch is None:
                 self.page.show(self.thinner, self._names())
-            self._check_known()
             self.thinner.extend(block.draws, block.scores, ids=block.ids)
             self.unwritten = True
-
-    def _check_known(self) -> None:
-        """Files that an earlier run has read must be the same still."""
-        from steinstream.errors import CheckpointError
-
-        for chain, line in zip(self.files.chains, self.known or [], strict=False):
-            if line and chain.first and chain.first.decode() != line:
-                raise CheckpointError(
-                    f"{chain.path} was begun anew since the checkpoint was made.",
-                    "Delete the checkpoint to start anew.",
-                )
-        self.known = None
 
     def _show(self, progress: Bar) -> None:
         if self.thinner is None:
@@ -221,7 +206,7 @@ class _Run:
         from steinstream.errors import InputError
         from steinstream.thinning import too_short
 
-        if self.thinner is not None and self.checkpoint is not None and stop.signal:
+        if stop.signal and self.unwritten:
             self._save_state()  # before chains that lag are no longer waited for
         self._take(last=True)
         thinner = self.thinner
@@ -243,8 +228,8 @@ class _Run:
             f"KSD {number(kept.ksd)}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {self.output}"
         )
         closing_lines(kept)
-        if self.checkpoint is not None and not stop.signal:
-            self.checkpoint.unlink(missing_ok=True)
+        if not stop.signal:
+            self.state.remove()
 
     def _save(self, final: bool) -> Kept:
         """Write the kept set, with its variables as far as their file has them already."""
@@ -253,8 +238,10 @@ class _Run:
         began = time.monotonic()
         if self.thinner is None:
             raise RuntimeError("nothing is kept yet")
+        outputs = {"-o": self.output, "--checkpoint": self.state.path}
+        check_apart(outputs, read_by(self.paths, {}))  # again: CmdStan may have begun its output since
         kept = replace(self.thinner.kept, names=self.files.names or self._names())
-        if not final and self.checkpoint is not None:
+        if not final:
             self._save_state()
         try:
             kept = replace(kept, variables=self._variables(kept, final))
@@ -272,16 +259,15 @@ class _Run:
         return next((chain.names for chain in self.files.chains if chain.names is not None), None)
 
     def _save_state(self) -> None:
-        if self.thinner is None or self.checkpoint is None:
+        if self.thinner is None or not self.state:
             return
-        chains = self.files.chains
         self.thinner.note = {
             "files": [path.name for path in self.paths],
             "options": self.options,
-            "taken": [chain.taken for chain in chains],
-            "first": [chain.first.decode() for chain in chains],
+            "taken": [chain.taken for chain in self.files.chains],
+            "heads": [known_by(head) for head in self.files.heads],
         }
-        self.thinner.save(self.checkpoint)
+        self.state.save(self.thinner)
 
     def _variables(self, kept: Kept, final: bool) -> dict[str, Any]:
         """The constrained draws. The files are written in pieces, and that of the output may lag behind."""
@@ -310,7 +296,7 @@ class _Run:
         for at, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
             rows = np.flatnonzero(kept.ids[:, 0] == at)
             output = given or (output_of(chain.path, chain.about.output) if chain.is_stan else None)
-            if rows.size and output is not None:
+            if rows.size and output is not None and not chain.path.is_fifo():
                 draws = kept.ids[rows, 1]
                 found.append((rows, constrained(chain.path, output, draws, chain.about.warmup, partial)))
         return joined(found, len(kept))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli.options import OUTPUTS, as_anchor, check_apart
+from steinstream.cli.files import check_apart
+from steinstream.cli.options import OUTPUTS, as_anchor, refuse_idle
 from steinstream.cli.progress import count, number
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def merge(
     from steinstream.merging import merge as merged
 
     check_output(output)
-    check_apart(output, kept)
+    check_apart({"-o": output}, kept)
+    if fan_in is None or size is None:
+        refuse_idle(["spare"], "without --fan-in and --size")
     levels = None if budget is None else _numbers(budget, "budget")
     share = masses if masses in ("lengths", "kept") else _numbers(masses, "masses")
     parts = chains_apart([read_kept(path) for path in kept])

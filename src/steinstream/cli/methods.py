@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.options import as_coordinates, as_kernel, as_typed, open_the_chain
+from steinstream.cli.options import as_coordinates, as_in_the_paper, as_kernel, as_typed, open_the_chain
 from steinstream.cli.progress import bar, count, number
 from steinstream.cli.refine import refined, taken_from
 
@@ -37,8 +37,9 @@ def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: 
             raise InputError(f"--{option} means nothing to {name}.", "Leave it out, or leave out --method.")
     if options["size"] is None:
         raise InputError(f"{name} has to be told how many draws to keep.", "Add --size N.")
+    refinement = taken_from(options)
     if options["paper"]:
-        options |= {"kernel": "imq", "scale": "identity"}
+        options |= as_in_the_paper(options)
     kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
     source = open_the_chain(chain, options)
     began = time.perf_counter()
@@ -52,7 +53,7 @@ def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: 
         kept = as_kept(job, name, selector(name)(job))
         kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
     kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
-    kept = refined(kept, taken_from(options), source, options["on_bad"])
+    kept = refined(kept, refinement, source, options["on_bad"])
     kept.save(output)
     skipped = f", {count(job.skipped)} bad ones skipped" if job.skipped else ""
     click.echo(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,18 +114,28 @@ def checkpoint_options(command: F) -> F:
     return command
 
 
-def check_checkpoint(checkpoint: Path | None, resume: bool, output: Path) -> None:
-    """Raise now what would go wrong with a checkpoint later."""
-    if checkpoint is not None and checkpoint.resolve() == output.resolve():
-        raise InputError(f"output and checkpoint are the same file, {output}.", "Give them two names.")
-    if resume and checkpoint is None:
-        raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+def typed(name: str) -> bool:
+    """Whether the user gave the parameter of this name."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def check_apart(output: Path, chain: Sequence[Path]) -> None:
-    """Raise if what was read would be written over."""
-    if any(output.resolve() == path.resolve() for path in chain):
-        raise InputError(f"{output} is the input too, and would be lost.", "Give the output a name of its own with -o.")
+def refuse_idle(names: Iterable[str], why: str, remedy: str = "Leave it out.") -> None:
+    """Raise if one of these options was given where it means nothing."""
+    parameters = {parameter.name: parameter for parameter in click.get_current_context().command.params}
+    for name in names:
+        if typed(name):
+            raise InputError(f"{parameters[name].opts[-1]} means nothing {why}.", remedy)
+
+
+_PAPER = {"kernel": "imq", "scale": "identity", "rule": "paper"}
+
+
+def as_in_the_paper(options: dict[str, Any]) -> dict[str, Any]:
+    """What ``--paper`` settles; raises if something else was asked for."""
+    for name, value in _PAPER.items():
+        if typed(name) and options[name] != value:
+            raise InputError(f"--paper means --{name} {value}, not {options[name]}.", "Leave one of them out.")
+    return {**_PAPER, "growth": options["growth"] or "sqrt"}
 
 
 def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Chain:
@@ -135,8 +145,14 @@ def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Cha
     # zarr would start many threads, each of which holds on to memory of its own: 40 MB for nothing, since two decode
     # faster than draws are thinned. It reads this when it is first imported.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", "2")
+    paths = [chain] if isinstance(chain, Path) else chain
+    for path in paths:
+        if path.is_fifo():
+            raise InputError(
+                f"{path} is a pipe, which cannot be read twice.", "Thin it as it comes: steinstream follow."
+            )
     return open_chains(
-        [chain] if isinstance(chain, Path) else chain,
+        paths,
         outputs=options.pop("output_csv", ()),
         scores=options.pop("scores_file", None),
         draws_name=options.pop("draws_name", "draws"),
@@ -155,8 +171,7 @@ def as_typed() -> str:
     context = click.get_current_context()
     words, options = ["steinstream", str(context.info_name)], list[str]()
     for parameter in context.command.get_params(context):
-        given = parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-        if not given or parameter.name in _BESIDE:
+        if not typed(str(parameter.name)) or parameter.name in _BESIDE:
             continue
         value = context.params[str(parameter.name)]
         values = value if isinstance(value, tuple) else (value,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.cli.files import check_apart, check_place, read_by
 from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
 from steinstream.cli.progress import count
 from steinstream.errors import InputError
@@ -43,6 +44,9 @@ def plan(chain: Path, radius: float, output: Path | None, **options: Any) -> Non
 
     if output is not None and output.suffix != ".npz":
         raise InputError(f"{output} is no name for coordinates.", "Give a name that ends in .npz.")
+    if output is not None:
+        check_place("-o", output)
+        check_apart({"-o": output}, read_by([chain], options))
     if options["growth"] and options["exponent"] is not None:
         raise InputError("--growth and --exponent say the same thing.", "Give one of them.")
     source = open_the_chain(chain, dict(options))
@@ -88,8 +92,9 @@ def _write(coordinates: Coordinates, path: Path) -> None:
 
     from steinstream.io import replacing
 
+    arrays: dict[str, Any] = {"coordinates": coordinates.factor, "centre": coordinates.centre}
     with replacing(path) as file:
-        np.savez(file, coordinates=coordinates.factor)
+        np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
 def _command(chain: Path, options: dict[str, Any], growth: str, budget: float | str) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from steinstream.cli.options import OUTPUTS, as_typed, open_the_chain
+from steinstream.cli.files import check_apart, read_by
+from steinstream.cli.options import OUTPUTS, as_typed, open_the_chain, refuse_idle
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ def refine_options(command: F) -> F:
 
 def taken_from(options: dict[str, Any]) -> Refinement:
     """What these options ask for; they are taken out."""
+    if options["weights"] is None:
+        refuse_idle(["linear"], "without --weights")
+    if options["weights"] != "chain":
+        refuse_idle(["burn_in"], "without --weights chain")
     return Refinement(**{name: options.pop(name) for name in Refinement._fields})
 
 
@@ -72,9 +77,10 @@ def refine(kept: Path, output: Path, chain: Path | None, **options: Any) -> None
         raise InputError("there is nothing to do.", "Add --weights stein, --weights chain or --order.")
     if (chain is not None) != (wanted.weights == "chain"):
         raise InputError("--weights chain and --chain FILE go together.", "Give both, or --weights stein alone.")
-    source = None
-    if chain is not None:
-        source = open_the_chain(chain, options)
+    if chain is None:
+        refuse_idle(["draws_name", "scores_name", "scores_file"], "without --chain")
+    check_apart({"-o": output}, read_by([] if chain is None else [chain], options))
+    source = None if chain is None else open_the_chain(chain, options)
     before = read_kept(kept)
     result = refined(before, wanted, source)
     if "commands" in before.settings:  # with those before them they make it again

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli.options import content_options, open_the_chain
+from steinstream.cli.files import check_apart, read_by
+from steinstream.cli.options import content_options, open_the_chain, refuse_idle
 from steinstream.cli.progress import bar, count
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def report(kept: Path, chain: tuple[Path, ...], output: Path, **options: Any) ->
     from steinstream.report.page import check_output
 
     check_output(output)
+    if not chain:
+        refuse_idle(options, "without --chain")
+    check_apart({"-o": output}, [kept, *read_by(chain, options)])
     found = read_kept(kept)
     write_report(output, found, open_the_chain(chain, options) if chain else None, kept)
 

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.cli.options import refuse_idle
 from steinstream.cli.progress import bar, stoppable
 from steinstream.experiments import NAMES, SCALES, Options, about, experiment
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from steinstream.experiments.laboratory import Laboratory
+    from steinstream.io import Chain
 
 CHAINS = ("goodwin-rwm", "goodwin-mala", "calcium")
 NETWORKS = ("cifar10", "imdb")
@@ -63,51 +67,67 @@ def reproduce(
     Example: steinstream reproduce goodwin-rwm --quick
              steinstream reproduce calcium --chain theta.csv --scores gradient.csv -o cardiac
     """
-    from steinstream.errors import InputError
-    from steinstream.experiments import Stopped
     from steinstream.experiments.laboratory import Laboratory
-    from steinstream.io import open_chain
     from steinstream.report.figures import pyplot
 
     pyplot()  # a missing package should not cost an hour
     scale = scale or SCALES[1]
-    chain, observations = files["chain"], files["observations"]
-    if ((chain or observations) and name not in CHAINS) or (moves and name not in (*CHAINS, *NETWORKS)):
-        raise InputError(f"{name} makes its own draws.", "Leave --chain, --observations and --moves out.")
-    if (files["data"] or files["glove"] or device) and name not in NETWORKS:
-        raise InputError(f"{name} takes no data.", f"--data, --glove and --device are for {' and '.join(NETWORKS)}.")
+    _check(name, moves, device, files)
+    observations = files["observations"]
     options = Options(
-        scale,
-        seed,
-        moves,
-        None if observations is None else _observations(observations),
-        None
-        if chain is None
-        else open_chain(
-            chain, scores=files["scores_file"], draws_name=files["draws_name"], scores_name=files["scores_name"],
-            negate=files["negate_scores"],
-        ),
-        coordinates,
-        files["data"],
-        files["glove"],
-        device,
-        jobs,
+        scale, seed, moves, None if observations is None else _observations(observations), _chain(files),
+        coordinates, files["data"], files["glove"], device, jobs,
     )  # fmt: skip
     settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves, "coordinates": coordinates}
     settings |= {what: path.name for what, path in files.items() if isinstance(path, Path)}
     folder = output or Path(f"{name}-{scale}")
-    laboratory = Laboratory(experiment(name, options), folder, settings)
     began = time.perf_counter()
-    with stoppable() as stop:
-        try:
-            with bar(name, 1.0) as progress:
-                laboratory.run(jobs or os.cpu_count() or 1, progress.show, lambda: bool(stop.signal))
-        except Stopped:
-            click.echo("stopped; the same command goes on", err=True)
-            sys.exit(stop.code)
+    laboratory = Laboratory(experiment(name, options), folder, settings)
+    _run(laboratory, name, jobs or os.cpu_count() or 1)
     written = laboratory.finish()
     click.echo((folder / "summary.md").read_text())
     click.echo(f"{time.perf_counter() - began:.0f} s  ·  wrote {', '.join(map(str, written))}")
+
+
+def _check(name: str, moves: int | None, device: str | None, files: dict[str, Any]) -> None:
+    """Raise what means nothing to this experiment."""
+    from steinstream.errors import InputError
+
+    if files["chain"] is None:
+        refuse_idle(["scores_file", "draws_name", "scores_name", "negate_scores"], "without --chain")
+    if name not in CHAINS:
+        refuse_idle(["coordinates"], f"to {name}")
+    if ((files["chain"] or files["observations"]) and name not in CHAINS) or (
+        moves and name not in (*CHAINS, *NETWORKS)
+    ):
+        raise InputError(f"{name} makes its own draws.", "Leave --chain, --observations and --moves out.")
+    if (files["data"] or files["glove"] or device) and name not in NETWORKS:
+        raise InputError(f"{name} takes no data.", f"--data, --glove and --device are for {' and '.join(NETWORKS)}.")
+
+
+def _chain(files: dict[str, Any]) -> Chain | None:
+    """The user's chain, if there is one."""
+    from steinstream.io import open_chain
+
+    if files["chain"] is None:
+        return None
+    return open_chain(
+        files["chain"], scores=files["scores_file"], draws_name=files["draws_name"], scores_name=files["scores_name"],
+        negate=files["negate_scores"],
+    )  # fmt: skip
+
+
+def _run(laboratory: Laboratory, name: str, jobs: int) -> None:
+    """Do what is not done yet, until Ctrl-C."""
+    from steinstream.experiments import Stopped
+
+    with stoppable() as stop:
+        try:
+            with bar(name, 1.0) as progress:
+                laboratory.run(jobs, progress.show, lambda: bool(stop.signal))
+        except Stopped:
+            click.echo("stopped; the same command goes on", err=True)
+            sys.exit(stop.code)
 
 
 def _observations(path: Path) -> NDArray[np.float64]:

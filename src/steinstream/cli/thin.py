@@ -11,27 +11,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.baselines import METHODS
+from steinstream.cli.checkpoints import Checkpoint, check_folder, fingerprint
 from steinstream.cli.diagnosis import closing_lines
+from steinstream.cli.files import data_of, read_by
 from steinstream.cli.options import (
     OUTPUTS,
     as_anchor,
     as_coordinates,
+    as_in_the_paper,
     as_kernel,
     as_typed,
     chains_options,
-    check_apart,
-    check_checkpoint,
     checkpoint_options,
     kernel_options,
     offering,
     open_the_chain,
+    refuse_idle,
     thinning_options,
+    typed,
 )
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import Refinement, refine_options, refined, taken_from
 from steinstream.cli.report import report_option, write_report
 from steinstream.cli.serve import Serving, serve_options, serving
-from steinstream.cli.workers import thin_on_workers, worker_options, workers_in
+from steinstream.cli.workers import Workers, thin_on_workers, worker_options, workers_in
 
 if TYPE_CHECKING:
     from steinstream.door import Array
@@ -87,37 +90,62 @@ def thin(
     Example: steinstream thin chain.npz -o kept.npz --size 200
              steinstream thin chains/*.csv -o kept.npz --size 200 --workers 4
     """
-    from steinstream.errors import InputError
-    from steinstream.io import check_output
     from steinstream.passes import as_passes
 
-    check_output(output)
-    check_apart(output, chain)
-    if report is not None:
-        from steinstream.report.page import check_output as check_report
-
-        check_report(report)
     passes, workers, live = as_passes(options["passes"]), workers_in(options), serving(options)
-    if live.wanted and (method != "ksdt" or workers.wanted):
-        raise InputError("--serve shows one thinner at work, not workers or other methods.", "Leave it out.")
-    check_checkpoint(checkpoint, resume, output)
+    _check_options(method, workers, live, options)
+    state = _check_files(chain, output, report, checkpoint, resume, workers, options)
     if method != "ksdt":
-        if workers.wanted:
-            raise InputError(f"--method {method} does not go with workers.", "Leave one of them out.")
         from steinstream.cli.methods import thin_by
 
         kept = thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
     else:
         refinement = taken_from(options)
         if options["paper"]:
-            options |= {"kernel": "imq", "scale": "identity", "growth": options["growth"] or "sqrt", "rule": "paper"}
+            options |= as_in_the_paper(options)
         if workers.wanted:
             kept = thin_on_workers(chain, output, checkpoint, resume, workers, refinement, dict(options))
         else:
-            kept = _thin_one_stream(chain, output, checkpoint, resume, passes, live, refinement, dict(options))
+            kept = _thin_one_stream(chain, output, state, passes, live, refinement, dict(options))
     if report is not None:
-        gone = any(path.is_fifo() for path in chain)  # what a pipe gave is there no more
-        write_report(report, kept, None if gone else _source(chain, dict(options)), output)
+        write_report(report, kept, _source(chain, dict(options)), output)
+
+
+def _check_options(method: str, workers: Workers, live: Serving, options: dict[str, Any]) -> None:
+    """Raise what does not go together."""
+    from steinstream.errors import InputError
+
+    if live.wanted and (method != "ksdt" or workers.wanted):
+        raise InputError("--serve shows one thinner at work, not workers or other methods.", "Leave it out.")
+    if method != "ksdt" and workers.wanted:
+        raise InputError(f"--method {method} does not go with workers.", "Leave one of them out.")
+    if not typed("method"):
+        refuse_idle(["seed"], "without --method")
+    if not workers.wanted:
+        refuse_idle(["fan_in", "spare", "skip_corrupt"], "without --workers or --scheduler")
+    elif options["size"] is None:
+        refuse_idle(["spare"], "without --size")
+    if options["proxy"]:
+        refuse_idle(["scores_name", "negate_scores"], "to a proxy, which has scores of its own")
+
+
+def _check_files(
+    chain: tuple[Path, ...], output: Path, report: Path | None, checkpoint: Path | None, resume: bool,
+    workers: Workers, options: dict[str, Any],
+) -> Checkpoint:  # fmt: skip
+    """Raise what would go wrong with files later; where the state of a run is saved."""
+    from steinstream.io import check_output
+
+    check_output(output)
+    if report is not None:
+        from steinstream.report.page import check_output as check_report
+
+        check_report(report)
+    files, outputs = read_by(chain, options), {"-o": output, "--report": report}
+    if workers.wanted:  # whose checkpoint is a folder
+        check_folder(checkpoint, [*files, output])
+        return Checkpoint(None, resume and checkpoint is None, outputs, files)
+    return Checkpoint(checkpoint, resume, outputs, files)
 
 
 def _source(chain: tuple[Path, ...], options: dict[str, Any]) -> Chain:
@@ -129,57 +157,75 @@ def _source(chain: tuple[Path, ...], options: dict[str, Any]) -> Chain:
 
 
 def _thin_one_stream(
-    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, passes: int | str, live: Serving,
+    chain: tuple[Path, ...], output: Path, state: Checkpoint, passes: int | str, live: Serving,
     refinement: Refinement, options: dict[str, Any],
 ) -> Kept:  # fmt: skip
-    from steinstream.errors import InputError, SteinstreamError
     from steinstream.passes import go_on
-    from steinstream.thinning import too_short
 
+    asked, data = _asked(options), data_of(chain, options)
     source, began = _source(chain, options), time.perf_counter()
     with live.page(chain) as page, stoppable() as stop:
-        thinner = _begin(source, checkpoint if resume else None, options, stop)
+        thinner = _resumed(source, state, asked, data) or _begin(source, options, stop)
         if thinner is not None:
+            if state and not thinner.note:
+                known = [fingerprint(path) for path in data]
+                thinner.note = {"chain": source.title, "options": asked, "data": known}
             if page is not None:
                 page.show(thinner, source.names)
-            _stream(source, thinner, checkpoint, stop)
+            _stream(source, thinner, state, stop)
             while not stop.signal and go_on(thinner, passes):
                 thinner.again()
-                _stream(source, thinner, checkpoint, stop)
-        if stop.signal:
-            _give_up(thinner, checkpoint)
+                _stream(source, thinner, state, stop)
+        if thinner is None or stop.signal:
+            _give_up(thinner, state)
             sys.exit(stop.code)
-    if thinner is None or thinner.seen == thinner.skipped:
+    kept = _kept(source, thinner, output, options)
+    kept = refined(kept, refinement, source, options["on_bad"])
+    kept.save(output)
+    _tell(kept, thinner, time.perf_counter() - began, output)
+    state.remove()
+    return kept
+
+
+def _asked(options: dict[str, Any]) -> dict[str, Any]:
+    """The options on which what is kept depends, as a checkpoint notes them."""
+    files = ("scores_file", "output_csv")  # known by what is in them, not by their names
+    return {name: value for name, value in options.items() if name not in files}
+
+
+def _kept(source: Chain, thinner: Thinner, output: Path, options: dict[str, Any]) -> Kept:
+    """What came of it, with all that the file has of these draws."""
+    from steinstream.errors import InputError, SteinstreamError
+    from steinstream.thinning import too_short
+
+    if thinner.seen == thinner.skipped:
         raise InputError(f"{source.title} has no usable draws.")
     if thinner.size == 0:
         raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
     kept = thinner.kept
-    kept = replace(kept, names=source.names, settings={**kept.settings, "commands": [as_typed()]})
+    proxy = {"proxy": options["proxy"]} if options["proxy"] else {}
+    kept = replace(kept, names=source.names, settings={**kept.settings, "commands": [as_typed()], **proxy})
     try:
-        kept = replace(kept, variables=source.variables(kept.ids))
+        return replace(kept, variables=source.variables(kept.ids))
     except SteinstreamError:
         kept.save(output)  # a long run should not be lost for what stands beside it
         raise
-    if options["proxy"]:
-        kept = replace(kept, settings={**kept.settings, "proxy": options["proxy"]})
-    kept = refined(kept, refinement, source, options["on_bad"])
-    kept.save(output)
+
+
+def _tell(kept: Kept, thinner: Thinner, seconds: float, output: Path) -> None:
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
     made = thinner.current_pass.number
     times = f" and {made} passes" if made > 1 else ""
     bound = f" (independent draws: at most {number(kept.bound)} in the mean)" if kept.bound is not None else ""
     click.echo(
-        f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {time.perf_counter() - began:.1f} s{times}"
+        f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {seconds:.1f} s{times}"
         f"  ·  KSD {number(kept.ksd)}{bound}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
     )
     closing_lines(kept)
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
-    return kept
 
 
-def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop: Stop) -> Thinner | None:
-    """The thinner in the checkpoint, or a new one fitted to the chain; None if stopped before it was."""
+def _begin(source: Chain, options: dict[str, Any], stop: Stop) -> Thinner | None:
+    """A new thinner, fitted to the chain; None if stopped before it was."""
     from steinstream import schedules
     from steinstream.coordinates import Coordinates, Streaming
     from steinstream.passes import as_passes, begin_well, begins_with_sample
@@ -193,8 +239,6 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
         Streaming(centred=kernel.linear > 0) if options["scale"] == "streaming" else as_coordinates(options["scale"])
     )
     schedules.budget(options["budget"], schedules.growth(options["growth"] or "sqrt"))  # a typo should not cost a pass
-    if checkpoint is not None and checkpoint.exists():
-        return _resumed(source, checkpoint, options)
     if scale == "identity":
         scale = Coordinates.identity()
     sketch, to_fit = Sketch(source.dim), isinstance(scale, str)
@@ -214,7 +258,6 @@ def _begin(source: Chain, checkpoint: Path | None, options: dict[str, Any], stop
         on_bad=options["on_bad"],
         check_scores=not options["trust_scores"],
     )
-    thinner.note = {"chain": source.title, "options": options}
     if begins_with_sample(options["start"], passes, thinner):
         if not to_fit and not _look(source, sketch, options["on_bad"], stop):
             return None
@@ -241,24 +284,21 @@ def _initial(path: str | None, dim: int) -> tuple[Array, Array] | None:
     return block.draws, block.scores
 
 
-def _resumed(source: Chain, checkpoint: Path, options: dict[str, Any]) -> Thinner:
-    """The thinner in the checkpoint, if it is the one that this command would have made."""
+def _resumed(source: Chain, state: Checkpoint, asked: dict[str, Any], data: list[Path]) -> Thinner | None:
+    """The thinner in the checkpoint, which must be the one that this command would have made; None if there is none."""
     from steinstream.errors import CheckpointError
-    from steinstream.thinner import Thinner
 
-    thinner = Thinner.load(checkpoint)
-    before = thinner.note.get("options", {})
-    for name, now in options.items():
-        if before.get(name) != now:
-            raise CheckpointError(
-                f"{checkpoint} was made with --{name.replace('_', '-')} {before.get(name)}, and now it is {now}.",
-                "Use the same options as before, or delete the checkpoint to start anew.",
-            )
+    thinner = state.load()
+    if thinner is None:
+        return None
+    state.check_options(thinner.note.get("options"), asked)
     if thinner.dim != source.dim or thinner.note.get("chain") != source.title:
+        its = thinner.note.get("chain", "another command")
         raise CheckpointError(
-            f"{checkpoint} belongs to {thinner.note.get('chain')} ({thinner.dim} dimensions), not to {source.title}.",
+            f"{state.path} belongs to {its} ({thinner.dim} dimensions), not to {source.title}.",
             "Name its own chain, or delete the checkpoint to start anew.",
         )
+    state.check_files(thinner.note.get("data"), data)
     here = thinner.current_pass
     click.echo(f"going on after {count(here.came)} draws{_of_pass(here.number)}", err=True)
     return thinner
@@ -279,7 +319,7 @@ def _look(source: Chain, sketch: Sketch, on_bad: str, stop: Stop) -> bool:
     return True
 
 
-def _stream(source: Chain, thinner: Thinner, checkpoint: Path | None, stop: Stop) -> None:
+def _stream(source: Chain, thinner: Thinner, state: Checkpoint, stop: Stop) -> None:
     """Run the chain through the thinner, saving now and then."""
     began = saved = time.perf_counter()
     start, here = thinner.current_pass.came, thinner.current_pass
@@ -293,18 +333,18 @@ def _stream(source: Chain, thinner: Thinner, checkpoint: Path | None, stop: Stop
                 f"{count(here.came)} draws  ·  {count(round(rate))} draws/s  ·  "
                 f"kept {count(thinner.size)}  ·  KSD {number(thinner.ksd)}",
             )
-            if checkpoint is not None and now - saved > _EVERY:
-                thinner.save(checkpoint)
+            if state and now - saved > _EVERY:
+                state.save(thinner)
                 saved = time.perf_counter()
             if stop.signal:
                 return
 
 
-def _give_up(thinner: Thinner | None, checkpoint: Path | None) -> None:
-    if thinner is None or checkpoint is None:
+def _give_up(thinner: Thinner | None, state: Checkpoint) -> None:
+    if thinner is None or not state:
         click.echo("stopped; nothing is written (with --checkpoint FILE it could go on later)", err=True)
         return
-    thinner.save(checkpoint)
+    state.save(thinner)
     here = thinner.current_pass
     after = f"{count(here.came)} draws{_of_pass(here.number)}"
     click.echo(f"stopped after {after}; the same command with --resume goes on", err=True)

@@ -67,9 +67,32 @@ def thin_on_workers(
     refinement: Refinement, options: dict[str, Any],
 ) -> Kept:  # fmt: skip
     """The same as ``thin``, with a leaf for each chain."""
-    from steinstream import distributed
-    from steinstream.errors import InputError
+    from steinstream.distributed import clear
     from steinstream.io.several import matching
+
+    _refuse(checkpoint, refinement, options)
+    files = [file for path in chain for file in matching(path)]
+    began = time.perf_counter()
+    try:
+        kept = _thinned(files, asked, {**_settings(options), "folder": checkpoint, "resume": resume})
+    except KeyboardInterrupt:
+        go_on = "nothing is written" if checkpoint is None else "the same command with --resume goes on"
+        click.echo(f"stopped; {go_on}", err=True)
+        sys.exit(130)
+    kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
+    kept = refined(kept, refinement, None)
+    kept.save(output)
+    _sum_up(kept, output, time.perf_counter() - began)
+    if checkpoint is not None:
+        clear(checkpoint)
+        if not any(checkpoint.iterdir()):
+            checkpoint.rmdir()
+    return kept
+
+
+def _refuse(checkpoint: Path | None, refinement: Refinement, options: dict[str, Any]) -> None:
+    """Raise where something was asked for that leaves do not do."""
+    from steinstream.errors import InputError
 
     for name, option in _NOT_HERE.items():
         if options.get(name):
@@ -78,47 +101,46 @@ def thin_on_workers(
         raise InputError("--weights chain reads all chains in one place.", "Use steinstream refine afterwards.")
     if checkpoint is not None and checkpoint.is_file():
         raise InputError(f"{checkpoint} is a file.", "With workers a checkpoint is a folder, with a file a chain.")
-    files = [file for path in chain for file in matching(path)]
-    began = time.perf_counter()
-    try:
-        with bar("starting", 1.0) as progress, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of chains left out: told below
 
-            def show(what: str, done: int, total: int) -> None:
-                progress.show(done / total, f"{what}: {count(done)} of {count(total)}")
 
-            kept = distributed.thin(
-                files,
-                size=options["size"],
-                client=asked.scheduler,
-                workers=asked.workers,
-                folder=checkpoint,
-                resume=resume,
-                spare=asked.spare,
-                fan_in=asked.fan_in,
-                on_corrupt="skip" if asked.skip_corrupt else "raise",
-                read=_read(options),
-                coordinates="streaming" if options["scale"] == "streaming" else as_coordinates(options["scale"]),
-                kernel=as_kernel(options["kernel"]),
-                growth=options["growth"],
-                budget=options["budget"],
-                rule=options["rule"],
-                candidates=options["candidates"],
-                anchor=as_anchor(options["anchor"]),
-                passes=options["passes"],
-                start=options["start"],
-                on_bad=options["on_bad"],
-                check_scores=not options["trust_scores"],
-                progress=show,
-                tell=_tell,
-            )
-    except KeyboardInterrupt:
-        go_on = "nothing is written" if checkpoint is None else "the same command with --resume goes on"
-        click.echo(f"stopped; {go_on}", err=True)
-        sys.exit(130)
-    kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
-    kept = refined(kept, refinement, None)
-    kept.save(output)
+def _thinned(files: list[Path], asked: Workers, settings: dict[str, Any]) -> Kept:
+    """What the leaves kept, merged, while a bar shows how far they are."""
+    from steinstream import distributed
+
+    with bar("starting", 1.0) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of chains left out: they are told in the end
+
+        def show(what: str, done: int, total: int) -> None:
+            progress.show(done / total, f"{what}: {count(done)} of {count(total)}")
+
+        return distributed.thin(
+            files,
+            client=asked.scheduler,
+            workers=asked.workers,
+            spare=asked.spare,
+            fan_in=asked.fan_in,
+            on_corrupt="skip" if asked.skip_corrupt else "raise",
+            progress=show,
+            tell=_tell,
+            **settings,
+        )
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """How the files are read and every leaf is thinned."""
+    same = ("size", "growth", "budget", "rule", "candidates", "passes", "start", "on_bad")
+    return {
+        **{name: options[name] for name in same},
+        "read": _read(options),
+        "coordinates": "streaming" if options["scale"] == "streaming" else as_coordinates(options["scale"]),
+        "kernel": as_kernel(options["kernel"]),
+        "anchor": as_anchor(options["anchor"]),
+        "check_scores": not options["trust_scores"],
+    }
+
+
+def _sum_up(kept: Kept, output: Path, seconds: float) -> None:
+    """The lines that end the command."""
     left_out = kept.settings["corrupt"]
     for failure in left_out[:_LEFT_OUT]:
         click.echo(f"left out: {failure['problem']}", err=True)
@@ -128,20 +150,15 @@ def thin_on_workers(
     bad = f", {count(kept.settings['skipped'])} bad ones skipped" if kept.settings["skipped"] else ""
     click.echo(
         f"kept {count(len(kept))} of {count(kept.settings['seen'])} draws{bad} in {count(leaves)} chains in "
-        f"{time.perf_counter() - began:.1f} s  ·  {of_merged(kept)}  ·  wrote {output}"
+        f"{seconds:.1f} s  ·  {of_merged(kept)}  ·  wrote {output}"
     )
-    if checkpoint is not None:
-        distributed.clear(checkpoint)
-        if not any(checkpoint.iterdir()):
-            checkpoint.rmdir()
-    return kept
 
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:
     """Options of ``open_chain``, as far as they were given."""
     names = {"scores_file": "scores", "negate_scores": "negate"}
     known = ("scores_file", "draws_name", "scores_name", "negate_scores", "format", "transposed")
-    return {names.get(name, name): options[name] for name in known if options.get(name) not in (None, False)}
+    return {names.get(name, name): options[name] for name in known if options.get(name) is not None}
 
 
 def _tell(dashboard: str) -> None:

@@ -26,7 +26,8 @@ from steinstream.distributed.cluster import ClusterError, connected
 from steinstream.distributed.leaf import Leaf
 from steinstream.distributed.sources import as_given
 from steinstream.distributed.stages import Progress, find, merge_all, thin_all
-from steinstream.errors import InputError
+from steinstream.errors import InputError, OutputError
+from steinstream.io.atomic import make_folder
 from steinstream.kept import Kept
 from steinstream.merging import Merge, as_budgets, as_fan_in, as_masses, as_size, common_coordinates, same_kernel, times
 from steinstream.passes import as_passes
@@ -90,9 +91,7 @@ def thin(
     given = as_given(chains, read or {})
     show = progress or _nothing
     if how.folder is not None:
-        how.folder.mkdir(parents=True, exist_ok=True)
-        if not resume:
-            clear(how.folder)
+        _prepare(how.folder, resume)
     with connected(client, workers, tell) as cluster:
         sources, failures = find(cluster, given, on_corrupt, show)
         leaves, more = thin_all(cluster, how, sources, on_corrupt, show)
@@ -117,6 +116,16 @@ def thin(
 
 def _nothing(what: str, done: int, total: int) -> None:
     """Show no progress."""
+
+
+def _prepare(folder: Path, resume: bool) -> None:
+    """A folder for leaves; without ``resume`` there are none in it."""
+    try:
+        make_folder(folder)
+    except OutputError as wrong:
+        raise OutputError(wrong.problem, "Name another folder for the checkpoints (--checkpoint).") from None
+    if not resume:
+        clear(folder)
 
 
 def clear(folder: str | os.PathLike[str]) -> None:

@@ -21,6 +21,7 @@ from steinstream.io import Chain, open_chain
 from steinstream.kept import Variable
 
 ROWS = 8192  # draws in a block
+BESIDE = ("scores", "output")  # options of ``open_chain`` that name a second file
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +89,22 @@ class FileSource(Source):
             yield block._replace(ids=block.ids + np.array([self._offset, 0]))
 
     def mark(self) -> dict[str, Any]:
-        about = Path(self.path).stat()
-        return {"file": self.path, "within": self.within, "bytes": about.st_size, "changed": about.st_mtime_ns}
+        size, changed = _stamp(self.path)
+        read = {name: str(value) for name, value in sorted(self.how.items())}
+        beside = {name: _stamp(self.how[name]) for name in BESIDE if self.how.get(name)}
+        return {"file": self.path, "within": self.within, "bytes": size, "changed": changed, "read": read, **beside}
 
     def names(self) -> tuple[str, ...] | None:
         return self._open().names
 
     def variables(self, ids: NDArray[np.int64]) -> dict[str, Variable]:
         return self._open().variables(ids - np.array([self._offset, 0]))
+
+
+def _stamp(path: str) -> list[int]:
+    """Size and time of change, by which a file is known again."""
+    about = Path(path).stat()
+    return [about.st_size, about.st_mtime_ns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +199,8 @@ class File:
 class Contents(NamedTuple):
     """What a look into a file told."""
 
-    dim: int
+    names: tuple[str, ...]
+    """Of the parameters."""
     chains: int
     apart: int | None
     """Draws in each chain, if its chains can be read one by one."""
@@ -200,14 +210,14 @@ def look(file: File) -> Contents:
     """What is in a file. One that names a chain with each draw is read through once, to count them."""
     chain = open_chain(file.path, **file.how)
     if chain.chains is None:
-        return Contents(chain.dim, 1 + max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS)), None)
+        return Contents(chain.names, 1 + max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS)), None)
     even = chain.chains > 1 and chain.length is not None and chain.length % chain.chains == 0
     each = (chain.length or 0) // chain.chains if even else None
     if each is not None and any(
         next(chain.blocks(1, skip=number * each)).ids.tolist() != [[number, 0]] for number in range(chain.chains)
     ):
         each = None
-    return Contents(chain.dim, chain.chains, each)
+    return Contents(chain.names, chain.chains, each)
 
 
 def leaves_of(file: File, contents: Contents, chain: int) -> list[Source]:
@@ -233,7 +243,7 @@ def _is_array(value: Any) -> bool:
 def as_given(chains: Any, how: dict[str, Any]) -> list[File | Callable[[int], list[Source]]]:
     """What the user gave, one by one: files to look into, and for all else a function chain number -> leaves."""
     if isinstance(chains, str | os.PathLike):
-        beside = {"scores": str(Path(how["scores"]).absolute())} if how.get("scores") else {}
+        beside = {name: str(Path(how[name]).absolute()) for name in BESIDE if how.get(name)}
         return [File(str(Path(chains).absolute()), {**how, **beside})]
     if isinstance(chains, tuple) and len(chains) == 2 and all(map(_is_array, chains)):
         return [_arrays(*chains)]
@@ -254,7 +264,18 @@ def as_given(chains: Any, how: dict[str, Any]) -> list[File | Callable[[int], li
             )
     if not given:
         raise InputError("There are no chains to thin.", "Give at least one.")
+    _require_own(given, how)
     return given
+
+
+def _require_own(given: list[Any], how: dict[str, Any]) -> None:
+    """A second file belongs to one chain, not to several."""
+    for name in BESIDE:
+        if how.get(name) and len(given) > 1:
+            raise InputError(
+                f"A file of {name}, {how[name]}, was given with {len(given)} chains; it goes with one.",
+                "Thin the chains one by one, or join their files.",
+            )
 
 
 def _sampler(sampler: Any, chain: int) -> list[Source]:

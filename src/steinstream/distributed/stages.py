@@ -16,6 +16,7 @@ from steinstream.distributed.cluster import Cluster
 from steinstream.distributed.leaf import Failure, Leaf, light
 from steinstream.distributed.sources import Contents, File, Source, leaves_of, look
 from steinstream.errors import InputError
+from steinstream.io.problems import listing
 from steinstream.kept import Kept
 from steinstream.merging import Facts, Merge, Node, groups
 
@@ -42,7 +43,7 @@ def find(
     found = iter(cluster.fetch(handles))
     sources: list[Source] = []
     failures: list[Failure] = []
-    dims: dict[int, str] = {}
+    names: dict[tuple[str, ...], str] = {}
     chain = 0
     for one in given:
         if not isinstance(one, File):
@@ -53,19 +54,27 @@ def find(
                 failures.append(contents)
                 chain += 1
                 continue
-            dims.setdefault(contents.dim, one.path)
+            names.setdefault(contents.names, one.path)
             leaves = leaves_of(one, contents, chain)
             chain += contents.chains - len({leaf.chain for leaf in leaves})
         sources += leaves
         chain += len({leaf.chain for leaf in leaves})
     if failures and on_corrupt == "raise":
         raise refused(failures, len(given))
-    if len(dims) > 1:
-        (one_dim, one_file), (other_dim, other) = list(dims.items())[:2]
-        raise InputError(
-            f"{other} has {other_dim} dimensions, {one_file} has {one_dim}.", "Give chains of one model together."
-        )
+    _require_one_model(names)
     return sources, failures
+
+
+def _require_one_model(names: dict[tuple[str, ...], str]) -> None:
+    """Columns go together by their place, so that all files must name them alike; ``names`` has a file for each."""
+    if len(names) < 2:
+        return
+    (ours, one), (theirs, other) = list(names.items())[:2]
+    if len(ours) != len(theirs):
+        problem = f"{other} has {len(theirs)} dimensions, {one} has {len(ours)}."
+    else:
+        problem = f"{other} has the parameters {listing(theirs)}, {one} has {listing(ours)}."
+    raise InputError(problem, "Give chains of one model together.")
 
 
 def _look_safely(file: File) -> Contents | Failure:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.door import Block
+from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
 from steinstream.integrations.generic import as_variable
 from steinstream.kept import Variable
+from steinstream.thinner import Thinner
 
 Array = NDArray[np.float64]
 
@@ -64,13 +65,16 @@ def _on_host(count: int, rows: tuple[Any, ...]) -> tuple[Array, ...]:
     return tuple(np.asarray(each[:count], dtype=np.float64) for each in rows)
 
 
-def side_by_side(draws: Array, scores: Array, chain: int | None, first: int) -> Block:
-    """A chunk of one chain (n, d); or, if that is None, of chains that run all at once (n, chains, d), draw by draw."""
-    number = np.arange(first, first + len(draws))
+def side_by_side(draws: Array, scores: Array, chain: int | None, thinner: Thinner) -> Block:
+    """A chunk of one chain (n, d); or, if that is None, of chains that run all at once (n, chains, d), draw by draw.
+
+    Draws are numbered on from those that the thinner has of their chain.
+    """
     if chain is not None:
-        return Block(draws, scores, np.column_stack([np.full(len(draws), chain), number]))
+        return Block(draws, scores, consecutive(chain, thinner.numbered(chain), len(draws)))
     chains, dim = draws.shape[1:]
-    ids = np.column_stack([np.tile(np.arange(chains), len(draws)), np.repeat(number, chains)])
+    numbers = np.arange(len(draws))[:, None] + [thinner.numbered(each) for each in range(chains)]
+    ids = np.column_stack([np.tile(np.arange(chains), len(draws)), numbers.ravel()])
     return Block(draws.reshape(-1, dim), scores.reshape(-1, dim), ids)
 
 

@@ -53,7 +53,7 @@ def sample(
     transform
         A function of one position -> dict of the variables a user wants to see. Without it, they are the position's.
     thinner, settings
-        A thinner to go on with, or the settings of a new one: ``size=200``, say.
+        A thinner to go on with, which numbers the draws on, or the settings of a new one: ``size=200``, say.
     chunk
         Draws of each chain in memory at once, twice.
     progress
@@ -71,8 +71,8 @@ def sample(
     done = 0
     for draws, scores, *more in Chunks(step, chunk).run(state, 0, num_samples):
         chain = None if together else 0
-        block = side_by_side(draws, scores, chain, done)
-        check = side_by_side(draws, more[0], chain, done).scores if more else None
+        block = side_by_side(draws, scores, chain, thinner)
+        check = side_by_side(draws, more[0], chain, thinner).scores if more else None
         thinner.extend(block.draws, block.scores, ids=block.ids, check=check)
         done += len(draws)
         if progress is not None:

@@ -37,7 +37,8 @@ class Thinned:
         The ``numpyro.infer.MCMC``. Its kernel is one that knows the gradient (NUTS, HMC, BarkerMH), or whose potential
         can be differentiated beside it (SA).
     thinner, settings
-        A thinner to go on with, or the settings of a new one for each run: ``size=200``, say.
+        A thinner to go on with, which numbers the draws on, or the settings of a new one for each run: ``size=200``,
+        say.
     dims, coords
         Names of dimensions and places along them, as ArviZ takes them; plates are named already.
     chunk
@@ -85,10 +86,8 @@ class Thinned:
         )
         with bar:
             for chain, state in joined([first], chains):
-                done = 0
                 for draws, scores in chunks.run(state, mcmc.num_warmup, mcmc.num_samples):
-                    block = side_by_side(draws, scores, chain, done)
-                    done += len(draws)
+                    block = side_by_side(draws, scores, chain, thinner)
                     thinner.extend(block.draws, block.scores, ids=block.ids)
                     bar.update(len(block.ids))
                     bar.set_postfix_str(f"kept {thinner.size}, KSD {thinner.ksd:.3g}", refresh=False)

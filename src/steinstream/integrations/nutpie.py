@@ -41,9 +41,9 @@ def follow(
 
     Returns when the sampler has finished or all draws came, or nothing came for ``patience`` seconds. Chunks of
     different chains are taken as they come. ``settings`` are those of :class:`~steinstream.Thinner`; what a ``thinner``
-    of your own has kept is not lost should you stop this with Ctrl-C.
+    of your own has kept is not lost should you stop this with Ctrl-C, and with the same store it goes on.
     """
-    store = _Growing(_folder(source), need("zarr", "zarr"))
+    store = _Growing(_folder(source), need("zarr", "zarr"), thinner)
     last = asked = time.monotonic()
     while True:
         over = False
@@ -79,8 +79,10 @@ def _with_variables(result: Kept, store: _Growing) -> Kept:
 class _Growing:
     """A Zarr store of nutpie that grows: arrays have their final shape from the start, and chunks come in order."""
 
-    def __init__(self, path: Path, zarr: Any) -> None:
-        self.path, self._zarr = path, zarr
+    def __init__(self, path: Path, zarr: Any, thinner: Thinner | None) -> None:
+        self.path, self._zarr, self._thinner = path, zarr, thinner
+        if thinner is not None:
+            _require_own(thinner, path)
         self._arrays: list[Any] = []
         self.came = np.zeros(0, dtype=np.int64)
 
@@ -124,7 +126,8 @@ class _Growing:
         for what, where in (("store_gradient", GRADIENT), ("store_unconstrained", UNCONSTRAINED)):
             if stored.get(what) is False:
                 raise _no_scores(self.path, where)
-        self._arrays, self.came = [*arrays, *others], np.zeros(length[0], dtype=np.int64)
+        came = [0 if self._thinner is None else self._thinner.numbered(chain) for chain in range(length[0])]
+        self._arrays, self.came = [*arrays, *others], np.array(came, dtype=np.int64)
         return True
 
     def _written(self, chain: int, start: int) -> int:
@@ -141,6 +144,17 @@ class _Growing:
         ):
             chunk += 1
         return max(start, int(min(chunk * length, total)))
+
+
+def _require_own(thinner: Thinner, path: Path) -> None:
+    """Ids lead into one store: a thinner that has draws goes on with theirs, and with no other."""
+    here = str(path.absolute())
+    if thinner.seen and thinner.note.get("store") != here:
+        raise InputError(
+            f"The thinner has draws of another source than {path}.",
+            "Follow each store with a thinner of its own, and put together what they keep: ss.merge.",
+        )
+    thinner.note["store"] = here
 
 
 def _folder(source: Any) -> Path:

@@ -175,14 +175,16 @@ class _Run:
         self._settings, self._per_chain = settings, per_chain
         self._queues = {} if per_chain else {0: _Queue(thinner or live_thinner(self.space.dim, **settings))}
         self.draws: dict[int, int] = {}  # that came, by chain, without tuning
+        self._first: dict[int, int] = {}  # the number of the first of them: a thinner may go on
         self._health = Health(self.space.dim)
 
     def take(self, chain: int, point: Mapping[str, Any], stats: Stats, store: bool) -> None:
         """One draw, which is no tuning draw; its statistics are for keeping if ``store``."""
         x = self.space.vector(point)
-        number = self.draws.setdefault(chain, 0)
+        queue = self._queue(chain)
+        number = self._first.setdefault(chain, queue.thinner.numbered(chain)) + self.draws.setdefault(chain, 0)
         self.draws[chain] += 1
-        self._queue(chain).put(x, self.space.score(x), (chain, number), stats if store else None)
+        queue.put(x, self.space.score(x), (chain, number), stats if store else None)
         if np.isfinite(x).all():
             self._health.add(chain, x, any(bool(each.get("diverging", False)) for each in stats))
 
@@ -251,8 +253,8 @@ class Callback(_Thinned):
     """For ``pm.sample(callback=...)``: thins all chains as they run.
 
     With nothing but the model, about sqrt(n log n) draws are kept, in coordinates that follow the stream. ``settings``
-    are those of :class:`~steinstream.Thinner`, ``size`` for one; or give a ``thinner`` of your own. All chains share
-    one thinner, or with ``per_chain`` have one each, with the same settings.
+    are those of :class:`~steinstream.Thinner`, ``size`` for one; or give a ``thinner`` of your own, which numbers draws
+    on from an earlier run. All chains share one thinner, or with ``per_chain`` have one each, with the same settings.
 
     PyMC's own trace goes on storing the whole chain: :class:`Trace` does not.
     """
@@ -281,6 +283,11 @@ class Trace(_Thinned, _BaseTrace):  # type: ignore[misc]
 
     def __init__(self, model: Any, thinner: Thinner | None = None, *, per_chain: bool = False, **settings: Any) -> None:
         super().__init__(model=model)
+        if thinner is not None and (thinner.seen or thinner.size):
+            raise InputError(
+                "This thinner has draws already, and PyMC's statistics of them are not known.",
+                "Give the trace a new thinner, or go on with this one in a Callback.",
+            )
         self._run = _Run(model, thinner, per_chain, settings)
         self._tuned = 0
         self._result: _Result | None = None

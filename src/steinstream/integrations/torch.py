@@ -170,7 +170,7 @@ class Collector:
         if len(group) < self.candidates:
             return Step((), (), self.thinner.size, self.thinner.ksd)
         del self._groups[chain]
-        first = self.thinner._numbered.get(chain, 0)
+        first = self.thinner.numbered(chain)
         draws, scores, _ = zip(*group, strict=True)
         step = self.thinner.select(np.stack(draws), np.stack(scores), chain=chain)
         self._behind = True

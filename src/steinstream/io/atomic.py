@@ -37,7 +37,7 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
     """
     # Through a symbolic link the file it points to is replaced, not the link.
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         if target.exists() and not target.is_file():
             # Run as root, os.replace would put a plain file in the place of /dev/null.
@@ -70,7 +70,7 @@ def replacing_folder(path: str | os.PathLike[str], ours: Callable[[Path], bool])
     """
     target = Path(os.path.realpath(path))
     token = secrets.token_hex(6)
-    temporary, aside = (target.with_name(f".{target.name}.{token}.{kind}") for kind in ("tmp", "old"))
+    temporary, aside = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
     try:
         if os.path.lexists(target) and not (target.is_dir() and ours(target)):
             raise OutputError(f"{path} is there, and is no store of this kind.", "Choose another name with -o.")

@@ -41,12 +41,12 @@ class Request(NamedTuple):
     """File of the constrained draws, for a tool that has them in a file of their own."""
 
 
-def alone(request: Request) -> None:
-    """Refuse a second file."""
+def alone(request: Request, what: str = "variables") -> None:
+    """Refuse a second file; ``what`` are the things in the first that can be named."""
     if request.scores is not None:
         raise InputError(
             f"--scores {request.scores} was given, but {request.path} holds draws and scores both.",
-            "Leave out --scores, and name the variables with --draws-name and --scores-name.",
+            f"Leave out --scores, and name the {what} with --draws-name and --scores-name.",
         )
 
 

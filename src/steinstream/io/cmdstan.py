@@ -165,9 +165,15 @@ def shaped(titles: Sequence[str], table: Floats) -> dict[str, Variable]:
     >>> found["sigma"].values.tolist(), found["a"].values.tolist(), found["a"].dims
     ([9.0], [[[1.0, 3.0], [2.0, 4.0]]], ('a_dim_0', 'a_dim_1'))
     """
+    first = _first(titles)
+    return arranged(titles[first:], table[:, first:])
+
+
+def arranged(titles: Sequence[str], table: Floats) -> dict[str, Variable]:
+    """Columns as variables: ``a.1``, ``a.2`` are the places of an array."""
     groups: dict[str, dict[tuple[int, ...], int]] = {}
-    for column in range(_first(titles), len(titles)):
-        name, places = _split(titles[column])
+    for column, title in enumerate(titles):
+        name, places = _split(title)
         groups.setdefault(name, {})[places] = column
     found = {}
     for name, members in groups.items():

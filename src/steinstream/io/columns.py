@@ -1,8 +1,11 @@
 """Which columns of a table are draws, scores and ids.
 
 The convention: column ``score_NAME`` is the score of column ``NAME``; ``chain`` and ``draw`` are the id;
-any other column (a log density, the ``weight`` of a kept draw, its place in the ``order`` of use) is left
-alone. Or the columns are listed by name, separated by commas, as in a line of csv.
+any other column (a log density, say) is left alone. Or the columns are listed by name, separated by commas, as
+in a line of csv.
+
+A file of kept draws is known by its shape: chain, draw, NAME..., score_NAME..., then their ``weight`` and place
+in the ``order`` of use, if they have them, then the variables of the user's model (:mod:`steinstream.io.further`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class Columns(NamedTuple):
     scores: list[int]
     chain: int | None
     draw: int | None
+    further: Sequence[int] = ()
+    """Those of the variables that kept draws carry."""
 
     @property
     def ids(self) -> list[int]:
@@ -57,12 +62,19 @@ def extra_columns(kept: Kept) -> dict[str, npt.NDArray[np.generic]]:
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def _own(header: Sequence[str]) -> list[str] | None:
-    """The parameters' names if this is the header of a file of ours."""
-    for extra in ([], [WEIGHT], [ORDER], [WEIGHT, ORDER]):
-        names = list(header[2 : 1 + (len(header) - len(extra)) // 2])
-        if names and header_of(names, extra) == list(header):
-            return names
+def _own(header: Sequence[str]) -> Columns | None:
+    """The columns of a file that is ours by its shape.
+
+    No variable's title begins as a score's, so that of all numbers of parameters that fit the greatest is right, even
+    where a parameter is called ``score_a``.
+    """
+    for dim in range((len(header) - 2) // 2, 0, -1):
+        end, names = 2 + 2 * dim, list(header[2 : 2 + dim])
+        if header[2 + dim] == PREFIX + names[0] and header_of(names) == list(header[:end]):
+            if any(title.startswith(PREFIX) for title in header[end:]):
+                return None
+            further = [at for at in range(end, len(header)) if header[at] not in (WEIGHT, ORDER)]
+            return Columns(names, [*range(2, 2 + dim)], [*range(2 + dim, end)], 0, 1, further)
     return None
 
 
@@ -70,9 +82,7 @@ def paired(header: Sequence[str], draws_name: str, scores_name: str, path: Path)
     """Find draws and scores in one table."""
     own = _own(header)
     if (draws_name, scores_name) == (DRAWS, SCORES) and own:
-        # Our own files are known by their shape, so that a parameter may bear any name, even "chain".
-        dim = len(own)
-        return Columns(own, list(range(2, 2 + dim)), list(range(2 + dim, 2 + 2 * dim)), 0, 1)
+        return own  # where a parameter may bear any name, even "chain"
     known = [name.strip() for name in header]
     if is_listed(known, draws_name, DRAWS):
         names = split_names(draws_name)

@@ -15,7 +15,7 @@ import numpy as np
 
 from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Request, default_names
+from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Ints, Request, default_names
 from steinstream.io.columns import (
     PREFIX,
     Columns,
@@ -28,10 +28,12 @@ from steinstream.io.columns import (
     positions,
     split_names,
 )
+from steinstream.io.decimals import number
+from steinstream.io.further import as_variables, rows_of, variable_columns
 from steinstream.io.problems import listing
 from steinstream.io.sheet import Sheet, look, regroup
 from steinstream.io.transposed import Transposed, look_at_lines, looks_transposed
-from steinstream.kept import Kept
+from steinstream.kept import Kept, Variable
 
 
 class CsvChain(Chain):
@@ -63,6 +65,24 @@ class CsvChain(Chain):
                 own, score = np.ascontiguousarray(draws[skip:, : self.dim]), np.ascontiguousarray(scores[skip:])
                 yield Block(own, score, ids[skip:])
             skip = max(skip - len(draws), 0)
+
+    def variables(self, ids: Ints) -> dict[str, Variable]:
+        """The further columns of a file of kept draws, as far as they are numbers; none if it lacks one of them."""
+        columns, sheet = self._columns, self._draws
+        rows = rows_of(ids, self._all_ids()) if columns.further else None
+        if rows is None:
+            return {}
+        wanted, places = np.unique(rows, return_inverse=True)
+        lines = sheet.fields(wanted.tolist())
+        found = {at: [number(line[at]) for line in lines] for at in columns.further}
+        good = [at for at, values in found.items() if None not in values]
+        table = np.array([found[at] for at in good], dtype=np.float64).reshape(len(good), len(lines)).T
+        return as_variables([sheet.column(at) for at in good], table[places.ravel()])
+
+    def _all_ids(self) -> Iterator[Ints]:
+        numbering = Numbering(self.path, 0)
+        for table in self._draws.rows(self._columns.ids):
+            yield numbering.ids(len(table), *table.T)
 
     def _tables(self, rows: int, jump: int) -> Iterator[tuple[Floats, Floats]]:
         """Draws with the id columns behind them, and the scores of the same rows."""
@@ -162,10 +182,10 @@ def write_csv(kept: Kept, file: IO[bytes]) -> None:
     """One line a draw; 17 digits give every float64 back exactly."""
     dim = kept.points.shape[1]
     names = kept.names if kept.names is not None else default_names(dim)
-    extra = extra_columns(kept)
+    extra = {**extra_columns(kept), **variable_columns(kept, names)}
     file.write((",".join(_quoted(title) for title in header_of(names, list(extra))) + "\n").encode())
     columns = [*kept.ids.T, *kept.points.T, *kept.scores.T, *extra.values()]
-    form = ",".join("%d" if column.dtype.kind == "i" else "%.17g" for column in columns) + "\n"
+    form = ",".join("%d" if column.dtype.kind in "biu" else "%.17g" for column in columns) + "\n"
     for row in zip(*(column.tolist() for column in columns), strict=True):
         file.write((form % row).encode())
 

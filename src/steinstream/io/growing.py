@@ -87,8 +87,6 @@ class Growing:
         self._line = 1
         self.about = Config(None, None, None, 0, None)
         self.is_stan = False
-        self.first = b""
-        """The first row, by which a file is known again."""
         self.ready = 0
         """Draws that can be taken."""
         self.came = start
@@ -142,8 +140,6 @@ class Growing:
         whole, self._line = text, self._line + lines
         if b"#" in text or b"\n\n" in text or b"\r" in text or text.startswith(b"\n"):
             text = self._without_comments(text)
-        if not self.first:
-            self.first = text[: text.find(b"\n") + 1]
         if self._pass_over:
             text = self._skipped(text)
         if not text:

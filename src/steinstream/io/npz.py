@@ -21,7 +21,7 @@ from steinstream.coordinates import Coordinates
 from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.io.arrays import Header, as_floats, layout, read_header
-from steinstream.io.chain import Chain, Request, default_names
+from steinstream.io.chain import Chain, Request, alone, default_names
 from steinstream.io.problems import listing, nearest, reading, truncated
 from steinstream.kept import History, Kept, Variable
 from steinstream.kernels import IMQ, RBF, Kernel
@@ -250,9 +250,5 @@ def _names(archive: zipfile.ZipFile, dim: int) -> list[str] | None:
 
 def open_npz(request: Request) -> NpzChain:
     """Open the two arrays of one archive."""
-    if request.scores is not None:
-        raise InputError(
-            f"--scores {request.scores} was given, but {request.path} holds draws and scores both.",
-            "Leave out --scores, and name its arrays with --draws-name and --scores-name.",
-        )
+    alone(request, "arrays")
     return NpzChain(request)

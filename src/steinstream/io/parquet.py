@@ -6,7 +6,7 @@ Memory is a page or two of each column, some 2 MB, whatever the length of the ch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
@@ -15,12 +15,14 @@ import numpy as np
 
 from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Floats, Request, default_names, empty
+from steinstream.io.chain import Chain, Floats, Ints, Request, alone, default_names, empty
 from steinstream.io.columns import Columns, Numbering, extra_columns, header_of, id_columns, paired, positions
+from steinstream.io.further import as_variables, rows_of, variable_columns
 from steinstream.io.problems import listing, reading
-from steinstream.kept import Kept
+from steinstream.kept import Kept, Variable
 
 METADATA = b"steinstream"
+_ROWS = 8192  # of a batch
 
 
 def pyarrow() -> Any:
@@ -63,7 +65,10 @@ class ParquetChain(Chain):
                     _check_numbers(arrow, path, titles[i], kinds[i])
             for i in self._columns.ids:
                 _check_numbers(arrow, path, titles[i], kinds[i])
+        further = [i for i in self._columns.further if _holds_numbers(arrow, kinds[i])]
+        self._columns = self._columns._replace(further=further)
         self._titles, self._groups = titles, groups
+        self._twice = len(set(titles)) < len(titles)
         super().__init__(path, dim, names, sum(groups), 1 if self._columns.chain is None else None)
         self.draws_from, self.scores_from = (
             f"columns {listing([titles[i] for i in chosen], 3)}"
@@ -75,37 +80,57 @@ class ParquetChain(Chain):
         jump, group = self._jump(skip) if columns.jumps else (0, 0)
         numbering = Numbering(self.path, jump)
         skip, row = skip - jump, jump
+        for batch in self._batches([*columns.draws, *columns.scores, *columns.ids], rows, group):
+            chain, draw = (self._numbers(batch, index) for index in (columns.chain, columns.draw))
+            ids = numbering.ids(batch.num_rows, chain, draw)
+            draws = self._table(batch, columns.draws, row)
+            scores = self._table(batch, columns.scores, row)
+            row += batch.num_rows
+            if skip < batch.num_rows:
+                yield Block(draws[skip:], scores[skip:], ids[skip:])
+            skip = max(skip - batch.num_rows, 0)
+
+    def variables(self, ids: Ints) -> dict[str, Variable]:
+        """The further columns of a file of kept draws; none if it lacks one of them."""
+        chosen = self._columns.further
+        rows = rows_of(ids, self._all_ids()) if chosen else None
+        if rows is None:
+            return {}
+        table, first = np.empty((len(rows), len(chosen))), 0
+        for batch in self._batches(chosen, _ROWS):
+            here = np.flatnonzero((rows >= first) & (rows < first + batch.num_rows))
+            for place, index in enumerate(chosen):
+                table[here, place] = np.asarray(self._numbers(batch, index), dtype=np.float64)[rows[here] - first]
+            first += batch.num_rows
+        return as_variables([self._titles[i] for i in chosen], table)
+
+    def _all_ids(self) -> Iterator[Ints]:
+        numbering, columns = Numbering(self.path, 0), self._columns
+        for batch in self._batches(columns.ids, _ROWS):
+            yield numbering.ids(batch.num_rows, *(self._numbers(batch, index) for index in columns.ids))
+
+    def _batches(self, chosen: Sequence[int], rows: int, group: int = 0) -> Iterator[Any]:
+        """These columns, at most so many rows at a time, from a row group on."""
         with reading(self.path, "parquet"):
             file = _file(self.path)
         with file:
-            batches = file.iter_batches(rows, range(group, len(self._groups)), self._wanted())
+            # pyarrow selects by name: with two columns of one name all are read, and chosen by position.
+            names = None if self._twice else [self._titles[i] for i in chosen]
+            batches = file.iter_batches(rows, range(group, len(self._groups)), names)
             while True:
                 with reading(self.path, "parquet"):
                     batch = next(batches, None)
                 if batch is None:
                     return
-                chain, draw = (self._numbers(batch, index) for index in (columns.chain, columns.draw))
-                ids = numbering.ids(batch.num_rows, chain, draw)
-                draws = self._table(batch, columns.draws, row)
-                scores = self._table(batch, columns.scores, row)
-                row += batch.num_rows
-                if skip < batch.num_rows:
-                    yield Block(draws[skip:], scores[skip:], ids[skip:])
-                skip = max(skip - batch.num_rows, 0)
+                yield batch
 
     def _jump(self, skip: int) -> tuple[int, int]:
         """Rows in the row groups that can be passed over whole, and the first group that cannot."""
         behind = [total for total in accumulate(self._groups) if total <= skip]
         return (behind[-1] if behind else 0), len(behind)
 
-    def _wanted(self) -> list[str] | None:
-        # pyarrow selects by name: with two columns of one name all are read, and chosen by position.
-        if len(set(self._titles)) < len(self._titles):
-            return None
-        return [self._titles[i] for i in (*self._columns.draws, *self._columns.scores, *self._columns.ids)]
-
     def _column(self, batch: Any, index: int) -> Any:
-        return batch.column(index if self._wanted() is None else self._titles[index])
+        return batch.column(index if self._twice else self._titles[index])
 
     def _numbers(self, batch: Any, index: int | None) -> np.ndarray[Any, Any] | None:
         return None if index is None else self._column(batch, index).to_numpy(zero_copy_only=False)
@@ -134,6 +159,10 @@ class ParquetChain(Chain):
 
 def _is_list(arrow: Any, kind: Any) -> bool:
     return any(test(kind) for test in (arrow.types.is_list, arrow.types.is_large_list, arrow.types.is_fixed_size_list))
+
+
+def _holds_numbers(arrow: Any, kind: Any) -> bool:
+    return any(test(kind) for test in (arrow.types.is_floating, arrow.types.is_integer, arrow.types.is_boolean))
 
 
 def _check_numbers(arrow: Any, path: Path, title: str, kind: Any) -> None:
@@ -169,20 +198,16 @@ def _dim_of_lists(file: Any, title: str, path: Path) -> int:
 
 def open_parquet(request: Request) -> ParquetChain:
     """Open one file with both."""
-    if request.scores is not None:
-        raise InputError(
-            f"--scores {request.scores} was given, but {request.path} holds draws and scores both.",
-            "Leave out --scores, and name the columns with --draws-name and --scores-name.",
-        )
+    alone(request, "columns")
     return ParquetChain(request)
 
 
 def write_parquet(kept: Kept, file: IO[bytes]) -> None:
-    """Columns chain, draw, NAME, score_NAME, weight, order; discrepancy and settings as JSON in the metadata."""
+    """Columns chain, draw, NAME, score_NAME, weight, order, variables; KSD and settings as JSON in the metadata."""
     arrow = pyarrow()
     names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
     about = json.dumps({"ksd": float(kept.ksd), "settings": dict(kept.settings)}).encode()
-    extra = extra_columns(kept)
+    extra = {**extra_columns(kept), **variable_columns(kept, names)}
     columns = [*kept.ids.T, *kept.points.T, *kept.scores.T, *extra.values()]
     table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=header_of(names, list(extra)))
     arrow.parquet.write_table(table.replace_schema_metadata({METADATA: about}), file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +58,19 @@ class Sheet:
                 raise self._culprit(index, chosen)
             yield table[skip:]
             skip = 0
+
+    def fields(self, wanted: Sequence[int]) -> list[list[bytes]]:
+        """The fields of these rows, sorted, as they stand in the file."""
+        found: list[list[bytes]] = []
+        first = 0
+        for text in self._chunks():
+            count = _count(text)
+            here = wanted[len(found) : bisect_left(wanted, first + count)]
+            if here:
+                rows = [row for row in text.split(b"\n") if row not in (b"", b"\r") and not row.startswith(b"#")]
+                found += [rows[row - first].removesuffix(b"\r").split(b",") for row in here]
+            first += count
+        return found
 
     def _chunks(self) -> Iterator[bytes]:
         """Text in whole lines."""
@@ -158,19 +172,20 @@ def _count(text: bytes) -> int:
     return lines
 
 
-def _is_gzipped(file: IO[bytes]) -> bool:
+def is_gzipped(path: Path, file: IO[bytes]) -> bool:
+    """Whether a file that is open at its start is gzipped, by its name or its first bytes."""
     start = file.read(2)
     file.seek(0)
-    return start == b"\x1f\x8b"
+    return start == b"\x1f\x8b" or path.name.lower().endswith(".gz")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def opened(path: Path, kind: str = "csv") -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The file itself, whose position tells progress, and its text."""
-    with reading(path, "csv"):
+    with reading(path, kind):
         file = path.open("rb")
     with file:
-        if path.name.lower().endswith(".gz") or _is_gzipped(file):
+        if is_gzipped(path, file):
             with gzip.GzipFile(fileobj=file) as text:
                 yield file, cast(IO[bytes], text)
         else:

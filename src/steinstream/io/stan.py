@@ -6,12 +6,10 @@ saved, are left out and not counted: draw 0 is the first after it, as in cmdstan
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Ints, Request
 from steinstream.io.cmdstan import FOOTER, Config, Fields, config, fields, is_header, output_of, shaped
 from steinstream.io.csv import open_csv
 from steinstream.io.problems import listing, reading
-from steinstream.io.sheet import Sheet, look, regroup
+from steinstream.io.sheet import Sheet, is_gzipped, look, opened, regroup
 from steinstream.kept import Variable
 
 _KIND = "a CmdStan csv file"
@@ -81,7 +79,7 @@ class StanChain(Chain):
         if self._output is None:
             lines.append(("variables", "unknown: no output file beside it; name it with --output-csv FILE"))
         else:
-            with opened(self._output) as text:
+            with opened(self._output, _KIND) as (_, text):
                 titles = _titles(self._output, text)
             found = shaped(titles, np.zeros((1, len(titles))))
             lines.append(("variables", f"{listing(map(_shown, found, found.values()))} in {self._output.name}"))
@@ -98,7 +96,7 @@ def open_stan(request: Request) -> Chain:
     if (request.draws_name, request.scores_name) != (DRAWS, SCORES) or request.scores is not None:
         return open_csv(request)
     path = request.path
-    with reading(path, _KIND), opened(path) as text:
+    with reading(path, _KIND), opened(path, _KIND) as (_, text):
         about = config(_comments(text))
     sheet = look(path)
     if sheet.header is None:
@@ -155,7 +153,7 @@ class MissingRowsError(InputError):
 def _picked(path: Path, rows: Ints, partial: bool) -> Picked:
     """Read these rows, sorted, and no other: lines are passed over without a look at their numbers."""
     wanted, lines = rows.tolist(), []
-    with opened(path) as text:
+    with opened(path, _KIND) as (_, text):
         titles = _titles(path, text)
         with reading(path, _KIND):
             data = filter(_is_row, text)
@@ -198,19 +196,6 @@ def as_table(path: Path, titles: list[str], lines: list[bytes]) -> Floats:
     return table
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file's text, gunzipped if need be."""
-    with reading(path, _KIND):
-        file = path.open("rb")
-    with file:
-        if path.name.lower().endswith(".gz"):
-            with gzip.GzipFile(fileobj=file) as text:
-                yield cast(IO[bytes], text)
-        else:
-            yield file
-
-
 def _comments(text: IO[bytes]) -> Iterator[bytes]:
     """The comments before the names, which are consumed too."""
     for line in text:
@@ -233,9 +218,9 @@ def _rows_of_a_torso(path: Path, warmup: int) -> int | None:
 
     Each of the two files is written in pieces of its own, so that one of them has a few draws more.
     """
-    if path.name.lower().endswith(".gz"):
-        return None
     with reading(path, _KIND), path.open("rb") as file:
+        if is_gzipped(path, file):
+            return None
         file.seek(-min(512, path.stat().st_size), 2)
         if FOOTER in file.read():
             return None
@@ -246,9 +231,9 @@ def _rows_of_a_torso(path: Path, warmup: int) -> int | None:
 
 def _require_whole(path: Path) -> None:
     """A line that was cut off may still read as numbers, and be wrong in the last of them."""
-    if path.name.lower().endswith(".gz"):
-        return
     with path.open("rb") as file:
+        if is_gzipped(path, file):
+            return
         file.seek(-1, 2)
         if file.read(1) != b"\n":
             raise InputError(

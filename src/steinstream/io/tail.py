@@ -1,4 +1,4 @@
-"""The end of a file that another process writes: what has come since the last look, in whole lines.
+"""The end of a file that another process writes, or of a pipe: what has come since the last look, in whole lines.
 
 A look opens the file anew, so that it does not matter whether the file is there yet, was replaced, or is on a network
 drive. A few bytes before the place where the last look ended are compared, so that a file which was begun anew is
@@ -7,6 +7,7 @@ noticed even when it has become longer than it was.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 
 from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.growing import Growing, in_turns
+from steinstream.io.growing import Growing, Lines, in_turns
 from steinstream.io.problems import listing, reading
 
 _CHUNK = 1 << 20
 _MARK = 256
+_HEAD = 1 << 16
 _AHEAD = 1 << 14  # draws that one chain may be ahead of the others in memory
 
 
@@ -29,10 +31,15 @@ class BeganAnew(Exception):
 class Tail:
     """A place in a file."""
 
+    closed = False
+    """Whether nothing can come any more: a file may always grow."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._at = 0
         self._mark = b""
+        self.head = b""
+        """How what was read begins, by which the file is known again."""
 
     def read(self) -> bytes:
         """Whole lines that are new, at most about a megabyte; nothing if there are none, or no file yet."""
@@ -50,8 +57,34 @@ class Tail:
                     text += file.readline()
         text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
+        self.head = (self.head + text)[:_HEAD] if len(self.head) < _HEAD else self.head
         self._mark = (self._mark + text[-_MARK:])[-_MARK:]
         return text
+
+
+class Pipe:
+    """A named pipe, through which every line comes once."""
+
+    head = b""  # it is never known again
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = Lines()
+        self._file: int | None = None
+        self._begun = self.closed = False
+
+    def read(self) -> bytes:
+        """Whole lines that have come; it is closed once its writer has gone."""
+        with reading(self.path, "csv"):
+            if self._file is None:
+                self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                text = os.read(self._file, _CHUNK)
+            except BlockingIOError:  # there is a writer, but nothing is written yet
+                return b""
+        self.closed = self._begun and not text
+        self._begun = self._begun or bool(text)
+        return self._lines.add(text)
 
 
 class Followed:
@@ -64,7 +97,7 @@ class Followed:
     def __init__(
         self, paths: Sequence[Path], *, starts: Sequence[int] | None = None, patience: float | None = None, **how: Any
     ) -> None:
-        self._tails = [Tail(path) for path in paths]
+        self._tails = [Pipe(path) if path.is_fifo() else Tail(path) for path in paths]
         counts = starts or [0] * len(paths)
         self.chains = [
             Growing(path, chain, start=start, alone=len(paths) == 1, **how)
@@ -90,9 +123,16 @@ class Followed:
         return first.names
 
     @property
+    def heads(self) -> list[bytes]:
+        """How each file begins, as far as it was read."""
+        return [tail.head for tail in self._tails]
+
+    @property
     def ended(self) -> list[bool]:
         """Which chains have no more to come, or seem to."""
-        return [chain.finished or quiet > self._patience for chain, quiet in zip(self.chains, self._quiet, strict=True)]
+        quiet = [seconds > self._patience for seconds in self._quiet]
+        several = zip(self.chains, self._tails, quiet, strict=True)
+        return [chain.finished or tail.closed or still for chain, tail, still in several]
 
     @property
     def fraction(self) -> float:
