@@ -140,6 +140,48 @@ def test_chains_and_bad_draws_keep_their_ids(stream):
     np.testing.assert_array_equal(alone.points, chains[alone.ids[:, 0], alone.ids[:, 1]])
 
 
+def test_a_linear_term_is_measured_from_the_middle_of_the_draws(stream):
+    draws, _, log_density = (each[:600] for each in stream)
+    kernel = ss.IMQ(linear=0.1)
+    near, far = (
+        ss.thin(draws + shift, log_density=log_density, proxy="gaussian", kernel=kernel, size=20)
+        for shift in (0.0, 100.0)
+    )
+    assert far.coordinates.centre is not None and far.ksd == pytest.approx(near.ksd, rel=1e-6)
+    whole = [ss.gradient_free_ksd(draws + shift, log_density, kernel=kernel) for shift in (0.0, 100.0)]
+    assert whole[1] == pytest.approx(whole[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("spoilt", ["score", "log_density"])
+def test_where_a_proxy_has_no_number_the_draw_is_bad(stream, spoilt):
+    draws, _, log_density = (each[:600] for each in stream)
+    out = draws[:, 0] > 2.0
+    proxy = Functions(
+        lambda x: np.nan if spoilt == "log_density" and x[0] > 2.0 else TARGET.log_density(x),
+        lambda x: TARGET.score(x) * (np.nan if spoilt == "score" and x[0] > 2.0 else 1.0),
+    )
+    first = int(np.flatnonzero(out)[0])
+    with pytest.raises(InputError, match=rf"proxy.*chain 0, draw {first}\b.*Repair the proxy"):
+        ss.thin(draws, log_density=log_density, proxy=proxy, size=20)
+    with pytest.raises(InputError, match="Repair the proxy"):
+        ss.gradient_free_ksd(draws, log_density, proxy=proxy)
+    kept = ss.thin(draws, log_density=log_density, proxy=proxy, size=20, on_bad="skip")
+    assert kept.settings["skipped"] == out.sum() and (kept.points[:, 0] <= 2.0).all()
+    assert np.isfinite(kept.ksd) and np.array_equal(kept.points, draws[kept.ids[:, 1]])
+    if spoilt == "score":
+        with pytest.raises(InputError, match="Repair the proxy"):
+            ss.thin(draws, proxy=proxy, size=20)
+        alone = ss.thin(draws, proxy=proxy, size=20, on_bad="skip")
+        assert alone.settings["skipped"] == out.sum() and (alone.points[:, 0] <= 2.0).all()
+
+
+def test_a_proxy_that_has_no_number_anywhere_is_refused(stream):
+    draws, _, log_density = (each[:50] for each in stream)
+    nowhere = Functions(lambda x: np.nan, lambda x: x * np.nan)
+    with pytest.raises(InputError, match="Not one of the 50 draws"):
+        ss.thin(draws, log_density=log_density, proxy=nowhere, on_bad="skip")
+
+
 def test_ratios_survive_a_file(stream, tmp_path):
     draws, _, log_density = (each[:500] for each in stream)
     kept = ss.thin(draws, log_density=log_density, proxy="gaussian", size=20)
