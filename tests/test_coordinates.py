@@ -23,6 +23,7 @@ def test_an_array_stands_for_coordinates():
     ):
         thinner = ss.Thinner(2, size=10, coordinates=array)
         assert thinner.extend(x, -x).ksd == ss.thin(x, -x, size=10, coordinates=meant).ksd
+        assert ss.ksd(x, -x, coordinates=array) == ss.ksd(x, -x, coordinates=meant)
         kept = ss.thin(x, -x, size=10, coordinates=array)
         assert np.array_equal(kept.coordinates.factor, meant.factor)
         free = ss.thin(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=10, coordinates=array)
