@@ -35,7 +35,7 @@ def ksd(
     """KSD of points (n, d) with their scores: n^2/2 kernel evaluations, O(n d) memory, all cores.
 
     ``weights`` are non-negative numbers, one per point, in any unit; without them all points count alike.
-    ``coordinates`` are the points' own unless given: :class:`~steinstream.Coordinates`, scales (d,), a covariance (d, d).
+    ``coordinates`` are the points' own unless given: :class:`~steinstream.Coordinates`, scales (d,), a covariance.
 
     >>> points = np.array([[-1.0], [0.0], [1.0]])
     >>> round(ksd(points, -points), 4)
