@@ -220,6 +220,7 @@ def test_the_library_refuses_the_same_mistakes():
         ({"growth": "power:3"}, "between 0 and 2"),
         ({"budget": -1.0}, "negative"),
         ({"initial": (bad, good)}, "nan"),
+        ({"initial": (good, good), "size": 4}, "5 initial draws.*size=4"),
     ):
         with pytest.raises(InputError, match=words):
             ss.Thinner(**{"dim": 2, **settings})
@@ -228,6 +229,24 @@ def test_the_library_refuses_the_same_mistakes():
             call()
     with pytest.raises(InputError, match="no expectation"):
         thinner.kept.expect(lambda x: x)
+
+
+def test_what_is_no_whole_number_or_no_id_is_refused():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    for wrong in ("3", 2.5, 0, True):
+        with pytest.raises(InputError, match="candidates must be a whole number"):
+            ss.thin(x, -x, candidates=wrong)
+    assert len(ss.thin(x, -x, candidates=np.int64(2), size=10)) == 10
+    thinner = ss.Thinner(2, size=10)
+    thinner.extend(x, -x)
+    for wrong in (3, "a", [3], [[1, 2, 3]], [[0.5, 1.5]], [[0, 1], [2]], None):
+        for change in (thinner.pin, thinner.unpin):
+            with pytest.raises(InputError, match=r"ids must be .*pairs of whole numbers"):
+                change(wrong)
+    thinner.pin(thinner.kept.ids[:2])
+    thinner.unpin(thinner.pinned)
+    thinner.unpin(thinner.pinned)  # which are none
+    assert thinner.pinned == ()
 
 
 def test_the_thinner_itself_notices_negated_scores():

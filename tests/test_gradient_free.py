@@ -140,6 +140,48 @@ def test_chains_and_bad_draws_keep_their_ids(stream):
     np.testing.assert_array_equal(alone.points, chains[alone.ids[:, 0], alone.ids[:, 1]])
 
 
+def test_a_linear_term_is_measured_from_the_middle_of_the_draws(stream):
+    draws, _, log_density = (each[:600] for each in stream)
+    kernel = ss.IMQ(linear=0.1)
+    near, far = (
+        ss.thin(draws + shift, log_density=log_density, proxy="gaussian", kernel=kernel, size=20)
+        for shift in (0.0, 100.0)
+    )
+    assert far.coordinates.centre is not None and far.ksd == pytest.approx(near.ksd, rel=1e-6)
+    whole = [ss.gradient_free_ksd(draws + shift, log_density, kernel=kernel) for shift in (0.0, 100.0)]
+    assert whole[1] == pytest.approx(whole[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("spoilt", ["score", "log_density"])
+def test_where_a_proxy_has_no_number_the_draw_is_bad(stream, spoilt):
+    draws, _, log_density = (each[:600] for each in stream)
+    out = draws[:, 0] > 2.0
+    proxy = Functions(
+        lambda x: np.nan if spoilt == "log_density" and x[0] > 2.0 else TARGET.log_density(x),
+        lambda x: TARGET.score(x) * (np.nan if spoilt == "score" and x[0] > 2.0 else 1.0),
+    )
+    first = int(np.flatnonzero(out)[0])
+    with pytest.raises(InputError, match=rf"proxy.*chain 0, draw {first}\b.*Repair the proxy"):
+        ss.thin(draws, log_density=log_density, proxy=proxy, size=20)
+    with pytest.raises(InputError, match="Repair the proxy"):
+        ss.gradient_free_ksd(draws, log_density, proxy=proxy)
+    kept = ss.thin(draws, log_density=log_density, proxy=proxy, size=20, on_bad="skip")
+    assert kept.settings["skipped"] == out.sum() and (kept.points[:, 0] <= 2.0).all()
+    assert np.isfinite(kept.ksd) and np.array_equal(kept.points, draws[kept.ids[:, 1]])
+    if spoilt == "score":
+        with pytest.raises(InputError, match="Repair the proxy"):
+            ss.thin(draws, proxy=proxy, size=20)
+        alone = ss.thin(draws, proxy=proxy, size=20, on_bad="skip")
+        assert alone.settings["skipped"] == out.sum() and (alone.points[:, 0] <= 2.0).all()
+
+
+def test_a_proxy_that_has_no_number_anywhere_is_refused(stream):
+    draws, _, log_density = (each[:50] for each in stream)
+    nowhere = Functions(lambda x: np.nan, lambda x: x * np.nan)
+    with pytest.raises(InputError, match="Not one of the 50 draws"):
+        ss.thin(draws, log_density=log_density, proxy=nowhere, on_bad="skip")
+
+
 def test_ratios_survive_a_file(stream, tmp_path):
     draws, _, log_density = (each[:500] for each in stream)
     kept = ss.thin(draws, log_density=log_density, proxy="gaussian", size=20)
@@ -183,18 +225,34 @@ def test_mistakes_are_named(stream):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 
 
-@pytest.mark.parametrize("name", ["chain.npz", "chain.npy", "chain.csv"])
+def without_scores(path, draws):
+    """Two parameters, in the way that each tool writes them, without a score."""
+    header, more = "a,b", np.zeros((len(draws), 0))
+    if path.suffix == ".npz":
+        np.savez(path, draws=draws)
+    elif path.suffix == ".npy":
+        np.save(path, draws)
+    elif path.suffix == ".nc":
+        xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+        pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
+        named = zip("ab", draws.T, strict=True)
+        posterior = xarray.Dataset({name: (("chain", "draw"), column[None]) for name, column in named})
+        posterior.to_netcdf(path, group="posterior", engine="h5netcdf")
+    else:
+        if path.stem == "stan":
+            header, more = "lp__,accept_stat__,a,b", np.ones((len(draws), 2))
+        elif path.stem == "ids":
+            header, more = "chain,draw,a,b", np.column_stack([np.zeros(len(draws)), np.arange(len(draws))])
+        np.savetxt(path, np.hstack([more, draws]), fmt="%.17g", delimiter=",", header=header, comments="")
+
+
+@pytest.mark.parametrize("name", ["chain.npz", "chain.npy", "chain.csv", "ids.csv", "stan.csv", "chain.nc"])
 def test_a_file_without_scores_is_thinned_by_the_gaussian(stream, steinstream, tmp_path, name):
     draws = stream[0][:1000]
-    options = []
-    if name == "chain.npz":
-        np.savez(tmp_path / name, draws=draws)
-    elif name == "chain.npy":
-        np.save(tmp_path / name, draws)
-    else:
-        np.savetxt(tmp_path / name, draws, fmt="%.17g", delimiter=",", header="a,b", comments="")
-        options = ["--draws-name", "a,b"]
-    done = steinstream("thin", name, "-o", "kept.npz", "--size", "20", "--proxy", "gaussian", *options)
+    without_scores(tmp_path / name, draws)
+    told = steinstream("thin", name, "-o", "kept.npz", "--size", "20")
+    assert told.returncode == 2 and (name == "chain.npz" or "--proxy gaussian" in told.stderr)
+    done = steinstream("thin", name, "-o", "kept.npz", "--size", "20", "--proxy", "gaussian")
     assert done.returncode == 0, done.stderr
     kept = ss.Kept.load(tmp_path / "kept.npz")
     expected = ss.thin(draws, proxy="gaussian", size=20)

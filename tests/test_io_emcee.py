@@ -6,6 +6,7 @@ import pytest
 from steinstream.errors import InputError
 from steinstream.io import emcee as module
 from steinstream.io import open_chain
+from steinstream.io.chain import EVERY
 
 emcee = pytest.importorskip("emcee", reason="emcee is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
@@ -42,6 +43,14 @@ def test_walkers_come_one_after_another(held, rows, skip, tmp_path, monkeypatch)
     assert np.array_equal(ids, np.indices((WALKERS, STEPS)).reshape(2, -1).T[skip:])
     blocks[0].scores[:] = 0  # the arrays are the reader's own
     assert all(block.draws.any() and block.scores.any() for block in blocks[1:])
+
+
+def test_without_blobs_there_are_the_draws_alone(tmp_path):
+    chain = run(tmp_path / "run.h5", None, lambda x: -0.5 * x @ x)
+    with pytest.raises(InputError, match=r"stored no blobs.*--proxy gaussian"):
+        open_chain(tmp_path / "run.h5")
+    blocks = open_chain(tmp_path / "run.h5", draws_name=EVERY, scores_name=EVERY).blocks(10_000)
+    assert np.array_equal(np.concatenate([block.draws for block in blocks]), chain.swapaxes(0, 1).reshape(-1, DIM))
 
 
 def test_a_blob_of_another_name_is_named(tmp_path):

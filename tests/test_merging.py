@@ -214,6 +214,36 @@ def test_masses():
             ss.merge(parts, masses=wrong)
 
 
+def test_initial_draws_have_their_mass(tmp_path):
+    x, s = chain(0, 600, 2)
+    other = ss.thin(x, s, size=20, coordinates="identity")
+    begun = ss.Thinner(2, initial=(x[:50], s[:50]), growth="none")
+    assert len(ss.merge([begun])) == 50  # that nothing came since does no harm
+    begun.push([9.0, 9.0], [-9.0, -9.0])
+    begun.save(tmp_path / "run.npz")
+    for thinner in (begun, ss.Thinner.load(tmp_path / "run.npz")):
+        assert thinner.settings["initial"] == 50
+        union = ss.merge([thinner, other])
+        assert union.weights[union.ids[:, 0] < 2].sum() == pytest.approx(51 / 651)  # chains -1 and 0 of the thinner
+        again = ss.merge([union, other])
+        assert again.settings["initial"] == 50
+        assert again.weights[again.ids[:, 0] < 3].sum() == pytest.approx(651 / 1251)
+
+
+def test_a_start_with_a_sample_is_part_of_the_stream():
+    x, s = chain(0, 600, 2)
+    for passes in (1, 2):
+        kept = ss.thin(x, s, size=20, start="sample", passes=passes)
+        assert kept.settings["initial"] == 0 and Facts.of(kept).mass == 600.0
+
+
+def test_a_part_without_mass_is_refused():
+    kept = replace(parts_of([100])[0], settings={"seen": 3, "skipped": 3})
+    with pytest.raises(InputError, match="Part 0 stands for no draws"):
+        ss.merge([kept])
+    assert len(ss.merge([kept], masses="kept")) == len(kept)
+
+
 def test_coordinates_are_reconciled():
     wide, narrow = ss.thin(*chain(0, 500, 2, 2.0), size=30), ss.thin(*chain(1, 500, 2, 0.5), size=30)
     union = ss.merge([wide, narrow])

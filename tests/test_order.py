@@ -85,8 +85,9 @@ def test_what_has_no_order_has_no_prefix():
     assert kept.order is None
     with pytest.raises(InputError, match=r"ordered\(\) first"):
         kept.prefix(2)
-    for count in (0, 6, True):
+    for count in (0, 6, True, 2.5, "2", None):
         with pytest.raises(InputError, match="1 to 5 draws"):
             kept.ordered().prefix(count)
+    assert len(kept.ordered().prefix(np.int64(2))) == 2
     with pytest.raises(InputError, match="Nothing is kept"):
         ss.kept.Kept(*(np.zeros((0, 2)),) * 2, np.zeros((0, 2), np.int64), 0.0, kept.history).ordered()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from streams import budgets, growths, kernels, rules, streams
 from test_invariance import same
@@ -111,6 +111,7 @@ def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(str
     changed = first
     while 2 * changed <= len(x):
         changed *= 2
+    assume(len(np.unique(x[changed // 2 : changed], axis=0)) > 1)  # else all stays as it is
     thinner.extend(x[:changed], s[:changed])  # the last of these steps ends with a change
     assert thinner.settings["coordinates_changed"][-1] == changed
     points, scores, ids, _ = thinner._dictionary.contents()
@@ -208,10 +209,29 @@ def test_few_distinct_draws_and_a_direction_that_stands_still_are_no_trouble():
     x[:, 1] = 2.0 * x[:, 0]
     thinner = ss.Thinner(3, coordinates=ss.Streaming(first=100), check_scores=False)
     thinner.extend(x, -x)
-    assert thinner.settings["coordinates_changed"] == [100, 200, 400]
+    assert thinner.settings["coordinates_changed"] == [400]  # before, each look saw one state only
     expected = ss.Coordinates.estimate("auto", x[200:400])
     assert thinner.coordinates.factor == pytest.approx(expected.factor)
     assert np.isfinite(thinner.ksd)
+
+
+@pytest.mark.parametrize("forget", [None, 500])
+def test_a_chain_that_is_stuck_keeps_its_coordinates(forget):
+    x = np.random.default_rng(0).normal(size=(1599, 2)) * 1e-3
+    thinner = ss.Thinner(2, size=20, coordinates=ss.Streaming(first=100, forget=forget))
+    thinner.extend(x, -x * 1e6)
+    stuck = np.repeat(x[-1:], 3000, axis=0)
+    thinner.extend(stuck, -stuck * 1e6)
+    widths = np.diagonal(thinner.coordinates.factor)
+    assert ((widths > 1e-3) & (widths < 3e-3)).all()
+    assert thinner.settings["coordinates_changed"][-1] <= 2100  # the last look that saw two states
+
+
+def test_a_chain_that_is_stuck_from_the_start_has_no_estimate():
+    x = np.ones((400, 2))
+    thinner = ss.Thinner(2, coordinates=ss.Streaming(first=100), check_scores=False)
+    thinner.extend(x, -x)
+    assert thinner.settings["coordinates_changed"] == [] and str(thinner.coordinates) == "identity"
 
 
 def test_above_200_dimensions_only_variances_are_carried():

@@ -262,6 +262,23 @@ def test_expectations_use_the_weights_and_run_nothing_for_zero():
     assert kept.expect(lambda x: x[0], weights=np.ones(4)) == pytest.approx(2.25)
 
 
+def test_weights_make_what_they_say_small_and_bring_no_bound():
+    x, s = gaussian(draws=3000, dim=2)
+    kept = ss.thin(x, s, size=20)
+    assert kept.bound is not None
+    plain, default = kept.weighted(linear=0.0), kept.weighted()
+    assert plain.ksd < kept.ksd < default.ksd  # the linear term has its price in KSD
+    for weighted in (plain, default, kept.weighted(like=x)):
+        assert weighted.bound is None and "bound" not in weighted.settings
+
+
+@pytest.mark.parametrize("wrong", [[np.inf] * 10, [1.0] * 9 + [np.nan], [-1.0] + [1.0] * 9, ["a"] * 10, [1.0] * 9])
+def test_expectations_refuse_weights_that_are_none(wrong):
+    x, s = gaussian(draws=50, dim=2)
+    with pytest.raises(InputError, match="10 non-negative numbers"):
+        ss.thin(x, s, size=10).expect(lambda point: point, weights=wrong)
+
+
 def test_what_cannot_be_weighed_is_refused():
     x, s = gaussian(draws=50, dim=2)
     kept = ss.thin(x, s, size=10)
@@ -273,6 +290,8 @@ def test_what_cannot_be_weighed_is_refused():
         kept.weighted(like=np.ones(9))
     with pytest.raises(InputError, match="not finite"):
         kept.weighted(like=[[np.nan, 1.0]])
+    with pytest.raises(InputError, match="no draws"):
+        kept.weighted(like=ss.Moments(2))
     with pytest.raises(InputError, match="Nothing is kept"):
         by_hand(np.zeros((0, 2))).weighted()
     with pytest.raises(InputError, match="GB of memory"):

@@ -44,6 +44,7 @@ def settings(thinner: Thinner) -> dict[str, Any]:
         "storage": thinner.storage,
         "seen": thinner.seen,
         "skipped": thinner.skipped,
+        "initial": thinner._brought,
         "steps": thinner.steps,
         "passes": here.number,
         "bound": thinner.bound,

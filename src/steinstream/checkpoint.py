@@ -39,37 +39,40 @@ def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync
     Without ``rows`` the points and scores of wide draws are left out: whoever has them elsewhere hands them to
     :func:`load`. Without ``sync`` the system decides when the file reaches the disk.
     """
-    arrays: dict[str, NDArray[Any]] = {
-        **_prefixed("waiting", thinner._waiting._asdict()),
-        **_prefixed("sketch", thinner._sketch.state()),
-        **_prefixed("history", thinner._recorder.history()._asdict()),
-        "numbered": np.array(sorted(thinner._numbered.items()), dtype=np.int64).reshape(-1, 2),
-        "identity_draw": thinner._identity.mean_draw,
-        "identity_score": thinner._identity.mean_score,
-    }
-    coordinates = thinner.coordinates
-    if isinstance(coordinates, Coordinates):
-        arrays["factor"] = coordinates.factor
-        if coordinates.centre is not None:
-            arrays["centre"] = coordinates.centre
-    if thinner._marks is not None:
-        arrays |= _prefixed("marks", thinner._marks._asdict())
+    write(path, {**_settings(thinner), **_counters(thinner)}, _arrays(thinner, rows), sync)
+
+
+def load(
+    path: str | PathLike[str],
+    growth: schedules.Schedule | None,
+    budget: schedules.Schedule | None,
+    rows: Callable[[NDArray[np.int64]], dict[str, NDArray[Any]]] | None = None,
+) -> Thinner:
+    """The thinner that :func:`save` wrote. Where ``rows`` are elsewhere, they are asked for by their ids (n, 3)."""
+    about, arrays = read(path)
+    thinner = _made(about, arrays, *_schedules(path, about, growth, budget))
+    _restore(thinner, about, arrays)
     if thinner._dictionary is not None:
-        arrays |= {"trace": thinner._dictionary.trace, **_prefixed("kept", thinner._dictionary.state(rows))}
-    if thinner._follower is not None:
-        arrays |= _prefixed("follower", thinner._follower.arrays())
-    if thinner._checks is not None:
-        arrays |= _prefixed("differences", thinner._checks.differences.state())
-    here = vars(thinner.current_pass).copy()
-    arrays["resting"] = here.pop("resting")
-    about = {
+        thinner._open(Coordinates(arrays["factor"], arrays.get("centre")))
+        kept = _unprefixed("kept", arrays)
+        thinner._dictionary.restore(kept if rows is None or "points" in kept else kept | rows(kept["ids"]))
+        thinner._dictionary.trace = arrays["trace"].copy()
+    return thinner
+
+
+# -- how a thinner was made ----------------------------------------------------------------------------------------
+
+
+def _settings(thinner: Thinner) -> dict[str, Any]:
+    """What it was made with."""
+    coordinates, follower = thinner.coordinates, thinner._follower
+    return {
         "dim": thinner.dim,
         "kernel": [type(thinner.kernel).__name__, vars(thinner.kernel)],
         "warmup": vars(coordinates) if isinstance(coordinates, Warmup) else None,
-        "follower": thinner._follower.about() if thinner._follower is not None else None,
-        "pass": here,
-        "growth": str(thinner.growth) if schedules.is_named(thinner.growth) else None,
-        "budget": str(thinner.budget) if schedules.is_named(thinner.budget) else None,
+        "follower": follower.about() if follower is not None else None,
+        "growth": schedules.name_of(thinner.growth, thinner.growth),
+        "budget": schedules.name_of(thinner.budget, thinner.growth),
         "rule": thinner.rule,
         "size": thinner.cap,
         "candidates": thinner.candidates,
@@ -80,47 +83,108 @@ def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync
         "check_scores": thinner.check_scores,
         "looks": vars(thinner._looks),
         "storage": thinner.storage,
-        "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial],
-        "identity": [thinner._identity.count, thinner._identity.moment],
-        "note": thinner.note,
     }
-    write(path, about, arrays, sync)
 
 
-def load(
-    path: str | PathLike[str],
-    growth: schedules.Schedule | None,
-    budget: schedules.Schedule | None,
-    rows: Callable[[NDArray[np.int64]], dict[str, NDArray[Any]]] | None = None,
+def _made(
+    about: dict[str, Any], arrays: dict[str, NDArray[Any]], growth: schedules.Schedule, budget: schedules.Schedule
 ) -> Thinner:
-    """The thinner that :func:`save` wrote. Where ``rows`` are elsewhere, they are asked for by their ids (n, 3)."""
+    """A new one, made with the same."""
     from steinstream.thinner import Thinner
 
-    about, arrays = read(path)
-    for name, given in (("growth", growth), ("budget", budget)):
-        if about[name] is None and given is None:
-            raise CheckpointError(
-                f"{path} was made with a {name} function of your own, which a file cannot hold.",
-                f"Pass it again: Thinner.load(path, {name}=...).",
-            )
     kernel, parameters = about["kernel"]
-    thinner = Thinner(
+    same = ("rule", "size", "candidates", "anchor", "cost", "history", "on_bad", "check_scores")
+    return Thinner(
         about["dim"],
         kernel={"IMQ": IMQ, "RBF": RBF}[kernel](**parameters),
         coordinates=_coordinates(about, arrays),
-        growth=about["growth"] or growth,
-        budget=about["budget"] or budget or 0.0,
-        rule=about["rule"],
-        size=about["size"],
-        candidates=about["candidates"],
-        anchor=about["anchor"],
-        cost=about["cost"],
-        history=about["history"],
-        on_bad=about["on_bad"],
-        check_scores=about["check_scores"],
+        growth=growth,
+        budget=budget,
         storage=about.get("storage", "float64"),
+        **{name: about[name] for name in same},
     )
-    thinner.steps, thinner.seen, thinner.skipped, thinner._initial = about["counters"]
+
+
+def _schedules(
+    path: str | PathLike[str],
+    about: dict[str, Any],
+    growth: schedules.Schedule | None,
+    budget: schedules.Schedule | None,
+) -> tuple[schedules.Schedule, schedules.Schedule]:
+    """Those that the file names, or those given for what it cannot hold."""
+    floor = _schedule(path, "growth", about["growth"], growth, schedules.growth)
+    return floor, _schedule(path, "budget", about["budget"], budget, lambda choice: schedules.budget(choice, floor))
+
+
+def _schedule(
+    path: str | PathLike[str],
+    what: str,
+    name: str | None,
+    given: schedules.Schedule | None,
+    find: Callable[[Any], schedules.Schedule],
+) -> schedules.Schedule:
+    if name is None and given is None:
+        raise CheckpointError(
+            f"{path} was made with a {what} function of your own, which a file cannot hold.",
+            f"Pass it again: Thinner.load(path, {what}=...).",
+        )
+    if name is not None and given is not None and find(given) != find(name):
+        raise CheckpointError(
+            f"{path} was made with {what} {name}, and {getattr(given, '__qualname__', given)} is given.",
+            f"Leave {what} out to go on as it began.",
+        )
+    return find(given if name is None else name)
+
+
+def _coordinates(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Coordinates | Warmup | Streaming:
+    """As they were given; the ones that a stream has led to are not."""
+    if about["follower"]:
+        return Streaming(**about["follower"]["streaming"])
+    return Warmup(**about["warmup"]) if about["warmup"] else Coordinates(arrays["factor"], arrays.get("centre"))
+
+
+# -- how far it came -----------------------------------------------------------------------------------------------
+
+
+def _counters(thinner: Thinner) -> dict[str, Any]:
+    """What of it fits into JSON."""
+    return {
+        "pass": {name: value for name, value in vars(thinner.current_pass).items() if name != "resting"},
+        "counters": [thinner.steps, thinner.seen, thinner.skipped, thinner._initial, thinner._brought],
+        "identity": [thinner._identity.count, thinner._identity.moment],
+        "note": thinner.note,
+    }
+
+
+def _arrays(thinner: Thinner, rows: bool) -> dict[str, NDArray[Any]]:
+    """And the rest."""
+    arrays: dict[str, NDArray[Any]] = {
+        **_prefixed("waiting", thinner._waiting._asdict()),
+        **_prefixed("sketch", thinner._sketch.state()),
+        **_prefixed("history", thinner._recorder.history()._asdict()),
+        "numbered": np.array(sorted(thinner._numbered.items()), dtype=np.int64).reshape(-1, 2),
+        "identity_draw": thinner._identity.mean_draw,
+        "identity_score": thinner._identity.mean_score,
+        "resting": thinner.current_pass.resting,
+    }
+    if isinstance(thinner.coordinates, Coordinates):
+        arrays["factor"] = thinner.coordinates.factor
+        if thinner.coordinates.centre is not None:
+            arrays["centre"] = thinner.coordinates.centre
+    if thinner._marks is not None:
+        arrays |= _prefixed("marks", thinner._marks._asdict())
+    if thinner._dictionary is not None:
+        arrays |= {"trace": thinner._dictionary.trace, **_prefixed("kept", thinner._dictionary.state(rows))}
+    if thinner._follower is not None:
+        arrays |= _prefixed("follower", thinner._follower.arrays())
+    if thinner._checks is not None:
+        arrays |= _prefixed("differences", thinner._checks.differences.state())
+    return arrays
+
+
+def _restore(thinner: Thinner, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Bring a new thinner to where it came, but for what is kept."""
+    thinner.steps, thinner.seen, thinner.skipped, thinner._initial, thinner._brought = about["counters"]
     thinner.note = about["note"]
     thinner._looks = Looks(**about.get("looks", vars(thinner._looks)))
     thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
@@ -137,19 +201,9 @@ def load(
         thinner._follower.restore(about["follower"], _unprefixed("follower", arrays))
     if differences := _unprefixed("differences", arrays):
         thinner._expect_checks().differences.restore(differences)
-    if thinner._dictionary is not None:
-        thinner._open(Coordinates(arrays["factor"], arrays.get("centre")))
-        kept = _unprefixed("kept", arrays)
-        thinner._dictionary.restore(kept if rows is None or "points" in kept else kept | rows(kept["ids"]))
-        thinner._dictionary.trace = arrays["trace"].copy()
-    return thinner
 
 
-def _coordinates(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Coordinates | Warmup | Streaming:
-    """As they were given; the ones that a stream has led to are not."""
-    if about["follower"]:
-        return Streaming(**about["follower"]["streaming"])
-    return Warmup(**about["warmup"]) if about["warmup"] else Coordinates(arrays["factor"], arrays.get("centre"))
+# -- the file ------------------------------------------------------------------------------------------------------
 
 
 def _prefixed(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

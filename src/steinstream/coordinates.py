@@ -11,13 +11,15 @@ A radial kernel does not care where the origin lies. For what does, coordinates 
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream.errors import InputError
+from steinstream.errors import InputError, positive
 
 Array = NDArray[np.float64]
 
@@ -25,6 +27,7 @@ _SINGULAR = 1e10  # condition of a correlation matrix beyond which its narrowest
 _WIDE = 200  # dimensions above which ``auto`` takes scales alone
 
 KINDS = ("identity", "scale", "scales", "covariance", "auto")
+_FIXED = "ss.Coordinates, an array of d scales, or a covariance (d, d)"
 FOLLOWED = ("auto", "covariance", "scales")  # what Streaming can follow
 
 
@@ -41,6 +44,11 @@ class Coordinates:
 
     factor: Array
     centre: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _as_factor(self.factor))
+        if self.centre is not None:
+            object.__setattr__(self, "centre", _as_centre(self.centre))
 
     @classmethod
     def identity(cls) -> Coordinates:
@@ -80,11 +88,14 @@ class Coordinates:
         With fewer than 10 d distinct draws, or where it is singular, the covariance is shrunk towards its diagonal by
         d / (d + number of distinct draws); otherwise not at all, for 1 % of the diagonal already hides the narrow
         directions of strongly correlated parameters. ``auto`` takes the covariance up to 200 dimensions, scales above.
+        A coordinate that stands still is taken to have a standard deviation of 1.
         ``centred`` puts the centre at the mean of the draws.
         """
         if kind not in KINDS:
             raise InputError(f"Unknown coordinates {kind!r}.", f"Choose one of {', '.join(KINDS)}, or give an array.")
-        draws = np.asarray(draws, dtype=np.float64)
+        draws = _as_numbers(draws, "Draws")
+        if draws.ndim != 2 or draws.size == 0:
+            raise InputError(f"Draws to estimate coordinates from must have shape (n, d), got shape {draws.shape}.")
         centre = draws.mean(axis=0) if centred else None
         if kind == "identity":
             return replace(cls.identity(), centre=centre)
@@ -92,8 +103,9 @@ class Coordinates:
         count, dim = distinct.shape
         if kind == "scale":
             return replace(cls.length_scale(_median_distance(distinct)), centre=centre)
-        matrix = np.cov(draws, rowvar=False).reshape(dim, dim) if wants_matrix(kind, dim) and count > 1 else None
-        return cls.from_moments(count, draws.std(axis=0), matrix, centre)
+        moved = draws - draws[0]  # exactly 0 where nothing moves, which a mean is not
+        matrix = np.cov(moved, rowvar=False).reshape(dim, dim) if wants_matrix(kind, dim) and count > 1 else None
+        return cls.from_moments(count, moved.std(axis=0), matrix, centre)
 
     @classmethod
     def from_moments(
@@ -103,11 +115,11 @@ class Coordinates:
 
         Without the covariance, or with fewer than two draws, scales.
         """
-        dim = len(spread)
-        spread = np.where(spread > 0, spread, 1.0) * np.sqrt(2.0 * dim)
+        dim, still = len(spread), ~(spread > 0)
+        spread = np.where(still, 1.0, spread) * np.sqrt(2.0 * dim)
         if matrix is None or distinct < 2:
             return replace(cls.scales(spread), centre=centre)
-        matrix = matrix * (2.0 * dim)
+        matrix = (matrix + np.diag(still)) * (2.0 * dim)
         if not (distinct >= 10 * dim and np.linalg.cond(matrix / np.outer(spread, spread)) < _SINGULAR):
             shrink = dim / (dim + distinct)
             matrix = (1.0 - shrink) * matrix + shrink * np.diag(spread**2)
@@ -161,6 +173,7 @@ class Warmup:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"Unknown coordinates {self.kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+        object.__setattr__(self, "draws", positive(self.draws, "draws"))
         if self.draws < 2:
             raise InputError(f"A warm-up needs at least 2 draws, got {self.draws}.")
 
@@ -180,8 +193,9 @@ class Streaming:
     The first estimate comes after ``first`` draws, and sees the second half of them. Until then coordinates are the
     identity: what was kept by them is soon replaced, and nothing is held back. (Waiting for the first estimate, as
     :class:`Warmup` does, made no set better that was measured later.) With ``forget`` an estimate is made of so many
-    draws at most, and as often; otherwise a stream that drifts late is followed late. ``kind`` is ``auto``,
-    ``covariance`` or ``scales``, as in :meth:`Coordinates.estimate`; ``centred`` as there.
+    draws at most, and as often; otherwise a stream that drifts late is followed late. Draws that are all the same, of a
+    chain that is stuck, change nothing. ``kind`` is ``auto``, ``covariance`` or ``scales``, as in
+    :meth:`Coordinates.estimate`; ``centred`` as there.
 
     >>> Streaming(first=200)
     Streaming(kind='auto', first=200, forget=None, centred=False)
@@ -198,8 +212,11 @@ class Streaming:
                 f"Coordinates {self.kind!r} cannot follow a stream.", f"Choose one of {', '.join(FOLLOWED)}."
             )
         for name, value in (("first", self.first), ("forget", self.forget)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 4):
-                raise InputError(f"{name} must be a whole number of at least 4 draws, got {value!r}.")
+            if value is not None:
+                object.__setattr__(self, name, positive(value, name))
+                if value < 4:
+                    raise InputError(f"{name} must be a whole number of at least 4 draws, got {value!r}.")
+        object.__setattr__(self, "centred", bool(self.centred))
 
     def __str__(self) -> str:
         return "streaming"
@@ -210,8 +227,61 @@ def wants_matrix(kind: str, dim: int) -> bool:
     return kind == "covariance" or (kind == "auto" and dim <= _WIDE)
 
 
+def as_coordinates(value: Coordinates | Warmup | Streaming | ArrayLike | None) -> Coordinates | Warmup | Streaming:
+    """What a user gives for coordinates: None is the identity, an array (d,) has scales, (d, d) is a covariance.
+
+    >>> str(as_coordinates(None)), str(as_coordinates([1.0, 10.0]))
+    ('identity', 'scales')
+    """
+    if value is None:
+        return Coordinates.identity()
+    if isinstance(value, Warmup | Streaming):
+        return value
+    return as_fixed(value, f"Give ss.Warmup or ss.Streaming, {_FIXED}.")
+
+
+def as_fixed(value: Coordinates | ArrayLike, remedy: str = f"Give {_FIXED}.") -> Coordinates:
+    """The same where there is no stream to be followed or waited for."""
+    if isinstance(value, Coordinates):
+        return value
+    if isinstance(value, np.ndarray | Sequence) and not isinstance(value, str | bytes):
+        array = _as_numbers(value, "Coordinates")
+        if array.ndim in (1, 2):
+            return Coordinates.scales(array) if array.ndim == 1 else Coordinates.covariance(array)
+    raise InputError(f"Coordinates cannot be {reprlib.repr(value)}.", remedy)
+
+
+def _as_numbers(value: ArrayLike, what: str) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be numbers, got {reprlib.repr(value)}.") from None
+
+
+def _as_factor(value: ArrayLike) -> Array:
+    """One that can be divided by."""
+    factor = _as_numbers(value, "Coordinates")
+    if factor.ndim < 2:
+        return _positive(factor, "The factor of coordinates", factor.ndim)
+    if factor.ndim > 2 or factor.shape[0] != factor.shape[1] or np.triu(factor, 1).any():
+        raise InputError(
+            f"The factor of coordinates must be a number, (d,) or lower triangular (d, d), got shape {factor.shape}.",
+            "A covariance goes to Coordinates.covariance.",
+        )
+    if not np.isfinite(factor).all() or not np.diagonal(factor).all():
+        raise InputError("The factor of coordinates must be finite, with no 0 on its diagonal.")
+    return factor
+
+
+def _as_centre(value: ArrayLike) -> Array:
+    centre = _as_numbers(value, "The centre of coordinates")
+    if centre.ndim != 1 or not np.isfinite(centre).all():
+        raise InputError(f"The centre of coordinates must be d finite numbers, got {reprlib.repr(value)}.")
+    return centre
+
+
 def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
-    array = np.asarray(value, dtype=np.float64)
+    array = _as_numbers(value, what)
     if array.ndim != dimensions or not (np.isfinite(array).all() and (array > 0).all()):
         shape = "a number" if dimensions == 0 else "a vector of numbers"
         raise InputError(f"{what} must be {shape} above 0, got {value!r}.")
@@ -220,7 +290,8 @@ def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
 
 def _median_distance(draws: Array) -> float:
     """Over at most 1000 evenly spaced draws."""
-    some = draws[:: max(1, len(draws) // 1000)]
+    some = draws[:: -(-len(draws) // 1000)]
+    some = some - some.mean(axis=0)  # far from the origin their squares would swallow the distances
     squares = (some**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
     upper = distances[np.triu_indices(len(some), 1)]

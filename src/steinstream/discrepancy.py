@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream import door
-from steinstream.coordinates import Coordinates
+from steinstream.coordinates import Coordinates, as_fixed
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 
@@ -28,13 +28,14 @@ def ksd(
     scores: ArrayLike,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | None = None,
+    coordinates: Coordinates | ArrayLike | None = None,
     weights: ArrayLike | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> float:
     """KSD of points (n, d) with their scores: n^2/2 kernel evaluations, O(n d) memory, all cores.
 
     ``weights`` are non-negative numbers, one per point, in any unit; without them all points count alike.
+    ``coordinates`` are the points' own unless given: :class:`~steinstream.Coordinates`, scales (d,), a covariance.
 
     >>> points = np.array([[-1.0], [0.0], [1.0]])
     >>> round(ksd(points, -points), 4)
@@ -52,7 +53,7 @@ def normalised_ksd(
     scores: ArrayLike,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | None = None,
+    coordinates: Coordinates | ArrayLike | None = None,
 ) -> float:
     """KSD times sqrt(n), the paper's measure that charges for size: constant in n for independent draws.
 
@@ -68,7 +69,7 @@ def cumulative_ksd(
     scores: ArrayLike,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | None = None,
+    coordinates: Coordinates | ArrayLike | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Array:
     """KSD of the first 1, 2, ..., n points, for the cost of the last one.
@@ -95,7 +96,7 @@ def _weighted_ksd(
     scores: ArrayLike,
     weights: ArrayLike,
     kernel: Kernel | None,
-    coordinates: Coordinates | None,
+    coordinates: Coordinates | ArrayLike | None,
     progress: Callable[[float], None] | None,
 ) -> float:
     x, s = _checked(points, scores, kernel)
@@ -121,15 +122,15 @@ def _row_sums(
     s: Array,
     copies: Array,
     kernel: Kernel | None,
-    coordinates: Coordinates | None,
+    coordinates: Coordinates | ArrayLike | None,
     progress: Callable[[float], None] | None,
 ) -> tuple[Array, Array, Array]:
     """For each point the sum of copies * k0 over the points before it, as a pair, and k0 with itself."""
     from steinstream._engine.pairs import as_tiles, rows_before  # brings numba
 
-    coordinates = coordinates or Coordinates.identity()
-    coordinates.require(x.shape[1])
-    x, s = coordinates.apply(x, s)
+    fixed = Coordinates.identity() if coordinates is None else as_fixed(coordinates)
+    fixed.require(x.shape[1])
+    x, s = fixed.apply(x, s)
     compiled = door.as_kernel(kernel).compiled(x.shape[1])
     tiles, draws = as_tiles(x, s), np.stack([x, s], axis=1)
     padded = np.zeros(len(tiles) * tiles.shape[-1])

@@ -45,6 +45,8 @@ class Follower:
         if early:
             self._due = self.streaming.first
             return None
+        if look.distinct < 2:  # a chain that is stuck says nothing about widths
+            return None
         self.changes = [*self.changes, step][-_REMEMBERED:]
         centre = look.mean if self.streaming.centred else None
         return Coordinates.from_moments(look.distinct, np.sqrt(look.variances), look.covariance, centre)

@@ -31,7 +31,7 @@ from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
 from steinstream.history import Recorder
 from steinstream.kept import History, Kept, Variable
-from steinstream.kernels import IMQ, Kernel
+from steinstream.kernels import Kernel
 from steinstream.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -55,9 +55,12 @@ class _Lent(NamedTuple):
 
     chains: list[door.Block]
     sketch: Sketch
-    proxy: Any
     name: str
     usable: NDArray[np.bool_]
+    density: Array | None
+    """The log density of the target at each of them, if it is known."""
+    own: Array
+    """And that of the proxy, then."""
 
     @property
     def skipped(self) -> int:
@@ -71,7 +74,7 @@ def gradient_free_ksd(
     proxy: str | Target = "gaussian",
     clip: float = CLIP,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    coordinates: Coordinates | ArrayLike | str = "auto",
 ) -> float:
     """The gradient-free KSD of draws (n, d) or (chains, n, d), with the log density of the target at each of them.
 
@@ -85,10 +88,11 @@ def gradient_free_ksd(
     """
     from steinstream.thinning import fitting
 
-    lent, density = _lend(draws, log_density, proxy, "raise")
-    ratios, _ = _ratios(lent, density, clip)
+    kernel = door.as_kernel(kernel)
+    lent = _lend(draws, log_density, proxy, "raise", kernel)
+    ratios, _ = _ratios(lent, clip)
     x, s, _ = _joined(lent.chains)
-    fitted = fitting(coordinates, lent.sketch, check_scores=False)
+    fitted = fitting(coordinates, lent.sketch, check_scores=False, kernel=kernel)
     return ksd(x, s, kernel=kernel, coordinates=fitted, weights=ratios) * float(ratios.mean())
 
 
@@ -103,17 +107,17 @@ def thin_without_scores(
             "There are no scores.",
             'Give them; or proxy="gaussian" to fit one to the draws and take its score, with log_density if known.',
         )
-    lent, density = _lend(draws, log_density, proxy, settings["on_bad"])
-    if density is not None:
-        return _thinned(lent, density, clip, settings)
+    lent = _lend(draws, log_density, proxy, settings["on_bad"], settings["kernel"])
+    if lent.density is not None:
+        return _thinned(lent, clip, settings)
     x = np.asarray(draws)
-    scores = np.zeros(x.shape)
-    scores.reshape(-1, x.shape[-1])[lent.usable] = _joined(lent.chains).scores  # those of bad draws do not matter
+    scores = np.full(x.shape, np.nan)  # those of bad draws, so that they are skipped
+    scores.reshape(-1, x.shape[-1])[lent.usable] = _joined(lent.chains).scores
     kept = thinning.thin(draws, scores, check_scores=False, **settings)
     return replace(kept, settings={**kept.settings, "proxy": lent.name})
 
 
-def _thinned(lent: _Lent, density: Array, clip: float, settings: dict[str, Any]) -> Kept:
+def _thinned(lent: _Lent, clip: float, settings: dict[str, Any]) -> Kept:
     """Thin by the gradient-free discrepancy."""
     from steinstream._engine.factors import thin_with_factors  # brings numba
     from steinstream.thinner import Thinner
@@ -124,18 +128,18 @@ def _thinned(lent: _Lent, density: Array, clip: float, settings: dict[str, Any])
         if not (given is plain or given == plain):
             raise InputError(f"{name} cannot be used with log_density.", "Leave it out, or leave out log_density.")
     coordinates = settings.pop("coordinates")
-    if isinstance(coordinates, Streaming) or coordinates == "streaming":
+    if isinstance(coordinates, Streaming) or (isinstance(coordinates, str) and coordinates == "streaming"):
         raise InputError("Streaming coordinates cannot be used with log_density.", 'Use "auto".')
-    fitted = fitting(coordinates, lent.sketch, check_scores=False)
+    fitted = fitting(coordinates, lent.sketch, check_scores=False, kernel=settings["kernel"])
     block = _joined(lent.chains)
     count, dim = block.draws.shape
     thinner = Thinner(dim, coordinates=fitted, **settings)  # for its schedules and settings
     fitted.require(dim)
-    ratios, clipped = _ratios(lent, density, clip)
+    ratios, clipped = _ratios(lent, clip)
     plan, steps = plan_of(thinner, np.arange(1, count + 1)), np.arange(1, count + 1)
     kept, sizes, squares = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
     size = thin_with_factors(
-        (thinner.kernel or IMQ()).compiled(dim), np.stack(fitted.apply(block.draws, block.scores), axis=1), ratios,
+        thinner.kernel.compiled(dim), np.stack(fitted.apply(block.draws, block.scores), axis=1), ratios,
         plan.floor, plan.budget, plan.share, plan.monotone, thinner.cap or count, kept, sizes, squares,
     )  # fmt: skip
     recorder = Recorder("log")
@@ -162,34 +166,63 @@ def refuse_ratios(kept: Kept, what: str) -> None:
         )
 
 
-def _lend(
-    draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target, on_bad: str
-) -> tuple[_Lent, Array | None]:
-    """The usable draws with the proxy's scores, and the log density at each, if it is known."""
+def _lend(draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target, on_bad: str, kernel: Kernel) -> _Lent:
+    """The usable draws with the proxy's scores and, where that of the target is known, its log densities."""
     from steinstream.thinning import as_chains
 
     chains = as_chains(draws, draws)
-    total = sum(len(block.draws) for block in chains)
-    density = None if log_density is None else _densities(draws, log_density, total, on_bad)
-    good, sketch, start = [], Sketch(chains[0].draws.shape[1]), 0
-    fine = np.ones(total, dtype=bool) if density is None else np.isfinite(density)
-    for block in chains:
-        mine = slice(start, start + len(block.draws))
-        fine[mine] &= door.usable(block, on_bad)
-        good.append(block.take(fine[mine]))
-        sketch.add(good[-1])
-        start = mine.stop
+    lengths, linear = [len(block.draws) for block in chains], kernel.linear > 0
+    density = None if log_density is None else _densities(draws, log_density, sum(lengths), on_bad)
+    fine = np.ones(sum(lengths), dtype=bool) if density is None else np.isfinite(density)
+    each = np.split(fine, np.cumsum(lengths)[:-1])  # of every chain its own, in the same memory
+    sketch = Sketch(chains[0].draws.shape[1])
+    for block, mine in zip(chains, each, strict=True):
+        mine &= door.usable(block, on_bad, linear)
+        sketch.add(block.take(mine))
+    _require_any(fine)
+    source, name = _as_proxy(proxy, sketch)
+    lent, own = [], []
+    for block, mine in zip(chains, each, strict=True):
+        good = block.take(mine)
+        good = good._replace(scores=_each(source, "score", good.draws))
+        values = np.zeros(len(good.draws)) if density is None else _each(source, "log_density", good.draws)
+        mine[mine] = proper = _proper(good, values, on_bad, linear)
+        lent.append(good.take(proper))
+        own.append(values[proper])
+    _require_any(fine)
+    return _Lent(lent, sketch, name, fine, None if density is None else density[fine], np.concatenate(own))
+
+
+def _require_any(fine: NDArray[np.bool_]) -> None:
     if not fine.any():
-        raise InputError(f"Not one of the {total} draws is finite, or has a log density that is.", "Check the source.")
-    density = None if density is None else density[fine]
-    name = proxy if isinstance(proxy, str) else type(proxy).__name__
-    source = fitted_gaussian(sketch) if proxy == "gaussian" else proxy
+        raise InputError(
+            f"Not one of the {len(fine)} draws is finite, or has a log density and a score that are.",
+            "Check the source.",
+        )
+
+
+def _as_proxy(proxy: str | Target, sketch: Sketch) -> tuple[Any, str]:
+    """The proxy, and what to call it."""
+    source = fitted_gaussian(sketch) if isinstance(proxy, str) and proxy == "gaussian" else proxy
     if isinstance(source, str) or not (hasattr(source, "log_density") and hasattr(source, "score")):
         raise InputError(
             f"The proxy {proxy!r} is not known.", 'Give "gaussian", or an object with log_density(x) and score(x).'
         )
-    lent = [block._replace(scores=_each(source, "score", block.draws)) for block in good]
-    return _Lent(lent, sketch, source, name, fine), density
+    return source, proxy if isinstance(proxy, str) else type(proxy).__name__
+
+
+def _proper(lent: door.Block, own: Array, on_bad: str, linear: bool) -> NDArray[np.bool_]:
+    """At which draws the proxy has a score and a log density."""
+    proper: NDArray[np.bool_] = door.usable(lent, "skip", linear) & np.isfinite(own)
+    if on_bad == "raise" and not proper.all():
+        row = int(np.flatnonzero(~proper)[0])
+        what, value = ("score", lent.scores[row]) if np.isfinite(own[row]) else ("log density", own[row])
+        chain, draw = lent.ids[row].tolist()
+        raise InputError(
+            f"The {what} of the proxy at chain {chain}, draw {draw} is {value}.",
+            'Repair the proxy, or leave such draws out with on_bad="skip".',
+        )
+    return proper
 
 
 def _densities(draws: ArrayLike, log_density: ArrayLike, total: int, on_bad: str) -> Array:
@@ -229,11 +262,11 @@ def _each(proxy: Any, what: str, draws: Array) -> Array:
     return np.asarray(values, dtype=np.float64).reshape(shape)
 
 
-def _ratios(lent: _Lent, density: Array | None, clip: float) -> tuple[Array, float]:
+def _ratios(lent: _Lent, clip: float) -> tuple[Array, float]:
     """Q / p at each draw, clipped, with mean 1; and the share of draws where it was clipped."""
+    mine, density = lent.own, lent.density
     if density is None or not (isinstance(clip, int | float) and clip >= 0):
         raise InputError(f"clip must be a number of at least 0, got {clip!r}.")
-    mine = np.concatenate([_each(lent.proxy, "log_density", block.draws) for block in lent.chains])
     if len(mine) >= door.FEWEST and mine.std() > 0 and density.std() > 0:
         alike = float(np.corrcoef(mine, density)[0, 1])
         if alike < _OPPOSED:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.errors import InputError
+from steinstream.errors import InputError, positive
 from steinstream.kept import History
 
 Integers = NDArray[np.int64]
@@ -20,9 +20,9 @@ class Recorder:
     """Collects (step, size, KSD) at chosen steps: ``"log"``, ``"all"``, every k-th, or ``None``."""
 
     def __init__(self, rule: str | int | None) -> None:
-        if not (rule in ("log", "all", None) or (isinstance(rule, int) and rule > 0)):
+        if isinstance(rule, str) and rule not in ("log", "all"):
             raise InputError(f'history must be "log", "all", a positive number or None, got {rule!r}.')
-        self.rule = rule
+        self.rule = rule if rule is None or isinstance(rule, str) else positive(rule, "history")
         self._parts: list[History] = []
 
     def add(self, steps: Integers, sizes: Integers, squares: NDArray[np.float64]) -> None:

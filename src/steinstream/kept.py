@@ -151,12 +151,14 @@ class Kept:
         return None if self.prefix_ksd is None else np.arange(len(self))
 
     def weighted(self, *, linear: float | None = None, like: Moments | ArrayLike | None = None) -> Kept:
-        """The same draws with the non-negative weights of sum 1 that make KSD least: see :mod:`steinstream.weights`.
+        """The same draws with non-negative weights of sum 1 that make KSD^2, and what is added to it, least.
 
         With ``like``, a chain without its burn-in or its :class:`~steinstream.Moments`, their means and variances are
         made to agree with the chain's. ``linear`` is the factor of a term that does so for a Gaussian target without a
-        chain: 30, or 1 with ``like``. The certificate is ``settings["weights"]["gap"]``: the share by which the root of
-        what was minimised can still fall. Without ``like`` weights do not repair the proportions of modes far apart.
+        chain: 30, or 1 with ``like``; its price is a KSD that may be higher than before. With ``linear=0`` alone KSD
+        itself is least, and the set narrower. The certificate is ``settings["weights"]["gap"]``: the share by which the
+        root of what was minimised can still fall. Without ``like`` weights do not repair the proportions of modes far
+        apart. See :mod:`steinstream.weights`.
 
         >>> import steinstream as ss
         >>> draws = np.random.default_rng(0).normal(size=(5000, 10))
@@ -208,9 +210,7 @@ class Kept:
             raise InputError("Nothing is kept yet, so there is no expectation.", "Push draws first.")
         if weights is None:
             weights = np.ones(len(self)) if self.weights is None else self.weights
-        share = np.asarray(weights, dtype=np.float64)
-        if share.shape != (len(self),) or not (share >= 0).all() or not share.sum() > 0:
-            raise InputError(f"Weights must be {len(self)} non-negative numbers with a positive sum.")
+        share = _as_weights(weights, len(self))
         states, inverse = np.unique(self.points, axis=0, return_inverse=True)
         mass = np.bincount(inverse.ravel(), weights=share) / share.sum()
         values = np.array([np.asarray(f(state), dtype=np.float64) for state in states[mass > 0]])
@@ -263,3 +263,14 @@ class Kept:
         from steinstream.io import read_kept
 
         return read_kept(path)
+
+
+def _as_weights(weights: ArrayLike, count: int) -> Array:
+    wrong = InputError(f"Weights must be {count} non-negative numbers with a positive sum.")
+    try:
+        share = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise wrong from None
+    if share.shape != (count,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
+        raise wrong
+    return share

@@ -1,8 +1,8 @@
 r"""Merging what several thinners keep: the exact union, thinned again, with a bound.
 
-Each part c stands for a stream of its own, of mass m_c (its length), and each of its draws for an equal share of that.
-The union has the row sums that the parts have already, and the cross terms between them: n1 * n2 kernel values for two
-parts, summed in pairs of doubles. Then draws go, each time the one whose loss costs least.
+Each part c stands for a stream of its own, of mass m_c (its length, and initial draws), and each of its draws for an
+equal share of that. The union has the row sums that the parts have already, and the cross terms between them: n1 * n2
+kernel values for two parts, summed in pairs of doubles. Then draws go, each time the one whose loss costs least.
 
 **Bound.** KSD^2 is convex, so that of the union is at most the mean over the parts, weighted by mass; dropping draws
 raises it by what was measured, at most the budget. Merging merged sets again, in a tree,
@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.anchor import strength
-from steinstream.coordinates import Coordinates
-from steinstream.errors import InputError
+from steinstream.coordinates import Coordinates, as_fixed
+from steinstream.errors import InputError, positive
 from steinstream.gradient_free import refuse_ratios
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ, Kernel
 from steinstream.thinner import Thinner
-from steinstream.union import Union
+from steinstream.union import COUNTS, Union
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -52,7 +52,7 @@ def merge(
     size: int | None = None,
     budget: float | Sequence[float] | None = None,
     masses: str | ArrayLike = "lengths",
-    coordinates: Coordinates | None = None,
+    coordinates: Coordinates | ArrayLike | None = None,
     anchor: float | bool = False,
     fan_in: int | None = None,
     spare: float = 1.0,
@@ -94,8 +94,10 @@ def merge(
     kernel, budgets = same_kernel(facts), as_budgets(budget)
     width = as_fan_in(fan_in) or len(sets)
     mass = as_masses(masses, facts)
-    inner = times(as_size(size), spare)
-    how = Merge(kernel, coordinates or common_coordinates(facts, mass), size, inner, budgets, strength(anchor))
+    size = as_size(size)
+    inner = times(size, spare)
+    fixed = common_coordinates(facts, mass) if coordinates is None else as_fixed(coordinates)
+    how = Merge(kernel, fixed, size, inner, budgets, strength(anchor))
     nodes = [Node(kept, float(m)) for kept, m in zip(chains_apart(sets), mass, strict=True)]
     for level in count():
         families = groups(nodes, width)
@@ -111,15 +113,21 @@ class Facts(NamedTuple):
     size: int
     seen: int
     skipped: int
+    initial: int
     dim: int
     kernel: Kernel
     coordinates: Coordinates
 
+    @property
+    def mass(self) -> float:
+        """How many draws it stands for: good ones that came, and initial ones."""
+        return float(self.seen - self.skipped + self.initial)
+
     @classmethod
     def of(cls, kept: Kept) -> Facts:
         """Those of a kept set."""
-        seen, skipped = kept.settings.get("seen", len(kept)), kept.settings.get("skipped", 0)
-        return cls(len(kept), seen, skipped, kept.points.shape[1], kept.kernel or IMQ(), _coordinates(kept))
+        seen, skipped, initial = ({"seen": len(kept), **kept.settings}.get(name, 0) for name in COUNTS)
+        return cls(len(kept), seen, skipped, initial, kept.points.shape[1], kept.kernel or IMQ(), _coordinates(kept))
 
 
 class Node(NamedTuple):
@@ -193,9 +201,7 @@ def _ledger(sets: Sequence[Kept], union: Union, share: Array, rise: float, budge
 
 def as_size(size: int | None) -> int | None:
     """How many to keep; None if as many as the budget says."""
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-        raise InputError(f"size must be a whole number of at least 1, got {size!r}.")
-    return size
+    return None if size is None else positive(size, "size")
 
 
 def times(size: int | None, spare: float) -> int | None:
@@ -217,9 +223,9 @@ def as_budgets(budget: float | Sequence[float] | None) -> tuple[float, ...] | No
 
 def as_fan_in(fan_in: int | None) -> int | None:
     """How many are merged at a time; None if all."""
-    if fan_in is not None and (isinstance(fan_in, bool) or not isinstance(fan_in, int) or fan_in < 2):
+    if fan_in is not None and positive(fan_in, "fan_in") < 2:
         raise InputError(f"fan_in must be a whole number of at least 2, got {fan_in!r}.")
-    return fan_in
+    return None if fan_in is None else int(fan_in)
 
 
 def as_masses(masses: str | ArrayLike, parts: Sequence[Facts]) -> Array:
@@ -227,7 +233,10 @@ def as_masses(masses: str | ArrayLike, parts: Sequence[Facts]) -> Array:
     if isinstance(masses, str):
         if masses not in MASSES:
             raise InputError(f"masses must be {' or '.join(map(repr, MASSES))}, or numbers, got {masses!r}.")
-        return np.array([float(part.size if masses == "kept" else part.seen - part.skipped) for part in parts])
+        each = np.array([float(part.size) if masses == "kept" else part.mass for part in parts])
+        for place in np.flatnonzero(each <= 0).tolist():
+            raise InputError(f"Part {place} stands for no draws.", 'Leave it out, or use masses="kept".')
+        return each
     given = np.asarray(masses, dtype=np.float64)
     if given.shape != (len(parts),) or not (np.isfinite(given) & (given > 0)).all():
         raise InputError(f"masses must be {len(parts)} positive numbers, one for each part, got {masses!r}.")

@@ -40,7 +40,7 @@ def first(kept: Kept, count: int) -> Kept:
     """The first so many draws of an ordered set, with equal weights."""
     if kept.prefix_ksd is None:
         raise InputError("These draws are in no order of use yet.", "Call ordered() first.")
-    if isinstance(count, bool) or not 1 <= count <= len(kept):
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= len(kept):
         raise InputError(f"A prefix has 1 to {len(kept)} draws, got {count!r}.")
     settings = {name: value for name, value in kept.settings.items() if name not in ("weights", "bound")}
     return replace(

@@ -66,6 +66,7 @@ class Power:
     alpha: float
 
     def __post_init__(self) -> None:
+        _convert(self, "alpha")
         if not 0 < self.alpha < 2:
             raise InputError(f"The exponent of power growth must lie between 0 and 2, got {self.alpha}.")
 
@@ -83,6 +84,7 @@ class Constant:
     value: float
 
     def __post_init__(self) -> None:
+        _convert(self, "value")
         if not self.value >= 0:
             raise InputError(f"A constant schedule must not be negative, got {self.value}.")
 
@@ -117,6 +119,7 @@ class Share:
     eta: float
 
     def __post_init__(self) -> None:
+        _convert(self, "eta")
         if not self.eta >= 0:
             raise InputError(f"A shared budget must not be negative, got {self.eta}.")
 
@@ -172,11 +175,20 @@ def evaluate(schedule: Schedule, t: Array) -> Array:
     return values
 
 
-def is_named(schedule: Schedule) -> bool:
-    """Whether the schedule can be written down by name and found again."""
-    if isinstance(schedule, Decaying):
-        return is_named(schedule.growth)
-    return isinstance(schedule, Everything | Linear | SquareRoot | Power | Constant | Share)
+def name_of(schedule: Schedule, floor: Schedule) -> str | None:
+    """By which name a growth or budget is found again, beside this growth; None for functions of one's own."""
+    named = isinstance(schedule, Everything | Linear | SquareRoot | Power | Constant | Share)
+    decaying = isinstance(schedule, Decaying) and schedule.growth == floor
+    return str(schedule) if named or decaying else None
+
+
+def _convert(schedule: Power | Constant | Share, name: str) -> None:
+    """Make its number a plain one, which can be written down by name."""
+    value = getattr(schedule, name)
+    try:
+        object.__setattr__(schedule, name, float(value))
+    except (TypeError, ValueError):
+        raise InputError(f"{type(schedule).__name__} must be given a number, got {value!r}.") from None
 
 
 def _number(text: object, choice: object, hint: str = "A number must follow the colon.") -> float:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from steinstream.door import as_ids
+from steinstream.errors import InputError
 
 Ids = tuple[tuple[int, int], ...]
 
@@ -29,6 +32,22 @@ class Step(NamedTuple):
     dropped: Ids
     size: int
     ksd: float
+
+
+def as_pairs(ids: ArrayLike) -> NDArray[np.int64]:
+    """Ids (n, 2) that a user gives, as many as there are.
+
+    >>> as_pairs([(0, 3), (1, 5)])
+    array([[0, 3],
+           [1, 5]])
+    """
+    try:
+        names = np.asarray(ids)
+    except ValueError:  # not all of one length
+        names = np.zeros(1)
+    if names.ndim == 0 or (names.ndim == 1 and len(names)):
+        raise InputError("ids must be pairs of whole numbers (chain, draw), and these are not.", "kept.ids has such.")
+    return as_ids(names, len(names)) if len(names) else np.zeros((0, 2), dtype=np.int64)
 
 
 def pairs(ids: NDArray[np.int64]) -> Ids:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from steinstream import about, admission, checkpoint, door, loop, passes, schedules
 from steinstream import anchor as anchors
-from steinstream.coordinates import Coordinates, Streaming, Warmup
+from steinstream.coordinates import Coordinates, Streaming, Warmup, as_coordinates
 from steinstream.errors import InputError, one_of, positive
 from steinstream.follower import Follower
 from steinstream.history import Recorder
@@ -27,7 +27,7 @@ from steinstream.looks import Looks
 from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
-from steinstream.step import Ids, Step, pairs
+from steinstream.step import Ids, Step, as_pairs, pairs
 from steinstream.unbroken import Unbroken
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class Thinner:
         :class:`~steinstream.CoordinatesWarning` tells. Where widths are not known, take a
         :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else after
         each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates them
-        from the first draws, and :class:`~steinstream.Coordinates` are for widths that are known.
+        from the first draws. For widths that are known there are :class:`~steinstream.Coordinates`, an array of d
+        scales, or a covariance (d, d).
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
         see :mod:`steinstream.schedules`.
@@ -72,7 +73,7 @@ class Thinner:
         the one goes that influence and cost together point to; with ``cost=1`` a draw of average cost goes as if its
         Stein kernel with itself were greater by the average one.
     initial
-        Draws and scores of the initial dictionary D_0. Their ids are (-1, 0), (-1, 1), ...
+        Draws and scores of the initial dictionary D_0, at most ``size``. Their ids are (-1, 0), (-1, 1), ...
     history
         Steps to remember: ``"log"`` (about 20 per decade), ``"all"``, every k-th, or ``None``.
     on_bad
@@ -99,7 +100,7 @@ class Thinner:
         dim: int,
         *,
         kernel: Kernel | None = None,
-        coordinates: Coordinates | Warmup | Streaming | None = None,
+        coordinates: Coordinates | Warmup | Streaming | ArrayLike | None = None,
         growth: str | float | schedules.Schedule | None = None,
         budget: str | float | schedules.Schedule = 0.0,
         rule: str = "paper",
@@ -115,11 +116,10 @@ class Thinner:
     ) -> None:
         self.dim = positive(dim, "dim")
         self.kernel = door.as_kernel(kernel)
-        self._follower: Follower | None = None
         self._looks = Looks(scores=check_scores, coordinates=coordinates is None)
-        if isinstance(coordinates, Streaming):
-            self._follower, coordinates = Follower(coordinates, self.dim), None
-        self.coordinates = coordinates or Coordinates.identity()
+        chosen = as_coordinates(coordinates)
+        self._follower = Follower(chosen, self.dim) if isinstance(chosen, Streaming) else None
+        self.coordinates = Coordinates.identity() if isinstance(chosen, Streaming) else chosen
         self.cap = None if size is None else positive(size, "size")
         self.growth = schedules.growth(growth if growth is not None else "sqrt" if self.cap is None else self.cap)
         self.budget = schedules.budget(budget, self.growth)
@@ -127,7 +127,7 @@ class Thinner:
         self.candidates = positive(candidates, "candidates")
         self.anchor, self.cost = anchors.strength(anchor), as_weight(cost)
         self.on_bad = one_of(("raise", "skip"), on_bad, "on_bad")
-        self.check_scores = check_scores
+        self.check_scores = bool(check_scores)
         self.storage = one_of(("float64", "float32"), storage, "storage")
         self.steps = 0  # done
         self.seen = 0  # draws that came, bad ones included
@@ -139,6 +139,7 @@ class Thinner:
         self._waiting = door.no_draws(self.dim)  # for the end of the warm-up, or for more candidates
         self._marks: Marks | None = None  # costs and pins of those that wait, if any were given
         self._initial = 0  # size of D_0
+        self._brought = 0  # how many of them are no part of the stream
         self._checks: Checks | None = None  # second scores, if there are any
         self._watch: Watch | None = None  # while it is served
         self._running = False  # steps are being taken
@@ -152,6 +153,7 @@ class Thinner:
         if initial is not None:
             x, s = door.as_block(*initial, self.dim)
             self._begin_with(door.Block(x, s, door.consecutive(-1, 0, len(x))))
+            self._brought = len(x)
 
     def _open(self, coordinates: Coordinates) -> None:
         from steinstream.dictionary import Dictionary  # brings numba
@@ -220,11 +222,11 @@ class Thinner:
 
     def pin(self, ids: ArrayLike) -> None:
         """These kept draws, (chain, draw) pairs, must stay."""
-        self._kept_set.pin(door.as_ids(ids, len(np.asarray(ids))), True)
+        self._kept_set.pin(as_pairs(ids), True)
 
     def unpin(self, ids: ArrayLike) -> None:
         """These kept draws may go again."""
-        self._kept_set.pin(door.as_ids(ids, len(np.asarray(ids))), False)
+        self._kept_set.pin(as_pairs(ids), False)
 
     @property
     def pinned(self) -> Ids:
@@ -256,6 +258,10 @@ class Thinner:
     def _begin_with(self, block: door.Block) -> None:
         if self._dictionary is None:
             raise InputError("An initial dictionary needs fixed coordinates, not a warm-up.")
+        if self.cap is not None and len(block.draws) > self.cap:
+            raise InputError(
+                f"{len(block.draws)} initial draws are more than size={self.cap} allows.", "Thin them, or raise size."
+            )
         door.usable(block, "raise", self.kernel.linear > 0, self.storage)
         self._initial = len(block.draws)
         self._dictionary.fill(block)

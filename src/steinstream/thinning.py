@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream import door, schedules
-from steinstream.coordinates import Coordinates, Streaming
-from steinstream.errors import InputError
+from steinstream.coordinates import Coordinates, Streaming, as_fixed
+from steinstream.errors import InputError, positive
 from steinstream.kept import Kept
 from steinstream.kernels import IMQ, Kernel
 from steinstream.passes import as_passes, begin_well, begins_with_sample, go_on
@@ -39,7 +39,7 @@ def thin(
     clip: float = 1.0,
     size: int | None = None,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | Streaming | str = "auto",
+    coordinates: Coordinates | Streaming | ArrayLike | str = "auto",
     growth: str | float | schedules.Schedule | None = None,
     budget: str | float | schedules.Schedule = 0.0,
     rule: str = "paper",
@@ -65,7 +65,8 @@ def thin(
         A hard cap: exactly so many are kept. Without it about sqrt(n log n) are, or more where the target needs more.
     coordinates
         Estimated from the draws unless given, because the kernel's one length scale cannot fit parameters of different
-        widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are.
+        widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are. Given,
+        they are a :class:`~steinstream.Coordinates`, an array of d scales or a covariance (d, d).
     passes, start
         Further passes over the draws keep as many and lower KSD; ``"auto"`` makes as many as are worth their time. With
         ``size`` it also begins with a good set out of a sample of the draws, which ``start="sample"`` does for any
@@ -91,7 +92,7 @@ def thin(
 
     """
     door.refuse_path(draws, "draws")
-    kernel = door.as_kernel(kernel)
+    kernel, candidates = door.as_kernel(kernel), positive(candidates, "candidates")
     if scores is None:
         from steinstream.gradient_free import thin_without_scores
 
@@ -129,7 +130,7 @@ def thin_portions(
     *,
     size: int | None = None,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | Streaming | str = "auto",
+    coordinates: Coordinates | Streaming | ArrayLike | str = "auto",
     growth: str | float | schedules.Schedule | None = None,
     budget: str | float | schedules.Schedule = 0.0,
     rule: str = "paper",
@@ -148,35 +149,32 @@ def thin_portions(
     any draws must stay.
     """
     passes = as_passes(passes)
-    if coordinates == "streaming":
+    if isinstance(coordinates, str) and coordinates == "streaming":
         coordinates = Streaming(centred=kernel is not None and kernel.linear > 0)
     sketch = Sketch(dim)
     for block, _, _ in portions():
         sketch.add(block.take(door.usable(block, on_bad)))
+    sign = check_scores  # is to be checked as draws come
+    if not isinstance(coordinates, Streaming):
+        coordinates = fitting(coordinates, sketch, check_scores, kernel)
+        sign = False  # it was done, on the sketch
     thinner = Thinner(
-        dim,
-        kernel=kernel,
-        coordinates=coordinates
-        if isinstance(coordinates, Streaming)
-        else fitting(coordinates, sketch, check_scores, kernel),
-        growth=growth,
-        budget=budget,
-        rule=rule,
-        size=size,
-        candidates=candidates,
-        anchor=anchor,
-        cost=cost,
-        on_bad=on_bad,
-        check_scores=check_scores and isinstance(coordinates, Streaming),  # else it was done, on a sketch
-    )
-    thinner._looks.scores = check_scores  # at the result, that is, not only at the sign
+        dim, kernel=kernel, coordinates=coordinates, growth=growth, budget=budget, rule=rule, size=size,
+        candidates=candidates, anchor=anchor, cost=cost, on_bad=on_bad, check_scores=sign,
+    )  # fmt: skip
+    thinner._looks.scores = check_scores  # at the result
     if begins_with_sample(start, passes, thinner, pins=pinned):
         begin_well(thinner, sketch.block)
+    return _pass_by(thinner, portions, passes)
+
+
+def _pass_by(thinner: Thinner, portions: Callable[[], Iterable[Portion]], passes: int | str) -> Kept:
+    """Let all draws pass, as often as they are to."""
     while True:
         for block, prices, pins in portions():
             thinner.extend(block.draws, block.scores, ids=block.ids, costs=prices, pinned=pins)
         if thinner.size == 0:
-            raise InputError(*too_short(thinner.seen - thinner.skipped, candidates))
+            raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
         if not go_on(thinner, passes):
             return thinner.kept
         thinner.again()
@@ -188,7 +186,7 @@ def too_short(draws: int, candidates: int) -> tuple[str, str]:
 
 
 def fitting(
-    coordinates: Coordinates | str, sketch: Sketch, check_scores: bool, kernel: Kernel | None = None
+    coordinates: Coordinates | ArrayLike | str, sketch: Sketch, check_scores: bool, kernel: Kernel | None = None
 ) -> Coordinates:
     """The coordinates asked for, estimated from a sketch of the stream where they are asked for by name.
 
@@ -200,8 +198,8 @@ def fitting(
     if check_scores:
         dim = held.draws.shape[1]
         door.SteinIdentity(dim).with_more(held.draws, held.scores).require_plausible()
-    if isinstance(coordinates, Coordinates):
-        return coordinates
+    if not isinstance(coordinates, str):
+        return as_fixed(coordinates)
     centred = kernel is not None and kernel.linear > 0 and coordinates != "identity"
     return Coordinates.estimate(coordinates, sketch.settled().draws, centred=centred)
 

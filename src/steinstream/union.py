@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 _PASSES, _GAIN = 10, 0.02  # swaps: at most so many passes, as long as each lowers the objective by so much
 _STARTS, _TRIED = (8, 48), 4800  # from so many more sets: few, or in all about so many draws; see starts
-TIE = 1.0 + 2.0**-50  # rounding must not turn "equal" into "greater"
+COUNTS = ("seen", "skipped", "initial")  # of draws: those that came, bad ones among them, and those brought along
 
 
 class Union:
@@ -129,17 +129,17 @@ class Union:
         order = order[self._left[order]]
         masses, first = self._masses[order], self._sets[0]
         equal = bool(masses.max() <= masses.min() * (1.0 + 1e-12))
-        seen, skipped = (sum(kept.settings.get(name, 0) for kept in self._sets) for name in ("seen", "skipped"))
+        counts = {name: sum(kept.settings.get(name, 0) for kept in self._sets) for name in COUNTS}
         ksd = math.sqrt(self.square)
         names = first.names if all(kept.names == first.names for kept in self._sets) else None
         return Kept(
             self._points[order], self._scores[order], ids[order], ksd,
-            History(np.array([seen]), np.array([len(order)]), np.array([ksd])),
+            History(np.array([counts["seen"]]), np.array([len(order)]), np.array([ksd])),
             kernel=self.kernel, coordinates=self.coordinates, names=names,
             weights=None if equal else masses / masses.sum(),
             settings={
                 "steinstream": __version__, "kernel": repr(self.kernel), "coordinates": str(self.coordinates),
-                "seen": seen, "skipped": skipped, "merged": merged,
+                **counts, "merged": merged,
             },
             variables=_variables(self._sets, order),
         )  # fmt: skip
@@ -196,6 +196,7 @@ class Pool:
 
     def drop(self, chosen: Chosen, size: int | None, budget: float | None) -> Chosen:
         """Let those go that cost least, half of them at a time, so that no sweep goes over many that are gone."""
+        from steinstream._engine.thinning import TIE
         from steinstream._engine.union import drop
 
         least, whole = size or 1, len(chosen.places)

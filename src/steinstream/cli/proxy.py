@@ -11,7 +11,7 @@ import numpy as np
 from steinstream import door
 from steinstream.cli.options import open_the_chain
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Ints
+from steinstream.io.chain import DRAWS, EVERY, Chain, Ints
 
 if TYPE_CHECKING:
     from steinstream.kept import Variable
@@ -26,6 +26,8 @@ def scored_by_gaussian(chain: Sequence[Path], options: dict[str, Any]) -> Chain:
     if options["scores_file"] is not None:
         raise InputError("There are scores, so there is no need of a proxy.", "Leave out --scores or --proxy.")
     options["scores_file"] = chain[0] if chain[0].suffix == ".npy" else None
+    if options["draws_name"] == DRAWS and chain[0].suffix not in (".npy", ".npz"):
+        options["draws_name"] = EVERY
     options["scores_name"] = options["draws_name"]  # in the scores' place
     draws = open_the_chain(chain, options)
     sketch = Sketch(draws.dim)

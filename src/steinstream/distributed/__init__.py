@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream.anchor import strength
-from steinstream.coordinates import Coordinates, Streaming
+from steinstream.coordinates import Coordinates, Streaming, as_fixed
 from steinstream.distributed.cluster import ClusterError, connected
 from steinstream.distributed.leaf import Leaf
 from steinstream.distributed.sources import as_given
@@ -49,7 +49,7 @@ def thin(
     fan_in: int = 16,
     merge_budget: float | list[float] | None = None,
     masses: str | ArrayLike = "lengths",
-    coordinates: Coordinates | Streaming | str = "auto",
+    coordinates: Coordinates | Streaming | ArrayLike | str = "auto",
     anchor: float | bool = False,
     passes: int | str = 1,
     start: str | None = None,
@@ -136,16 +136,18 @@ def clear(folder: str | os.PathLike[str]) -> None:
 
 
 def _leaf(
-    size: int | None, spare: float, coordinates: Coordinates | Streaming | str, anchor: float | bool,
+    size: int | None, spare: float, coordinates: Coordinates | Streaming | ArrayLike | str, anchor: float | bool,
     passes: int | str, start: str | None, folder: str | os.PathLike[str] | None, every: float, settings: dict[str, Any],
 ) -> Leaf:  # fmt: skip
     """How leaves are thinned; wrong settings are found here, before any work."""
     most = times(as_size(size), spare)
     whole = {**settings, **({} if most is None else {"size": most}), "anchor": anchor}
-    if coordinates == "streaming":
+    if isinstance(coordinates, str) and coordinates == "streaming":
         kernel = settings.get("kernel")
         coordinates = Streaming(centred=kernel is not None and kernel.linear > 0)
     Thinner(1, **whole)
     if isinstance(coordinates, str):
         Coordinates.estimate(coordinates, [[0.0], [1.0]])
+    elif not isinstance(coordinates, Streaming):
+        coordinates = as_fixed(coordinates)
     return Leaf(coordinates, whole, passes, start, None if folder is None else Path(folder).absolute(), every)

@@ -20,7 +20,7 @@ def union(sets: Sequence[Kept]) -> Kept:
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     points, scores, ids = points[order], scores[order], ids[order]
     kernel, coordinates = sets[0].kernel, Coordinates.estimate("auto", points)
-    counts = {what: sum(s.settings[what] for s in sets) for what in ("seen", "skipped", "steps")}
+    counts = {what: sum(s.settings[what] for s in sets) for what in ("seen", "skipped", "initial", "steps")}
     settings = {**sets[0].settings, **counts, "coordinates": str(coordinates), "bound": None}
     settings["thinners"] = [s.settings for s in sets]
     settings.pop("coordinates_changed", None)

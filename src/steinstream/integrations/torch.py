@@ -37,6 +37,7 @@ from steinstream.integrations._networks import Posterior as Posterior
 from steinstream.kept import Kept
 from steinstream.payloads import Id
 from steinstream.predictions import Predictions
+from steinstream.schedules import name_of
 from steinstream.step import Step, pairs
 from steinstream.thinner import Thinner
 
@@ -294,7 +295,8 @@ class Collector:
         for leftover in saved.parent.glob(f".{saved.name}.*.tmp"):
             leftover.unlink()
         if saved.exists():
-            growth, budget = self.thinner.growth, self.thinner.budget
+            floor, given = self.thinner.growth, (self.thinner.growth, self.thinner.budget)
+            growth, budget = (None if name_of(one, floor) else one for one in given)  # those that a file cannot hold
             before = checkpoint.load(saved, growth, budget, self._rows)
             _require_same(before, self.thinner)
             self.thinner = before

@@ -24,6 +24,10 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 #: The names by which draws and scores go in a file unless the user says otherwise.
 DRAWS, SCORES = "draws", "scores"
 
+#: In place of a name: all that looks like a parameter. For draws alone, whose scores somebody else has.
+EVERY = "*"
+WITHOUT = "If there are none, --proxy gaussian lends some, within limits."
+
 
 _FEW = 100  # draws in a row without a single score are no accident
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.io.chain import Floats
+from steinstream.io.chain import WITHOUT, Floats
 from steinstream.io.problems import listing
 from steinstream.kept import Variable
 
@@ -125,7 +125,8 @@ def _no_gradients(path: Path, header: Sequence[str]) -> InputError:
     remedy = (
         f"Its diagnostic file seems to be {beside}: give that."
         if beside
-        else "Sample with output diagnostic_file=FILE (cmdstanpy: save_latent_dynamics=True) and give that file."
+        else "Sample with output diagnostic_file=FILE (cmdstanpy: save_latent_dynamics=True) and give that file. "
+        + WITHOUT
     )
     return InputError(
         f"{path} is an output file of CmdStan, without gradients: it has {listing(header[_first(header) :])}.", remedy

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES, Floats, Ints
+from steinstream.io.chain import DRAWS, EVERY, SCORES, WITHOUT, Floats, Ints
 from steinstream.io.problems import listing, nearest
 from steinstream.kept import Kept
 
@@ -84,6 +84,8 @@ def paired(header: Sequence[str], draws_name: str, scores_name: str, path: Path)
     if (draws_name, scores_name) == (DRAWS, SCORES) and own:
         return own  # where a parameter may bear any name, even "chain"
     known = [name.strip() for name in header]
+    if draws_name == EVERY:
+        return _parameters(known, path)
     if is_listed(known, draws_name, DRAWS):
         names = split_names(draws_name)
     elif is_listed(known, scores_name, SCORES):
@@ -100,6 +102,17 @@ def paired(header: Sequence[str], draws_name: str, scores_name: str, path: Path)
         )
     draws, scores = positions(known, names, path), positions(known, score_names, path)
     return Columns(names, draws, scores, *id_columns(known, {*draws, *scores}))
+
+
+def _parameters(known: Sequence[str], path: Path) -> Columns:
+    """All but the id, the scores, and what Stan notes about a draw, whose names end in two underscores."""
+    chosen = [
+        at for at, name in enumerate(known)
+        if name not in (CHAIN, DRAW) and not name.startswith(PREFIX) and not name.endswith("__")
+    ]  # fmt: skip
+    if not chosen:
+        raise InputError(f"{path} has no column of draws among {listing(known)}.", _NAME_THEM)
+    return Columns([known[at] for at in chosen], chosen, chosen, *id_columns(known, set(chosen)))
 
 
 def is_listed(known: Sequence[str], name: str, default: str) -> bool:
@@ -141,7 +154,7 @@ def _scored(known: Sequence[str], path: Path) -> list[str]:
     if not names:
         raise InputError(
             f"{path} has no scores: no column {PREFIX}NAME beside a column NAME among {listing(known)}.",
-            f"{_NAME_THEM} If the scores are in a file of their own, pass it with --scores FILE.",
+            f"{_NAME_THEM} If the scores are in a file of their own, pass it with --scores FILE. {WITHOUT}",
         )
     orphans = [name for name in known if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in present]
     if orphans:

@@ -19,7 +19,7 @@ import numpy as np
 
 from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Request, alone
+from steinstream.io.chain import DRAWS, EVERY, SCORES, WITHOUT, Chain, Floats, Request, alone
 from steinstream.io.netcdf import is_hdf5
 from steinstream.io.problems import listing, nearest, need, reading
 
@@ -57,17 +57,18 @@ class EmceeChain(Chain):
             dim = int(group.attrs["ndim"])
             if self._steps == 0:
                 raise InputError(f"{path}: {self._run} has no steps yet.", "Run the sampler first.")
-            self._field = _field(group, request, dim)
+            self._source = "chain" if request.scores_name == EVERY else "blobs"
+            self._field = "" if self._source == "chain" else _field(group, request, dim)
         super().__init__(path, dim, None, self._steps * self._walkers, self._walkers)
         self.draws_from = f"{self._run}/chain"
-        self.scores_from = f"{self._run}/blobs" + (f"/{self._field}" if self._field else "")
+        self.scores_from = f"{self._run}/{self._source}" + (f"/{self._field}" if self._field else "")
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         together = max(1, _HELD // (16 * self._steps * self.dim))  # walkers whose steps are held at a time
         with reading(self.path, "emcee"):
             file = need("h5py", "emcee").File(self.path, "r")
         with file:
-            draws, blobs = (file[self._run][name] for name in ("chain", "blobs"))
+            draws, blobs = (file[self._run][name] for name in ("chain", self._source))
             for first in range(skip // self._steps, self._walkers, together):
                 walkers = slice(first, min(first + together, self._walkers))
                 # A walker that is too long to be held is read as it is needed.
@@ -100,7 +101,7 @@ class EmceeChain(Chain):
 def _run(file: Any, request: Request) -> str:
     """Which run: ``--draws-name`` may name one where there are several."""
     runs = _runs(file)
-    wanted = request.draws_name if request.draws_name != DRAWS else (runs[0] if len(runs) == 1 else "mcmc")
+    wanted = request.draws_name if request.draws_name not in (DRAWS, EVERY) else (runs[0] if len(runs) == 1 else "mcmc")
     wanted = wanted.removesuffix("/chain")
     if wanted not in runs:
         raise InputError(
@@ -114,7 +115,7 @@ def _field(group: Any, request: Request, dim: int) -> str:
     """The field of the blobs that is the score; empty if the blobs are."""
     path = request.path
     if "blobs" not in group:
-        raise InputError(f"{path} has no scores: the run stored no blobs.", _RETURN)
+        raise InputError(f"{path} has no scores: the run stored no blobs.", f"{_RETURN} {WITHOUT}")
     kind = group["blobs"].dtype
     wanted = request.scores_name.rpartition("/")[2]
     if kind.names is None:

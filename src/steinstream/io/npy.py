@@ -12,7 +12,7 @@ from numpy.lib import format as npy_format
 from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.io.arrays import Header, Layout, as_floats, layout, read_header
-from steinstream.io.chain import Chain, Request
+from steinstream.io.chain import WITHOUT, Chain, Request
 from steinstream.io.problems import reading, truncated
 
 
@@ -45,7 +45,9 @@ def open_npy(request: Request) -> NpyChain:
     """Open draws.npy with the scores file that goes with it."""
     path, scores = request.path, request.scores
     if scores is None:
-        raise InputError(f"{path} holds one array and no scores.", "Pass the file of scores with --scores FILE.")
+        raise InputError(
+            f"{path} holds one array and no scores.", f"Pass the file of scores with --scores FILE. {WITHOUT}"
+        )
     if scores.suffix.lower() != ".npy":
         raise InputError(f"the scores of a .npy file must be a .npy file, not {scores}.", "Save both alike.")
     shape = layout(_header(path), _header(scores), str(path), str(scores))

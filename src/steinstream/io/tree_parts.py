@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES
+from steinstream.io.chain import DRAWS, EVERY, SCORES, WITHOUT
 from steinstream.io.columns import split_names
 from steinstream.io.problems import listing, nearest
 from steinstream.io.tree import Array, Tree
@@ -36,6 +36,9 @@ class Part(NamedTuple):
 
 def find(tree: Tree, draws_name: str, scores_name: str, path: Path) -> tuple[list[Part], list[Part]]:
     """The variables that make up the draws and the scores, in one order."""
+    if draws_name == EVERY:
+        draws = _arrays(tree, _every(tree), path)
+        return draws, draws
     scores = _arrays(tree, scores_name if scores_name != SCORES else _default_scores(tree, path), path)
     named = draws_name if draws_name != DRAWS else _default_draws(tree, path)
     if named not in tree.names:
@@ -53,12 +56,20 @@ def find(tree: Tree, draws_name: str, scores_name: str, path: Path) -> tuple[lis
     return draws, scores
 
 
+def _every(tree: Tree) -> str:
+    """Where the draws are, if nobody asks for scores: unconstrained ones if there are any."""
+    places = [place for place in (UNCONSTRAINED, DRAWS) if _lookup(tree, place) is not None]
+    return next(iter([*places, *(group for group in (_GROUP, POSTERIOR) if group in tree.names)]), POSTERIOR)
+
+
 def _default_scores(tree: Tree, path: Path) -> str:
     for place in (GRADIENT, SCORES):
         if _lookup(tree, place) is not None:
             return place
     known = _known(tree)
-    raise InputError(f"{path} has no scores: no variable {GRADIENT} among {listing(known)}.", f"{NAME_THEM} {_NUTPIE}")
+    raise InputError(
+        f"{path} has no scores: no variable {GRADIENT} among {listing(known)}.", f"{NAME_THEM} {_NUTPIE} {WITHOUT}"
+    )
 
 
 def _default_draws(tree: Tree, path: Path) -> str:
