@@ -116,7 +116,7 @@ class Thinner:
     ) -> None:
         self.dim = positive(dim, "dim")
         self.kernel = door.as_kernel(kernel)
-        self._looks = Looks(scores=check_scores, coordinates=coordinates is None)
+        self._looks = Looks(scores=bool(check_scores), coordinates=coordinates is None)
         chosen = as_coordinates(coordinates)
         self._follower = Follower(chosen, self.dim) if isinstance(chosen, Streaming) else None
         self.coordinates = Coordinates.identity() if isinstance(chosen, Streaming) else chosen

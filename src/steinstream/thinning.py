@@ -162,7 +162,7 @@ def thin_portions(
         dim, kernel=kernel, coordinates=coordinates, growth=growth, budget=budget, rule=rule, size=size,
         candidates=candidates, anchor=anchor, cost=cost, on_bad=on_bad, check_scores=sign,
     )  # fmt: skip
-    thinner._looks.scores = check_scores  # at the result
+    thinner._looks.scores = bool(check_scores)  # at the result
     if begins_with_sample(start, passes, thinner, pins=pinned):
         begin_well(thinner, sketch.block)
     return _pass_by(thinner, portions, passes)
