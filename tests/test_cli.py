@@ -84,7 +84,7 @@ def test_an_earlier_set_can_be_the_initial_dictionary(steinstream, chain, tmp_pa
     ran = steinstream("thin", chain, "-o", "kept.npz", "--paper", "--initial", "first.npz")
     assert ran.returncode == 0, ran.stderr
     with np.load(chain) as arrays, np.load(tmp_path / "first.npz") as first, np.load(tmp_path / "kept.npz") as kept:
-        thinner = ss.Thinner(3, initial=(first["draws"], first["scores"]))
+        thinner = ss.Thinner(3, coordinates=ss.Coordinates.identity(), initial=(first["draws"], first["scores"]))
         thinner.extend(arrays["draws"], arrays["scores"])
         assert np.array_equal(kept["ids"], thinner.kept.ids) and float(kept["ksd"]) == thinner.ksd
 

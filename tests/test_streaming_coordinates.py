@@ -157,7 +157,7 @@ def test_widths_are_right_with_no_setting_by_the_user():
         s = -x / np.array([1.0, 1e-4])
         for size in (100, None):
             kept = [ss.thin(x, s, size=size), ss.thin(x, s, size=size, coordinates="streaming")]
-            for coordinates in (ss.Streaming(), None):
+            for coordinates in (ss.Streaming(), ss.Coordinates.identity()):
                 thinner = ss.Thinner(2, size=size, coordinates=coordinates)
                 thinner.extend(x, s)
                 kept.append(thinner.kept)
@@ -182,7 +182,7 @@ def test_burn_in_is_forgotten():
     kept = thinner.kept
     assert kept.ids[:, 1].min() > 1000
     assert (np.abs(kept.points.std(axis=0) / x[6400:].std(axis=0) - 1.0) < 0.25).all()
-    plain = ss.Thinner(4, size=100)
+    plain = ss.Thinner(4, size=100, coordinates=ss.Coordinates.identity())
     plain.extend(x, s)
     ours, theirs = (ss.ksd(one.points, one.scores, coordinates=expected) for one in (kept, plain.kept))
     assert ours < 0.5 * theirs

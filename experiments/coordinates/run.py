@@ -67,7 +67,8 @@ def kept_by(way: str, draws: Array, scores: Array, size: int | None) -> ss.Kept:
     """What is kept: of a stored chain, of a live one, and by the paper."""
     if way == "ss.thin":
         return ss.thin(draws, scores, size=size)
-    thinner = ss.Thinner(draws.shape[1], size=size, coordinates=ss.Streaming() if way == "Streaming" else None)
+    coordinates = ss.Streaming() if way == "Streaming" else ss.Coordinates.identity()
+    thinner = ss.Thinner(draws.shape[1], size=size, coordinates=coordinates)
     thinner.extend(draws, scores)
     return thinner.kept
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
     from steinstream.discrepancy import ksd as ksd
     from steinstream.discrepancy import normalised_ksd as normalised_ksd
+    from steinstream.errors import CoordinatesWarning as CoordinatesWarning
+    from steinstream.errors import ScoresWarning as ScoresWarning
     from steinstream.errors import SteinstreamError as SteinstreamError
     from steinstream.gradient_free import gradient_free_ksd as gradient_free_ksd
     from steinstream.kept import History as History
@@ -58,6 +60,8 @@ _HOME = {
     "cumulative_ksd": "discrepancy",
     "ksd": "discrepancy",
     "normalised_ksd": "discrepancy",
+    "CoordinatesWarning": "errors",
+    "ScoresWarning": "errors",
     "SteinstreamError": "errors",
     "gradient_free_ksd": "gradient_free",
     "History": "kept",

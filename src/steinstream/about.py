@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
 
-def kept(thinner: Thinner) -> Kept:
-    """What is kept, as if the stream ended here."""
+def kept(thinner: Thinner, *, look: bool = True) -> Kept:
+    """What is kept, as if the stream ended here. A warning tells of scores or coordinates that look wrong."""
     view = thinner._settled()
+    if look:
+        thinner._looks.at(thinner._sketch.block, thinner.kernel)
     points, scores, ids, checks = view._kept_set.contents()
     coordinates = view._kept_set.coordinates
     noise = None if thinner._checks is None else thinner._checks.excess(thinner.kernel, coordinates)

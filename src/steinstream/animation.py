@@ -89,9 +89,10 @@ def example(draws: int, seed: int = 0) -> tuple[Mixture, Array, Array]:
 
 def frames(draws: Array, scores: Array, thinner: Thinner | None = None) -> Iterator[Frame]:
     """What the thinner does with the draws, from one frame to the next."""
+    from steinstream.coordinates import Coordinates
     from steinstream.thinner import Thinner
 
-    thinner = thinner or Thinner(2, history=None)
+    thinner = thinner or Thinner(2, history=None, coordinates=Coordinates.identity())
     seen, before, kept = 0, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)  # before: seen, and not in red
     while seen < len(draws):
         end = min(len(draws), seen + 1 + seen // _ALONE)

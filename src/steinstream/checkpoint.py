@@ -22,6 +22,7 @@ from steinstream.door import Block, SteinIdentity
 from steinstream.errors import CheckpointError
 from steinstream.kept import History
 from steinstream.kernels import IMQ, RBF
+from steinstream.looks import Looks
 from steinstream.marks import Marks
 from steinstream.passes import Pass
 from steinstream.version import __version__
@@ -80,6 +81,7 @@ def _settings(thinner: Thinner) -> dict[str, Any]:
         "history": thinner._recorder.rule,
         "on_bad": thinner.on_bad,
         "check_scores": thinner.check_scores,
+        "looks": vars(thinner._looks),
         "storage": thinner.storage,
     }
 
@@ -184,6 +186,7 @@ def _restore(thinner: Thinner, about: dict[str, Any], arrays: dict[str, NDArray[
     """Bring a new thinner to where it came, but for what is kept."""
     thinner.steps, thinner.seen, thinner.skipped, thinner._initial, thinner._brought = about["counters"]
     thinner.note = about["note"]
+    thinner._looks = Looks(**about.get("looks", vars(thinner._looks)))
     thinner._numbered = {int(chain): int(count) for chain, count in arrays["numbered"]}
     count, moment = about["identity"]
     means = arrays["identity_draw"], arrays["identity_score"]

@@ -52,6 +52,14 @@ class SamplerError(SteinstreamError, RuntimeError):
     kept: Kept | None = None
 
 
+class ScoresWarning(UserWarning):
+    """The scores that came do not fit the draws: they are of another density, or in another order."""
+
+
+class CoordinatesWarning(UserWarning):
+    """Nobody chose coordinates, and the draws are much wider or narrower than the kernel, or than each other."""
+
+
 def one_of(choices: tuple[str, ...], value: str, what: str) -> str:
     """The value, if it is one of the choices."""
     if value not in choices:

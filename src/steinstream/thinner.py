@@ -23,6 +23,7 @@ from steinstream.history import Recorder
 from steinstream.honest import Checks
 from steinstream.kept import History, Kept
 from steinstream.kernels import Kernel
+from steinstream.looks import Looks
 from steinstream.marks import Marks, as_weight
 from steinstream.passes import Pass
 from steinstream.sketch import Sketch
@@ -48,10 +49,11 @@ class Thinner:
     kernel
         :class:`~steinstream.IMQ` or :class:`~steinstream.RBF`.
     coordinates
-        None is the identity, which is right only where every parameter is about 1 wide. Where widths are not known,
-        take a :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else
-        after each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates
-        them from the first draws. For widths that are known there are :class:`~steinstream.Coordinates`, an array of d
+        None is the identity, which is right only where every parameter is about 1 wide; where they are far from it a
+        :class:`~steinstream.CoordinatesWarning` tells. Where widths are not known, take a
+        :class:`~steinstream.Streaming`, ``Streaming()``, which follows the stream: KSD then means something else after
+        each change (``settings["coordinates_changed"]`` has the steps). A :class:`~steinstream.Warmup` estimates them
+        from the first draws. For widths that are known there are :class:`~steinstream.Coordinates`, an array of d
         scales, or a covariance (d, d).
     growth, budget
         How many draws to keep at least, and by how much KSD^2 may rise, as functions of the step:
@@ -77,7 +79,8 @@ class Thinner:
     on_bad
         ``"raise"``, or ``"skip"`` draws with values that are not finite; they are counted in ``skipped``.
     check_scores
-        Stop when Stein's identity shows that the scores' sign is wrong.
+        Stop when Stein's identity shows that the scores' sign is wrong, and warn when the result is asked for and it
+        is off for some parameter (:class:`~steinstream.ScoresWarning`).
     storage
         ``"float64"``, or ``"float32"`` for draws of 10^5 dimensions and more: see :mod:`steinstream.wide`.
 
@@ -113,6 +116,7 @@ class Thinner:
     ) -> None:
         self.dim = positive(dim, "dim")
         self.kernel = door.as_kernel(kernel)
+        self._looks = Looks(scores=bool(check_scores), coordinates=coordinates is None)
         chosen = as_coordinates(coordinates)
         self._follower = Follower(chosen, self.dim) if isinstance(chosen, Streaming) else None
         self.coordinates = Coordinates.identity() if isinstance(chosen, Streaming) else chosen
@@ -342,7 +346,7 @@ class Thinner:
 
     def diagnose(self) -> Diagnosis:
         """What KSD does not see: the kept draws against the stream they come from, and the stream against itself."""
-        return self.kept.diagnose()
+        return about.kept(self, look=False).diagnose()  # which says what a warning would
 
     def serve(self, port: int = 0, *, names: Sequence[str] | None = None, title: str = "") -> Page:
         """A page in the browser, at ``.url``, that shows how the run goes: see :mod:`steinstream.live`."""

@@ -154,13 +154,15 @@ def thin_portions(
     sketch = Sketch(dim)
     for block, _, _ in portions():
         sketch.add(block.take(door.usable(block, on_bad)))
+    sign = check_scores  # is to be checked as draws come
     if not isinstance(coordinates, Streaming):
         coordinates = fitting(coordinates, sketch, check_scores, kernel)
-        check_scores = False  # it was done, on the sketch
+        sign = False  # it was done, on the sketch
     thinner = Thinner(
         dim, kernel=kernel, coordinates=coordinates, growth=growth, budget=budget, rule=rule, size=size,
-        candidates=candidates, anchor=anchor, cost=cost, on_bad=on_bad, check_scores=check_scores,
+        candidates=candidates, anchor=anchor, cost=cost, on_bad=on_bad, check_scores=sign,
     )  # fmt: skip
+    thinner._looks.scores = bool(check_scores)  # at the result
     if begins_with_sample(start, passes, thinner, pins=pinned):
         begin_well(thinner, sketch.block)
     return _pass_by(thinner, portions, passes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import click
 
@@ -23,7 +24,7 @@ from steinstream.cli.refine import refine
 from steinstream.cli.report import report
 from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
-from steinstream.errors import SteinstreamError
+from steinstream.errors import ScoresWarning, SteinstreamError
 from steinstream.version import __version__
 
 
@@ -46,6 +47,7 @@ def commands(context: click.Context) -> None:
     steinstream compare chain.npz                      all methods at the same sizes
     steinstream reproduce goodwin-rwm                  the paper's experiments
     """
+    warnings.simplefilter("ignore", ScoresWarning)  # the closing lines tell it
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -44,6 +44,7 @@ def drift(evidence: Evidence) -> Finding | None:
         "drift", float(value), float(threshold), bool(value > threshold),
         f"the {_ORDER[off]} quarter of chain {chain} lies elsewhere in {evidence.names[worst]}, R-hat {value:.2f}",
         "drop it as burn-in" if off == 0 else "the chain has not settled: run it longer, and from several starts",
+        allowed=f"up to {threshold:.2f} is allowed",
     )  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def chains(evidence: Evidence) -> Finding | None:
         "chains", float(values[worst]), float(thresholds[worst]), bool(values[worst] > thresholds[worst]),
         f"the {len(owners)} chains disagree about {evidence.names[worst]}, R-hat {values[worst]:.2f}",
         "they are in different modes or not yet settled: what is kept mixes them as they came",
+        allowed=f"up to {thresholds[worst]:.2f} is allowed",
     )  # fmt: skip
 
 

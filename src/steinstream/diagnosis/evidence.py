@@ -26,9 +26,25 @@ class Evidence:
         weights: Array | None = None,
     ) -> None:  # fmt: skip
         self.points, self.ids, self.stream = points, ids, stream
+        self.weighted = weights is not None and np.ptp(weights) > 0
         self._given = np.ones(len(points)) if weights is None else weights
         self.names = names or [f"x{j}" for j in range(points.shape[1])]
         self.chains = {int(c): np.flatnonzero(stream.ids[:, 0] == c) for c in np.unique(stream.ids[:, 0])}
+
+    def without_constants(self) -> tuple[Evidence, list[str]]:
+        """The same without parameters that never move, and the names of these; but if none moves, all of it."""
+        still = np.ptp(self.draws, axis=0) == 0
+        if not still.any() or still.all():
+            return self, []
+        draws, scores, ids = self.stream
+        rest = Block(draws[:, ~still], scores[:, ~still], ids)
+        names = [name for name, left_out in zip(self.names, still, strict=True) if not left_out]
+        constant = [name for name, left_out in zip(self.names, still, strict=True) if left_out]
+        return Evidence(self.points[:, ~still], self.ids, rest, names, self._given), constant
+
+    def unweighted(self) -> Evidence:
+        """The same draws without their weights."""
+        return Evidence(self.points, self.ids, self.stream, self.names)
 
     # -- when the stream has settled -------------------------------------------------------------------------------
 
@@ -70,9 +86,9 @@ class Evidence:
         return np.asarray(given / given.sum())
 
     @cached_property
-    def worth(self) -> float:
-        """How many draws of equal weight it is worth."""
-        return float(1.0 / (self.weights**2).sum())
+    def number(self) -> int:
+        """How many draws that is, those of weight zero too: bad weights are no excuse for being far off."""
+        return max(1, int((~self.burnt).sum()))
 
     @cached_property
     def _unburnt(self) -> Rows:
@@ -138,7 +154,7 @@ class Evidence:
 
         For k functions; ``over_stream`` (n, k) are their values on the settled draws.
         """
-        return np.asarray(np.sqrt(1.0 / effective(over_stream) + 1.0 / self.worth))
+        return np.asarray(np.sqrt(1.0 / effective(over_stream) + 1.0 / self.number))
 
 
 def farness(draws: Array, centre: Array, width: Array) -> Array:

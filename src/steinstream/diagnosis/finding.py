@@ -14,7 +14,7 @@ class Finding:
 
     Larger is worse, but for ``slow``, where it is few effective draws, and ``spread``, where the ratio and its
     threshold are both below 1 or both above. ``says`` puts the number into words. ``false_alarm`` is how often the
-    check fires on a clean run, at most.
+    check fires on a clean run, at most; ``allowed`` puts the threshold into words.
     """
 
     name: str
@@ -24,9 +24,10 @@ class Finding:
     says: str
     advice: str
     false_alarm: float = FALSE_ALARM
+    allowed: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.says} ({self.value:.3g}, threshold {self.threshold:.3g}); {self.advice}"
+        return f"{self.name}: {self.says}{f' ({self.allowed})' if self.allowed else ''}; {self.advice}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +38,7 @@ class Diagnosis:
     >>> draws = np.random.default_rng(0).normal(size=(2000, 2))
     >>> diagnosis = ss.thin(draws, -draws).diagnose()
     >>> diagnosis
-    No blind spot found (9 checks).
+    All 9 checks passed: nothing found that KSD would miss.
     >>> diagnosis["spread"].fired
     False
     """
@@ -63,7 +64,7 @@ class Diagnosis:
         if self.note:
             return self.note
         if self.ok:
-            return f"No blind spot found ({len(self.findings)} checks)."
+            return f"All {len(self.findings)} checks passed: nothing found that KSD would miss."
         return "\n".join(map(str, self.fired))
 
     __repr__ = __str__

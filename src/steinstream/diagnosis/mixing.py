@@ -13,6 +13,7 @@ from steinstream.door import Array, Integers
 
 _FEWEST = 50.0  # independent draws; a clean run has 100
 _LONGEST = 0.1  # of a chain
+_SHORT = 20  # draws of a chain, of which one or two are a tenth
 
 
 def slow(evidence: Evidence) -> Finding:
@@ -29,11 +30,22 @@ def slow(evidence: Evidence) -> Finding:
         "slow", float(each[worst]), _FEWEST, bool(each[worst] < _FEWEST),
         f"the stream is worth {each[worst]:.0f} independent draws of {what}",
         "run it longer or sample better; what is kept cannot be judged by it",
+        allowed=f"{_FEWEST:.0f} are needed",
     )  # fmt: skip
 
 
-def stuck(evidence: Evidence) -> Finding:
-    """The longest stay in one state, as a part of its chain.
+def constant(names: list[str]) -> Finding:
+    """Parameters that never move: there is nothing in them to thin by, nor to judge."""
+    several = len(names) > 1
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return Finding(
+        "constant", float(len(names)), 0.0, True, f"{listed} {'are' if several else 'is'} constant",
+        f"leave {'them' if several else 'it'} out; the rest is judged without {'them' if several else 'it'}",
+    )  # fmt: skip
+
+
+def stuck(evidence: Evidence) -> Finding | None:
+    """The longest stay in one state, as a part of its chain; None where all chains are short.
 
     Random-walk chains repeat states, and stays are about geometric: among M stays with a chance r of one more repeat,
     the longest exceeds log(M / 0.005) / -log r draws in one run of 200. Twice that, and a tenth of the chain, is long.
@@ -45,12 +57,16 @@ def stuck(evidence: Evidence) -> Finding:
     found = []
     for chain, lengths in stays.items():
         total = int(lengths.sum())
-        found.append((int(lengths.max()) / total, min(max(_LONGEST, usual / total), 0.999), chain))
+        if total >= _SHORT:
+            found.append((int(lengths.max()) / total, min(max(_LONGEST, usual / total), 0.999), chain))
+    if not found:
+        return None
     value, threshold, chain = max(found, key=lambda one: one[0] / one[1])
     return Finding(
         "stuck", value, threshold, value > threshold,
         f"chain {chain} stays in one state for {value:.0%} of its length",
         "its sampler cannot move there: try smaller steps or other coordinates",
+        allowed=f"up to {threshold:.0%} is allowed",
     )  # fmt: skip
 
 

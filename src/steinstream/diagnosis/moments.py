@@ -34,7 +34,7 @@ def mean(evidence: Evidence) -> Finding:
     return Finding(
         "mean", value, float(limits[worst]), bool(value > limits[worst]),
         f"the mean of {evidence.names[worst]} is {shifts[worst]:+.2f} standard deviations off the stream's",
-        f"keep more draws, {_REMEDY}",
+        f"keep more draws, {_REMEDY}", allowed=f"up to {limits[worst]:.2f} is allowed",
     )  # fmt: skip
 
 
@@ -58,11 +58,13 @@ def spread(evidence: Evidence) -> Finding:
     """The ratio that is most out of bounds."""
     worst = max([*_parameters(evidence), *_directions(evidence)], key=lambda ratio: ratio.alarm)
     narrow = worst.value < 1.0
+    limit = worst.least if narrow else worst.most
     return Finding(
-        "spread", worst.value, worst.least if narrow else worst.most, worst.alarm > 1.0,
+        "spread", worst.value, limit, worst.alarm > 1.0,
         f"the standard deviation of {worst.label} is {worst.value:.2f} times the stream's",
         f"intervals would be too short: keep more draws, {_REMEDY}" if narrow
         else "intervals would be too long: look for stray draws among what is kept",
+        allowed=f"{'down' if narrow else 'up'} to {limit:.2f} is allowed",
     )  # fmt: skip
 
 
@@ -91,7 +93,7 @@ def _directions(evidence: Evidence) -> list[Ratio]:
         return []
     axes = axes[:, real] / np.sqrt(variances[real])
     ours = _centred(evidence) @ axes
-    dim, few, many = axes.shape[1], evidence.worth, float(effective((white @ axes) ** 2).min())
+    dim, few, many = axes.shape[1], evidence.number, float(effective((white @ axes) ** 2).min())
     tails = math.sqrt(max(1.0, float((((white @ axes) ** 4).mean(axis=0).max() - 1.0) / 2.0)))
     own, theirs = tails * math.sqrt(dim / few), tails * math.sqrt(dim / many)
     off = float(threshold(_EFFECT, tails * math.sqrt(0.5 / few + 0.5 / many), 4))

@@ -38,6 +38,7 @@ def regions(evidence: Evidence) -> Finding:
         f"the region around {evidence.place(worst)} has {members[:, worst].mean():.1%} of the stream "
         f"but {ours[worst]:.1%} of what is kept",
         "KSD hardly sees how mass is shared out: thin with an anchor (anchor=True, --anchor auto)",
+        allowed=_in_words(value, limit),
     )  # fmt: skip
 
 
@@ -52,7 +53,12 @@ def quantiles(evidence: Evidence) -> Finding:
         "quantiles", value, limit, value > limit,
         f"{ours[worst]:.0%} of what is kept lies below the {level:.0%} quantile of {name}",
         "keep more draws, in fitted coordinates, or weigh them like the chain (--weights chain)",
+        allowed=_in_words(value, limit),
     )  # fmt: skip
+
+
+def _in_words(value: float, limit: float) -> str:
+    return f"Cohen's h is {value:.2g}, up to {limit:.2g} is allowed"
 
 
 def _most_apart(evidence: Evidence, members: Array, ours: Array, among: Array) -> tuple[float, float, int]:
@@ -61,7 +67,7 @@ def _most_apart(evidence: Evidence, members: Array, ours: Array, among: Array) -
     ``members`` (n, k) tells with 0 and 1 which settled draws of the stream are in which set, ``ours`` (k,) the share
     of the kept draws in each, ``among`` (k,) the comparisons that each is one of.
     """
-    count = evidence.worth
+    count = evidence.number
     smooth = (np.minimum(ours, 1.0) * count + 0.375) / (count + 0.75)
     values = 2.0 * np.abs(np.arcsin(np.sqrt(members.mean(axis=0))) - np.arcsin(np.sqrt(smooth)))
     limits = threshold(_EFFECT, evidence.noise(members), among)

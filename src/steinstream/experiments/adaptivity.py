@@ -15,7 +15,7 @@ import numpy as np
 
 from steinstream.experiments import Report, Unit
 from steinstream.experiments.columns import Columns, matching
-from steinstream.experiments.toys import CANDIDATES, KERNELS, RULES, Toy, repeated
+from steinstream.experiments.toys import CANDIDATES, IDENTITY, KERNELS, RULES, Toy, repeated
 from steinstream.targets import Mixture
 from steinstream.thinner import Thinner
 
@@ -40,7 +40,9 @@ class Adaptivity(Toy):
         target = Mixture(np.arange(modes)[:, None] * np.ones(2), covariances=0.5**2)
         return repeated(
             _REPEATS[self.scale],
-            lambda: Thinner(2, kernel=KERNELS[kernel], growth=FLOOR, rule=rule, candidates=CANDIDATES),
+            lambda: Thinner(
+                2, kernel=KERNELS[kernel], coordinates=IDENTITY, growth=FLOOR, rule=rule, candidates=CANDIDATES
+            ),
             lambda repeat: target.sample(_STEPS[self.scale] * CANDIDATES, self.seed + repeat),
             report, kernel=kernel, rule=rule, modes=modes,
         )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from steinstream.experiments import Report, Unit
 from steinstream.experiments.columns import Columns, matching
-from steinstream.experiments.toys import CANDIDATES, KERNELS, RULES, Toy, repeated
+from steinstream.experiments.toys import CANDIDATES, IDENTITY, KERNELS, RULES, Toy, repeated
 from steinstream.targets import Mixture
 from steinstream.thinner import Thinner
 
@@ -38,7 +38,9 @@ class Alpha(Toy):
         growth = "linear" if alpha == 2.0 else f"power:{alpha}"  # as the paper does
         return repeated(
             _REPEATS[self.scale],
-            lambda: Thinner(2, kernel=KERNELS[kernel], growth=growth, rule=rule, candidates=CANDIDATES),
+            lambda: Thinner(
+                2, kernel=KERNELS[kernel], coordinates=IDENTITY, growth=growth, rule=rule, candidates=CANDIDATES
+            ),
             lambda repeat: target.sample(_STEPS[self.scale] * CANDIDATES, self.seed + repeat),
             report, kernel=kernel, rule=rule, alpha=alpha,
         )  # fmt: skip

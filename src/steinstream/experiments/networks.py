@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.coordinates import Streaming
+from steinstream.coordinates import Coordinates, Streaming
 from steinstream.experiments import Options, Report, Unit
 from steinstream.experiments.chains import GROWTHS, KERNELS
 from steinstream.experiments.columns import Columns
@@ -91,7 +91,7 @@ class NetworkStudy:
         for place, (method, rule, coordinates) in enumerate(variants):
             thinner = Thinner(
                 self.stages.plane.dim, kernel=KERNELS[kernel], growth=GROWTHS[method], rule=rule,
-                coordinates=Streaming() if coordinates == "followed" else None,
+                coordinates=Streaming() if coordinates == "followed" else Coordinates.identity(),
                 candidates=self.scale.candidates if stream == "SPMCMC" else 1, history=None, check_scores=False,
             )  # fmt: skip
             labels = {"chain": number, "stream": stream, "kernel": kernel, "method": method, "rule": rule}

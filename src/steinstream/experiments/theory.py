@@ -59,7 +59,7 @@ class Theory(Toy):
     def _run(self, stream: str, growth: str, budget: str, checkpoint: Path, report: Report) -> Columns:
         return repeated(
             _REPEATS[self.scale],
-            lambda: Thinner(2, growth=growth, budget=budget),
+            lambda: Thinner(2, coordinates=Coordinates.identity(), growth=growth, budget=budget),
             lambda repeat: _DRAWS[stream](_STEPS[self.scale], self.seed + repeat),
             report, stream=stream, growth=growth, budget=budget,
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from steinstream.coordinates import Coordinates
 from steinstream.experiments import Options, Report
 from steinstream.experiments.columns import Columns, as_columns, stacked
 from steinstream.kernels import IMQ, RBF
@@ -13,6 +14,7 @@ from steinstream.thinner import Thinner
 
 KERNELS = {"imq": IMQ(), "rbf": RBF()}
 RULES = ("paper", "monotone")
+IDENTITY = Coordinates.identity()
 CANDIDATES = 5  # SPMCMC's m
 _BLOCK = 10_000  # draws between two looks at Ctrl-C
 

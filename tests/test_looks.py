@@ -1,0 +1,177 @@
+"""Wrong scores and coordinates are told when the result is asked for; where all is well nobody hears a word."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from steinstream import about
+from steinstream.integrations import generic
+from steinstream.looks import Looks
+from steinstream.samplers import MALA, RandomWalk
+from steinstream.targets import Functions, Gaussian, Mixture, Tempered
+
+
+def normal(count=2000, dim=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(count, dim))
+
+
+def student(dim, freedom):
+    return Functions(
+        lambda x: -0.5 * (freedom + dim) * float(np.log1p(x @ x / freedom)),
+        lambda x: -(freedom + dim) * x / (freedom + x @ x),
+    )
+
+
+PLACE = np.arange(5)
+SOUND = {
+    "normal 1": (Gaussian(np.zeros(1), 1.0), 1, 1.5),
+    "normal 2": (Gaussian(np.zeros(2), 1.0), 2, 1.2),
+    "normal 10": (Gaussian(np.zeros(10), 1.0), 10, 0.9),
+    "far off": (Gaussian(np.full(3, 100.0), 1.0), 3, 1.0),
+    "correlated": (Gaussian(np.zeros(5), 0.7 ** np.abs(PLACE[:, None] - PLACE)), 5, 0.6),
+    "narrow": (Gaussian(np.zeros(2), [1.0, 0.09]), 2, 0.4),
+    "two modes": (Mixture([[0, 0], [3, 0]], covariances=1.0, weights=[0.7, 0.3]), 2, 1.2),
+    "modes far apart": (Mixture([[0, 0], [9, 0]], covariances=1.0), 2, 1.2),
+    "tempered": (Tempered(Gaussian(np.zeros(2), 1.0), 0.5), 2, 1.5),
+    "Student": (student(3, 4.0), 3, 0.8),
+}
+
+
+@pytest.mark.parametrize("length", [100, 300, 4000])
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_chains_pass_in_silence(name, length):
+    target, dim, step = SOUND[name]
+    sampler = MALA(target, step=step)
+    start = np.full(dim, 100.0) if name == "far off" else np.zeros(dim)
+    _, block = sampler.sample(sampler.init(start, seed=dim), length + 200)
+    ss.thin(block.draws[200:], block.scores[200:], size=20)  # a warning is an error here
+
+
+def test_burn_in_and_a_chain_that_crawls_are_no_fault_of_the_scores():
+    target = Gaussian(np.zeros(2), 1.0)
+    for sampler, start in ((MALA(target, step=1.0), 50.0), (RandomWalk(target, step=0.02), 3.0)):
+        _, block = sampler.sample(sampler.init(np.full(2, start), seed=0), 3000)
+        ss.thin(block.draws, block.scores, size=20)
+
+
+WIDTHS = np.array([1.0, 2.0, 3.0])
+WRONG = {
+    "rows shuffled": (lambda x: (x, -np.random.default_rng(1).permutation(x)), "different order"),
+    "columns swapped": (lambda x: (x * WIDTHS, (-x / WIDTHS)[:, [1, 0, 2]]), "different order"),
+    "mean loss": (lambda x: (x, -x / 1000), "Multiply it by the number of data"),
+    "doubled": (lambda x: (x, -2 * x), "another density"),
+    "halved": (lambda x: (x, -x / 2), "another density"),
+    "half-normal": (lambda x: (abs(x), -abs(x)), r"constrained: thin log\(x\)"),
+    "exponential": (lambda x: (np.exp(x), -x), r"constrained: thin log\(x\)"),
+    "between 0 and 1": (lambda x: (1 / (1 + np.exp(-x)), -x), r"constrained: thin logit\(x\)"),
+    "one negated": (lambda x: (x, -x * [1, -1, 1]), "Its sign is wrong"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_scores_are_told_with_their_likely_cause(name):
+    make, cause = WRONG[name]
+    draws, scores = make(normal())
+    with pytest.warns(ss.ScoresWarning, match=f"Stein's identity gives .* for -1 in x.*{cause}") as told:
+        kept = ss.thin(draws, scores, size=20)
+    assert len(told) == 1 and len(kept) == 20 and told[0].filename == __file__
+    ss.thin(draws, scores, size=20, check_scores=False)
+
+
+def test_draws_far_from_zero_do_not_look_constrained():
+    x = normal()
+    with pytest.warns(ss.ScoresWarning, match="different order"):
+        ss.thin(x + 100, -np.random.default_rng(1).permutation(x), size=20)
+
+
+def test_a_short_chain_tells_nothing():
+    x = normal(199)
+    ss.thin(x, -2 * x, size=20)
+
+
+def test_a_thinner_says_it_once_and_diagnose_says_it_itself():
+    x = normal()
+    thinner = ss.Thinner(3, size=20)
+    thinner.extend(x, -2 * x)
+    assert thinner.diagnose()["scores"].fired
+    with pytest.warns(ss.ScoresWarning):
+        assert len(thinner.kept) == 20
+    assert len(thinner.kept) == 20
+
+
+def test_integrations_tell_it_too():
+    x = normal()
+    with pytest.warns(ss.ScoresWarning):
+        kept = generic.thin(((draw, -2 * draw) for draw in x), size=20)
+    assert len(kept) == 20
+
+
+def test_without_coordinates_widths_that_differ_are_told_and_chosen_coordinates_are_not():
+    widths = np.array([1.0, 0.01, 30.0])
+    x = normal()
+    thinner = ss.Thinner(3, size=20)
+    thinner.extend(x * widths, -x / widths)
+    with pytest.warns(ss.CoordinatesWarning, match=r"x1 .* 0\.0099, x2 .* 29\. .*=ss.Streaming\(\)"):
+        assert len(thinner.kept) == 20
+    assert len(thinner.kept) == 20
+    chosen = (ss.Coordinates.identity(), ss.Streaming(), ss.Warmup(draws=100), ss.PAPER["coordinates"])
+    for coordinates in chosen:
+        thinner = ss.Thinner(3, size=20, coordinates=coordinates)
+        thinner.extend(x * widths, -x / widths)
+        assert len(thinner.kept) == 20
+    ss.thin(x * widths, -x / widths, size=20, coordinates="identity")
+    ss.thin(x * widths, -x / widths, size=20, **{**ss.PAPER, "growth": 20})
+
+
+@pytest.mark.parametrize(
+    ("widths", "kernel", "told"),
+    [
+        ((1, 1, 1), ss.IMQ(), 0), ((0.01,) * 3, ss.IMQ(), 0), ((4, 1, 0.5), ss.IMQ(), 0), ((6, 1, 1), ss.IMQ(), 1),
+        ((1, 0.05, 1), ss.IMQ(), 1), ((50, 50, 50), ss.IMQ(c=30), 0), ((50, 50, 50), ss.RBF(h=900), 0),
+        ((7, 7, 7), ss.RBF(), 0), ((10, 10, 10), ss.RBF(), 1),
+    ],
+)  # fmt: skip
+def test_narrow_draws_do_no_harm_and_draws_wider_than_the_kernel_do(widths, kernel, told):
+    block = ss.thin(normal() * widths, -normal() / widths, size=1).stream
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        Looks(scores=False, coordinates=True).at(block, kernel)
+    assert len(found) == told
+
+
+def test_a_checkpoint_remembers_that_nobody_chose_coordinates(tmp_path):
+    x = normal() * [1, 0.01, 30]
+    s = -x / np.array([1, 0.01, 30]) ** 2
+    thinner = ss.Thinner(3, size=20)
+    thinner.extend(x[:1000], s[:1000])
+    thinner.save(tmp_path / "run.npz")
+    resumed = ss.Thinner.load(tmp_path / "run.npz")
+    resumed.extend(x[1000:], s[1000:])
+    with pytest.warns(ss.CoordinatesWarning):
+        assert len(resumed.kept) == 20
+
+
+def test_a_look_takes_less_than_a_millisecond():
+    x = normal(6000, 10)
+    thinner = ss.Thinner(10, size=20, coordinates=None)
+    thinner.extend(x, -x)
+    times = []
+    for _ in range(50):
+        began = time.perf_counter()
+        thinner._looks.at(thinner._sketch.block, thinner.kernel)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 1e-3
+    assert np.array_equal(thinner.kept.ids, about.kept(thinner, look=False).ids)
+
+
+def test_the_command_line_tells_it_in_its_own_words_alone(steinstream, tmp_path):
+    x = normal()
+    np.savez(tmp_path / "chain.npz", draws=x, scores=-x / 1000)
+    ran = steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 20)
+    assert ran.returncode == 0 and "scores: Stein's identity" in ran.stderr and "number of data" in ran.stderr
+    assert "Warning" not in ran.stderr
