@@ -96,9 +96,10 @@ def refined(kept: Kept, wanted: Refinement, source: Chain | None, on_bad: str = 
         before = kept.ksd
         like = _moments(source, wanted.burn_in, on_bad) if wanted.weights == "chain" and source is not None else None
         kept = kept.weighted(linear=wanted.linear, like=like)
+        gap = kept.settings["weights"]["gap"]
         click.echo(
             f"weights: effective size {kept.effective_size:.1f} of {count(len(kept))}, {_not_zero(kept)} draws above 0"
-            f"  ·  KSD {number(before)} before, {number(kept.ksd)} with them  ·  gap {kept.settings['weights']['gap']:.0e}"
+            f"  ·  KSD {number(before)} before, {number(kept.ksd)} with them  ·  gap {gap:.0e}"
         )
         if like is not None and kept.ksd > 2.0 * before:
             click.echo(
