@@ -37,7 +37,7 @@ def refine_options(command: F) -> F:
         click.option("--burn-in", type=click.IntRange(min=0), default=0, show_default=True,
                      help="Draws at the start of each chain that do not count for --weights chain."),
         click.option("--linear", type=click.FloatRange(min=0),
-                     help="Factor of the linear term of the weights.  [default: 30, or 1 with chain]"),
+                     help="How much means and variances count for the weights.  [default: 30, or 1 with chain]"),
         click.option("--weights", type=click.Choice(["stein", "chain"]),
                      help="Weights of least KSD, with a term for means and variances (--linear); or like the chain's."),
     ):  # fmt: skip
