@@ -308,7 +308,7 @@ def test_a_long_help_shows_every_option_once_in_its_section(name):
     text = click.testing.CliRunner().invoke(commands, [name, "--help"]).output
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
     for option in options:
-        assert len(re.findall(rf"^ +(-\w, )?{option.opts[-1]}\b", text, re.MULTILINE)) == 1, option.opts
+        assert len(re.findall(rf"^ +(-\w, )?{option.opts[-1]}(?![\w-])", text, re.MULTILINE)) == 1, option.opts
         assert any(option.name in names for names in SECTIONS.values()), f"{option.name} is in no section"
 
 

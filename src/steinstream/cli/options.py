@@ -96,8 +96,8 @@ def thinning_options(command: F) -> F:
         click.option("--budget", default="0", show_default=True, shell_complete=offering("decaying", "share:"),
                      help="By how much KSD^2 may rise when a draw goes: EPS, decaying, share:ETA."),
         click.option("--growth", shell_complete=offering("none", "linear", "sqrt", "power:", "constant:"),
-                     help="How the number kept grows at least: none (keep all), linear, sqrt, power:ALPHA, constant:N.  "
-                     "[default: sqrt]"),
+                     help="How the number kept grows at least: none (keep all), linear, sqrt, power:ALPHA, "
+                     "constant:N.  [default: sqrt]"),
         click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws (all, if fewer came)."),
     ):  # fmt: skip
         command = option(command)
