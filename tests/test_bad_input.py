@@ -249,6 +249,27 @@ def test_what_is_no_whole_number_or_no_id_is_refused():
     assert thinner.pinned == ()
 
 
+def test_shapes_are_told_as_they_are():
+    x = np.zeros((4, 100, 3))
+    for draws, scores, words in (
+        (x, x[:, :50], r"shape \(4, 100, 3\) and scores have shape \(4, 50, 3\)"),
+        (x, x[..., 0], r"shape \(4, 100, 3\) and scores have shape \(4, 100\)"),
+        (x[0, :, 0], x[0, :, 0], r"draws\[:, None\]"),
+    ):
+        with pytest.raises(InputError, match=words):
+            ss.thin(draws, scores)
+
+
+def test_a_checkpoint_is_not_taken_for_a_kept_set_and_says_what_it_cannot_hold(tmp_path):
+    thinner = ss.Thinner(2)
+    thinner.save(tmp_path / "run.npz")
+    with pytest.raises(InputError, match=r"run\.npz is the checkpoint of a run.*ss\.Thinner\.load"):
+        ss.Kept.load(tmp_path / "run.npz")
+    thinner.note["state"] = np.zeros(3)
+    with pytest.raises(InputError, match=r"thinner\.note is none.*tolist"):
+        thinner.save(tmp_path / "run.npz")
+
+
 def test_the_thinner_itself_notices_negated_scores():
     x = np.random.default_rng(0).normal(size=(400, 3))
     thinner = ss.Thinner(3)

@@ -13,12 +13,14 @@ import sys
 from pathlib import Path
 
 import click
+import click.testing
 import numpy as np
 import pytest
 from conftest import write_chain
 
 import steinstream as ss
 from steinstream.cli import commands, main
+from steinstream.cli.sections import SECTIONS
 from steinstream.errors import InputError
 
 ROOT = Path(__file__).parent.parent
@@ -300,6 +302,16 @@ def test_the_examples_in_the_help_of_a_command_are_right(name):
             assert parameter.help, parameter.opts
 
 
+@pytest.mark.parametrize("name", ["thin", "follow"])
+def test_a_long_help_shows_every_option_once_in_its_section(name):
+    command = commands.commands[name]
+    text = click.testing.CliRunner().invoke(commands, [name, "--help"]).output
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    for option in options:
+        assert len(re.findall(rf"^ +(-\w, )?{option.opts[-1]}(?![\w-])", text, re.MULTILINE)) == 1, option.opts
+        assert any(option.name in names for names in SECTIONS.values()), f"{option.name} is in no section"
+
+
 def test_the_first_help_has_an_example_of_each_command():
     found = list(examples("\n".join(f"    {line.strip()}" for line in commands.help.splitlines())))
     assert {words[1] for words in found} >= commands.commands.keys() - {"completion", "report"}
@@ -337,6 +349,7 @@ def test_help_and_completion_load_nothing_heavy(tmp_path):
 import io, json, sys
 from contextlib import redirect_stdout
 from steinstream.cli import commands, main
+from steinstream.cli.sections import SECTIONS
 lines = [["--help"], ["--version"], ["completion", "zsh"], *([name, "--help"] for name in commands.commands)]
 for line in lines:
     sys.argv = ["steinstream", *line]

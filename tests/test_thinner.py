@@ -225,6 +225,47 @@ def test_after_a_ctrl_c_no_draw_is_lost_and_none_comes_twice(chosen):
     assert np.array_equal(broken.kept.ids, whole.kept.ids) and broken.ksd == whole.ksd
 
 
+def test_parameters_have_the_names_given_or_those_of_a_table():
+    class Table(np.ndarray):  # as pandas' frames are to numpy
+        columns = ("mu", "tau")
+
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    assert ss.thin(x, -x, size=10).names is None
+    assert ss.thin(x, -x, size=10, names=["a", "b"]).names == ("a", "b")
+    assert ss.thin(x, proxy="gaussian", size=10, names=["a", "b"]).names == ("a", "b")
+    assert ss.thin(x.view(Table), -x, size=10).names == ("mu", "tau")
+    for wrong in (["a"], ["a", "a"], "ab", [1, 2]):
+        with pytest.raises(ss.SteinstreamError, match="names must be 2 different strings"):
+            ss.thin(x, -x, size=10, names=wrong)
+
+
+def test_a_set_that_has_forgotten_its_stream_is_diagnosed_with_the_chain(tmp_path):
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    kept = ss.thin(x, -x, size=50)
+    kept.save(tmp_path / "kept.npz")
+    np.savez(tmp_path / "chain.npz", draws=x, scores=-x)
+    loaded = ss.Kept.load(tmp_path / "kept.npz")
+    with pytest.raises(ss.SteinstreamError, match=r"does not remember its stream. Give the chain: diagnose\(draws"):
+        loaded.diagnose()
+    for chain in ((x, -x), (x.reshape(3, 1000, 2), -x.reshape(3, 1000, 2)), (tmp_path / "chain.npz",)):
+        assert loaded.diagnose(*chain).ok and kept.diagnose().ok
+    assert not loaded.diagnose(x + 3.0, -x).ok
+    with pytest.raises(ss.SteinstreamError, match="too little to diagnose with"):
+        loaded.diagnose(x)
+
+
+def test_repeated_states_show_in_what_is_printed():
+    x = np.repeat(np.random.default_rng(0).normal(size=(60, 2)), 10, axis=0)
+    kept = ss.thin(x, -x, size=100)
+    assert f"Kept(100 of 600 draws, {len(kept.states().points)} distinct, " in repr(kept)
+
+
+def test_tensors_that_want_a_gradient_are_taken():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    assert len(ss.thin(x, -x, size=10)) == 10
+
+
 def test_public_names_are_lazy_and_all_there():
     program = """
 import sys, steinstream

@@ -124,7 +124,7 @@ def test_weights_lower_ksd_and_never_more_than_proven():
         kept.points, kept.scores, kernel=kept.kernel, coordinates=kept.coordinates, weights=weighted.weights
     )
     assert 0 <= weighted.settings["weights"]["gap"] < 1e-8
-    assert 1.0 <= weighted.effective_size < 60 and "weights worth" in repr(weighted)
+    assert 1.0 <= weighted.effective_size < 60 and "effective size" in repr(weighted)
     assert kept.weights is None and kept.effective_size == 60.0
 
 
@@ -401,7 +401,7 @@ def test_refine_equals_the_library(steinstream, chain, tmp_path):
     found = Kept.load(tmp_path / "new.npz")
     assert found.weights == pytest.approx(expected.weights, abs=1e-9)  # the moments are summed in other blocks
     assert np.array_equal(found.ids, expected.ids) and np.array_equal(found.prefix_ksd, expected.prefix_ksd)
-    assert "weights worth" in ran.stdout and "of the first 15" in ran.stdout
+    assert "effective size" in ran.stdout and "of the first 15" in ran.stdout
     measured = steinstream("ksd", "new.npz").stdout
     assert f"with its weights  ·  KSD {found.ksd:.6g}" in measured
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from steinstream import schedules
 from steinstream.coordinates import Coordinates, Streaming, Warmup
 from steinstream.door import Block, SteinIdentity
-from steinstream.errors import CheckpointError
+from steinstream.errors import CheckpointError, InputError
 from steinstream.kept import History
 from steinstream.kernels import IMQ, RBF
 from steinstream.looks import Looks
@@ -219,7 +219,13 @@ def write(path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, ND
     """A checked npz file of one JSON text and some arrays."""
     from steinstream.io.atomic import replacing
 
-    head = json.dumps({"format": FORMAT, "steinstream": __version__, **about}, sort_keys=True)
+    try:
+        head = json.dumps({"format": FORMAT, "steinstream": __version__, **about}, sort_keys=True)
+    except TypeError as problem:
+        raise InputError(
+            f"A checkpoint holds JSON beside the draws, and something in thinner.note is none: {problem}.",
+            "Put plain numbers, texts and lists there: array.tolist().",
+        ) from None
     everything = {"about": np.array(head), **arrays}
     everything["checksum"] = np.array(_checksum(everything))
     with replacing(path, sync=sync) as file:

@@ -68,6 +68,8 @@ def as_ids(ids: ArrayLike, count: int) -> Integers:
 def as_numbers(values: ArrayLike, what: str) -> Array:
     """An array of real numbers given by the user."""
     refuse_path(values, what)
+    if hasattr(values, "detach"):  # PyTorch's, whose gradient numpy cannot carry along
+        values = values.detach().cpu()
     try:
         array = np.asarray(values)
         if np.iscomplexobj(array):  # which numpy would cut down to their real part
@@ -102,8 +104,9 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
     if x.ndim != 2:
         raise InputError(
             f"Draws must have shape (draws, dimensions), got shape {x.shape}.",
+            "One parameter is a column: draws[:, None]." if x.ndim == 1 else
             "A single draw goes to push; several chains go to ss.thin as (chains, draws, dimensions).",
-        )
+        )  # fmt: skip
     if x.shape != s.shape:
         raise InputError(
             f"Draws have shape {x.shape} and scores have shape {s.shape}.",

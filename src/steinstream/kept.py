@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -121,8 +122,10 @@ class Kept:
 
     def __repr__(self) -> str:
         seen = self.settings.get("seen", "?")
-        weighted = "" if self.weights is None else f", weights worth {self.effective_size:.1f}"
-        return f"Kept({len(self)} of {seen} draws, {self.points.shape[1]} dimensions, KSD {self.ksd:.4g}{weighted})"
+        states, dim = len(np.unique(self.points, axis=0)), self.points.shape[1]
+        distinct = f", {states} distinct" if states < len(self) else ""
+        weighted = "" if self.weights is None else f", effective size {self.effective_size:.1f}"
+        return f"Kept({len(self)} of {seen} draws{distinct}, {dim} dimensions, KSD {self.ksd:.4g}{weighted})"
 
     @property
     def normalised_ksd(self) -> float:
@@ -225,16 +228,31 @@ class Kept:
 
         return to_datatree(self, stacked=stacked)
 
-    def diagnose(self) -> Diagnosis:
-        """What KSD does not see: these draws against the stream they come from, and the stream against itself."""
-        if self.stream is None:
-            raise InputError(
-                "This kept set does not know its stream.",
-                "Diagnose what a Thinner or ss.thin kept, before it goes to a file.",
-            )
-        from steinstream.diagnosis import diagnose
+    def diagnose(self, chain: ChainLike = None, scores: ArrayLike | None = None) -> Diagnosis:
+        """What KSD does not see: these draws against the stream they come from, and the stream against itself.
 
-        return diagnose(self.points, self.ids, self.stream, self.names, self.weights)
+        A set that comes from a file or from :func:`~steinstream.merge` does not remember its stream: give the
+        ``chain``, a file or several, or draws (n, d) or (chains, n, d) with their ``scores``.
+        """
+        from steinstream.diagnosis import diagnose
+        from steinstream.report.outline import stream_of
+
+        stream = self.stream if chain is None else stream_of(self, chain, scores)
+        if stream is None:
+            raise InputError(
+                "This kept set does not remember its stream.", "Give the chain: diagnose(draws, scores), or its file."
+            )
+        return diagnose(self.points, self.ids, stream, self.names, self.weights)
+
+    def named(self, names: Sequence[str]) -> Kept:
+        """The same, with a name for each of the d parameters: in reports, plots, files and findings.
+
+        >>> import steinstream as ss
+        >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+        >>> ss.thin(draws, -draws, size=50).named(["mu", "log_sigma"]).names
+        ('mu', 'log_sigma')
+        """
+        return replace(self, names=as_names(names, self.points.shape[1]))
 
     def report(self, path: str | PathLike[str] | None = None, chain: ChainLike = None) -> Page:
         """One HTML page that shows what was kept and how good it is, beside the chain it is from; needs matplotlib.
@@ -263,6 +281,13 @@ class Kept:
         from steinstream.io import read_kept
 
         return read_kept(path)
+
+
+def as_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
+    """Names of the parameters given by the user."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len({*names}) != dim:
+        raise InputError(f"names must be {dim} different strings, one for each parameter, got {reprlib.repr(names)}.")
+    return tuple(names)
 
 
 def _as_weights(weights: ArrayLike, count: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ def thin(
     start: str | None = None,
     on_bad: str = "raise",
     check_scores: bool = True,
+    names: Sequence[str] | None = None,
 ) -> Kept:
     """Keep the draws that matter: of (n, d) or (chains, n, d) draws with their scores, grad log p at each draw.
 
@@ -62,7 +63,8 @@ def thin(
     draws, scores
         (n, d) or (chains, n, d) numbers each; unconstrained draws, and grad log p at each of them.
     size
-        A hard cap: exactly so many are kept. Without it about sqrt(n log n) are, or more where the target needs more.
+        A hard cap: exactly so many are kept, or all if fewer came. Without it about sqrt(n log n) are, or more where
+        the target needs more.
     coordinates
         Estimated from the draws unless given, because the kernel's one length scale cannot fit parameters of different
         widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are. Given,
@@ -82,6 +84,9 @@ def thin(
         ``score``. With the target's log density at each draw, (n,) or (chains, n), what is kept is then still close to
         the target; without it, to the proxy. ``clip`` and the limits: :mod:`steinstream.gradient_free`.
 
+    names
+        Of the d parameters; the columns of a table, such as pandas', unless given.
+
     Examples
     --------
     >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
@@ -96,11 +101,12 @@ def thin(
     if scores is None:
         from steinstream.gradient_free import thin_without_scores
 
-        return thin_without_scores(
+        kept = thin_without_scores(
             draws, log_density, proxy, clip, size=size, kernel=kernel, coordinates=coordinates, growth=growth,
             budget=budget, rule=rule, candidates=candidates, passes=passes, start=start, anchor=anchor, cost=cost,
             costs=costs, pinned=pinned, on_bad=on_bad,
         )  # fmt: skip
+        return _named(kept, names, draws)
     if proxy is not None or log_density is not None:
         raise InputError("There are scores, so there is no need of a proxy or a log density.", "Leave them out.")
     chains = as_chains(draws, scores)
@@ -109,11 +115,21 @@ def thin(
     if total < candidates:
         raise InputError(*too_short(total, candidates))
     portions = list(map(Portion, chains, prices, pins))
-    return thin_portions(
+    kept = thin_portions(
         chains[0].draws.shape[1], lambda: portions, size=size, kernel=kernel, coordinates=coordinates, growth=growth,
         budget=budget, rule=rule, candidates=candidates, anchor=anchor, cost=cost, pinned=pinned is not None,
         passes=passes, start=start, on_bad=on_bad, check_scores=check_scores,
     )  # fmt: skip
+    return _named(kept, names, draws)
+
+
+def _named(kept: Kept, names: Sequence[str] | None, draws: ArrayLike) -> Kept:
+    """With the names given, or those of a table's columns if they are names."""
+    if names is not None:
+        return kept.named(names)
+    columns = [*getattr(draws, "columns", ())]
+    good = len({*columns}) == kept.points.shape[1] and all(isinstance(name, str) for name in columns)
+    return kept.named(columns) if good else kept
 
 
 class Portion(NamedTuple):
@@ -218,7 +234,12 @@ def by_chain(values: ArrayLike | None, chains: list[door.Block], what: str) -> l
 def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[door.Block]:
     """One block per chain."""
     x, s = door.as_numbers(draws, "draws"), door.as_numbers(scores, "scores")
-    if x.ndim == 3 and x.shape == s.shape:
+    if x.ndim == 3 and x.shape != s.shape:
+        raise InputError(
+            f"Draws have shape {x.shape} and scores have shape {s.shape}.",
+            "Every draw needs its own score: the gradient of the log density at that draw.",
+        )
+    if x.ndim == 3:
         pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(x, s, strict=True))
     else:
         pairs = [(x, s)]

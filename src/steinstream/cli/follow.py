@@ -25,6 +25,7 @@ from steinstream.cli.options import (
     thinning_options,
 )
 from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
+from steinstream.cli.sections import Sectioned
 from steinstream.cli.serve import serve_options, serving
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _PAUSE = 0.1  # seconds between two looks at files without news
 _LAG = 10.0  # seconds that the output file may lag behind the diagnostic file at the end
 
 
-@click.command(short_help="Thin a file while a sampler writes it.")
+@click.command(cls=Sectioned, short_help="Thin a file while a sampler writes it.")
 @chains_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help=OUTPUTS)
 @click.option("--every", type=click.FloatRange(min=0), default=30.0, show_default=True,

@@ -47,7 +47,8 @@ def inspect(chain: tuple[Path, ...], size: int | None, **options: Any) -> None:
     extra += ["--on-bad skip"] if survey.bad_draws else []
     suffix = chain[0].suffix if chain[0].suffix in (".nc", ".zarr") else ".npz"
     paths = [shlex.quote(str(path)) for path in chain]
-    _line("next", " ".join(["steinstream thin", *paths, *extra, f"-o kept{suffix}"]))
+    output = "fewer" if Path(f"kept{suffix}") in chain else "kept"
+    _line("next", " ".join(["steinstream thin", *paths, *extra, f"-o {output}{suffix}"]))
 
 
 def _again(options: dict[str, Any]) -> list[str]:

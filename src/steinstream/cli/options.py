@@ -90,14 +90,15 @@ def thinning_options(command: F) -> F:
         click.option("--anchor", shell_complete=offering("auto"),
                      help="Keep the chain's proportions, which KSD does not see: auto, or how strongly (0.3)."),
         click.option("--candidates", type=click.IntRange(min=1), default=1, show_default=True,
-                     help="Best of so many (SPMCMC)."),
+                     help="Of every so many draws only the best may come in (SPMCMC)."),
         click.option("--rule", type=click.Choice(["paper", "monotone"]), default="paper", show_default=True,
                      help="Whether KSD may rise with a new draw, or never above the growth's floor."),
         click.option("--budget", default="0", show_default=True, shell_complete=offering("decaying", "share:"),
-                     help="Rise of KSD^2 allowed: EPS, decaying, share:ETA."),
+                     help="By how much KSD^2 may rise when a draw goes: EPS, decaying, share:ETA."),
         click.option("--growth", shell_complete=offering("none", "linear", "sqrt", "power:", "constant:"),
-                     help="Least number kept: none, linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]"),
-        click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws."),
+                     help="How the number kept grows at least: none (keep all), linear, sqrt, power:ALPHA, "
+                     "constant:N.  [default: sqrt]"),
+        click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws (all, if fewer came)."),
     ):  # fmt: skip
         command = option(command)
     return command

@@ -37,9 +37,9 @@ def refine_options(command: F) -> F:
         click.option("--burn-in", type=click.IntRange(min=0), default=0, show_default=True,
                      help="Draws at the start of each chain that do not count for --weights chain."),
         click.option("--linear", type=click.FloatRange(min=0),
-                     help="Factor of the linear term of the weights.  [default: 30, or 1 with chain]"),
+                     help="How much means and variances count for the weights.  [default: 30, or 1 with chain]"),
         click.option("--weights", type=click.Choice(["stein", "chain"]),
-                     help="Weights of least KSD; with chain they also match the chain's means and variances."),
+                     help="Weights of least KSD, with a term for means and variances (--linear); or like the chain's."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -96,9 +96,10 @@ def refined(kept: Kept, wanted: Refinement, source: Chain | None, on_bad: str = 
         before = kept.ksd
         like = _moments(source, wanted.burn_in, on_bad) if wanted.weights == "chain" and source is not None else None
         kept = kept.weighted(linear=wanted.linear, like=like)
+        gap = kept.settings["weights"]["gap"]
         click.echo(
-            f"weights worth {kept.effective_size:.1f} of {count(len(kept))} draws, {_not_zero(kept)} not zero  ·  "
-            f"KSD {number(before)} before, {number(kept.ksd)} with them  ·  gap {kept.settings['weights']['gap']:.0e}"
+            f"weights: effective size {kept.effective_size:.1f} of {count(len(kept))}, {_not_zero(kept)} draws above 0"
+            f"  ·  KSD {number(before)} before, {number(kept.ksd)} with them  ·  gap {gap:.0e}"
         )
         if like is not None and kept.ksd > 2.0 * before:
             click.echo(

@@ -33,6 +33,7 @@ from steinstream.cli.options import (
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import Refinement, refine_options, refined, taken_from
 from steinstream.cli.report import report_option, write_report
+from steinstream.cli.sections import Sectioned
 from steinstream.cli.serve import Serving, serve_options, serving
 from steinstream.cli.workers import Workers, thin_on_workers, worker_options, workers_in
 
@@ -47,7 +48,7 @@ _ROWS = 2048  # draws between two looks at the clock, the progress bar and Ctrl-
 _EVERY = 30.0  # seconds between two checkpoints
 
 
-@click.command(short_help="Keep the draws that matter.")
+@click.command(cls=Sectioned, short_help="Keep the draws that matter.")
 @chains_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help=OUTPUTS)
 @thinning_options
@@ -72,7 +73,9 @@ _EVERY = 30.0  # seconds between two checkpoints
     shell_complete=offering(*METHODS),
     help=f"Or {', '.join(list(METHODS)[1:])}.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that draws lots.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that chooses at random."
+)
 @refine_options
 @worker_options
 @report_option

@@ -109,6 +109,13 @@ class Collector:
         **settings: Any,
     ) -> None:
         self._torch = need("torch", "torch")
+        if log_posterior is not None and not callable(log_posterior):
+            raise InputError(
+                f"The log posterior must be a function of the module and a batch, not {type(log_posterior).__name__}.",
+                "Make one of a loss and a prior with Posterior.",
+            )
+        if isinstance(data, tuple) and data and all(self._torch.is_tensor(part) for part in data):
+            raise InputError("data is one batch, and must be a collection of them.", "Give data=[(x, y)].")
         self.module = module
         self.log_posterior, self.data, self.subspace = log_posterior, data, subspace
         self.score = one_of(SCORES, score, "score")

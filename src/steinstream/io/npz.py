@@ -138,6 +138,11 @@ def read_npz(path: Path) -> Kept:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         needed = {"draws", "scores", IDS, "ksd", "history_step", "history_size", "history_ksd", "settings"}
+        if "waiting_draws" in arrays:
+            raise InputError(
+                f"{path} is the checkpoint of a run, not what it kept.",
+                "Go on with it (--resume), or load it with ss.Thinner.load and take .kept.",
+            )
         if not needed <= arrays.keys():
             raise InputError(
                 f"{path} is no kept set: it has no {listing(sorted(needed - arrays.keys()))}.",

@@ -15,7 +15,7 @@ def card(kept: Kept) -> str:
         "KSD": number(kept.ksd), "normalised KSD": number(kept.normalised_ksd),
         "bound": None if kept.bound is None else number(kept.bound),
         "honest KSD": None if kept.honest_ksd is None else number(kept.honest_ksd),
-        "weights worth": None if kept.weights is None else f"{kept.effective_size:.1f}",
+        "effective size": None if kept.weights is None else f"{kept.effective_size:.1f}",
     }  # fmt: skip
     left, right = "text-align:left;font-weight:normal", "text-align:right;font-variant-numeric:tabular-nums"
     body = (

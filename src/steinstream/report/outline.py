@@ -18,6 +18,7 @@ from steinstream.kept import Kept
 from steinstream.sketch import Sketch
 from steinstream.spelling import count
 from steinstream.survey import Survey
+from steinstream.thinning import as_chains
 
 _MOST = 32_768  # draws that densities, quantiles and pictures are made of
 _FEWEST = 20  # with fewer there is nothing to compare with
@@ -108,6 +109,24 @@ def outline(kept: Kept, chain: ChainLike, tell: Callable[[Chain, int], None] | N
         chain = open_chains([Path(part) for part in chain])
     result = _of_file(kept, chain, tell) if isinstance(chain, Chain) else _of_array(kept, np.asarray(chain))
     return result if len(result.block.draws) >= _FEWEST else None
+
+
+def stream_of(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> Block:
+    """Some draws of the chain with their scores, as a thinner would have held them, to diagnose with."""
+    if scores is None:
+        found = outline(kept, chain)
+        stream = None if found is None else found.stream
+    else:
+        few = Sketch(kept.points.shape[1])
+        for block in as_chains(chain, scores):  # type: ignore[arg-type]
+            _require(kept, block.draws.shape[1], "the chain")
+            few.add(block.take(door.usable(block, "skip")))
+        stream = few.block
+    if stream is None or len(stream.draws) < _FEWEST:
+        raise InputError(
+            "There is too little to diagnose with.", f"Give a file, or {_FEWEST} draws and more with their scores."
+        )
+    return stream
 
 
 def _of_file(kept: Kept, chain: Chain, tell: Callable[[Chain, int], None] | None) -> Outline:

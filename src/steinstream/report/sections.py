@@ -55,7 +55,7 @@ def numbers(kept: Kept, evenly: float | None) -> Markup:
         ("honest", "honest KSD", kept.honest_ksd, "by second scores that the selection has not seen"),
     ]
     if kept.weights is not None:
-        rows.append(("worth", "weights worth", kept.effective_size, "draws of equal weight"))
+        rows.append(("worth", "effective size", kept.effective_size, "draws of equal weight"))
     return pairs(
         (
             (
