@@ -219,7 +219,7 @@ def test_too_few_draws_are_not_judged():
 
 def test_a_kept_set_without_its_stream_says_so():
     x = np.random.default_rng(0).normal(size=(200, 2))
-    with pytest.raises(ss.SteinstreamError, match="does not know its stream"):
+    with pytest.raises(ss.SteinstreamError, match="does not remember its stream"):
         replace(ss.thin(x, -x), stream=None).diagnose()
 
 
@@ -428,5 +428,5 @@ def test_the_command_line_ends_with_what_was_found(steinstream, chain, tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "spread: the standard deviation of slim is 0." in ran.stderr
     assert "checks passed" not in ran.stdout
-    with pytest.raises(ss.SteinstreamError, match="does not know its stream"):
+    with pytest.raises(ss.SteinstreamError, match="does not remember its stream"):
         ss.Kept.load(tmp_path / "kept.npz").diagnose()

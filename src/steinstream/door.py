@@ -104,7 +104,7 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
     if x.ndim != 2:
         raise InputError(
             f"Draws must have shape (draws, dimensions), got shape {x.shape}.",
-            "One parameter is a column: draws[:, None]." if x.ndim == 1 else
+            "A single draw goes to push; of a single parameter draws are a column: draws[:, None]." if x.ndim == 1 else
             "A single draw goes to push; several chains go to ss.thin as (chains, draws, dimensions).",
         )  # fmt: skip
     if x.shape != s.shape:
