@@ -333,4 +333,15 @@ def faults() -> list[Case]:
         Case("two chains in two modes", thinned(two_chains), ("chains",)),
         Case("one score of ten negated", thinned(altered(mala, negated)), ("scores",)),
         Case("scores three times too large", thinned(altered(mala, magnified)), ("scores",)),
+        Case("scores half as large", thinned(altered(mala, lambda x, s: (x, 0.5 * s))), ("scores",)),
+        Case("modes 8 apart, Stein weights", weighed_by_ksd(modes(2, 8.0, 0.2), 100), ("weights", "regions")),
     ]
+
+
+def weighed_by_ksd(target: Mixture, size: int) -> Callable[[int], ss.Kept]:
+    """Weights that know nothing of the stream."""
+
+    def run(seed: int) -> ss.Kept:
+        return ss.thin(*target.sample(20_000, seed), size=size).weighted()
+
+    return run

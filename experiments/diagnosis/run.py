@@ -16,7 +16,7 @@ from statistics import NormalDist, median
 from cases import Case, clean, faults, real
 
 HERE = Path(__file__).parent
-CHECKS = ("slow", "stuck", "drift", "chains", "scores", "burn-in", "regions", "mean", "quantiles", "spread")
+CHECKS = ("slow", "stuck", "drift", "chains", "scores", "burn-in", "weights", "regions", "mean", "quantiles", "spread")
 COLUMNS = ("kind", "case", "runs", "kept", "effective", "fired", "found", "wanted", *CHECKS)
 KINDS = ("clean", "real", "fault")
 
