@@ -10,6 +10,7 @@ once as it comes, so that memory is what is kept; the store on disk is nutpie's,
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike
@@ -116,10 +117,12 @@ class _Growing:
         if not (self.path / "posterior" / "zarr.json").exists() or not (self.path / "sample_stats").exists():
             return False
         try:
-            root = self._zarr.open_group(self.path, mode="r")
-            arrays = [root[UNCONSTRAINED], root[GRADIENT]]
-            length = arrays[0].shape[:2]
-            others = [array for _, array in sorted(root["posterior"].arrays()) if array.shape[:2] == length]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # zarr warns of folders that are still empty
+                root = self._zarr.open_group(self.path, mode="r")
+                arrays = [root[UNCONSTRAINED], root[GRADIENT]]
+                length = arrays[0].shape[:2]
+                others = [array for _, array in sorted(root["posterior"].arrays()) if array.shape[:2] == length]
         except (KeyError, FileNotFoundError, ValueError):  # still being made
             return False
         stored = root.attrs.asdict().get("sampler_settings", {})
