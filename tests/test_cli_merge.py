@@ -127,7 +127,10 @@ def test_workers_say_what_they_left_out_and_go_on(steinstream, files, tmp_path):
 
 def test_what_does_not_go_with_workers(steinstream, files, tmp_path):
     (tmp_path / "file").touch()
+    (tmp_path / "stopped").mkdir()
+    (tmp_path / "stopped" / "leaf-00000.npz").touch()
     for arguments, message in (
+        (["--checkpoint", "stopped"], "stopped holds leaves of a run that was stopped"),
         (["--weights", "chain"], "reads all chains in one place"),
         (["--initial", "chains/chain-0.npz"], "--initial does not go with workers"),
         (["--method", "reservoir"], "--method reservoir does not go with workers"),

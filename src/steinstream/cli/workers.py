@@ -70,7 +70,7 @@ def thin_on_workers(
     from steinstream.distributed import clear
     from steinstream.io.several import matching
 
-    _refuse(checkpoint, refinement, options)
+    _refuse(checkpoint, resume, refinement, options)
     files = [file for path in chain for file in matching(path)]
     began = time.perf_counter()
     try:
@@ -90,8 +90,8 @@ def thin_on_workers(
     return kept
 
 
-def _refuse(checkpoint: Path | None, refinement: Refinement, options: dict[str, Any]) -> None:
-    """Raise where something was asked for that leaves do not do."""
+def _refuse(checkpoint: Path | None, resume: bool, refinement: Refinement, options: dict[str, Any]) -> None:
+    """Raise where something was asked for that leaves do not do, or where leaves would be lost."""
     from steinstream.errors import InputError
 
     for name, option in _NOT_HERE.items():
@@ -101,6 +101,11 @@ def _refuse(checkpoint: Path | None, refinement: Refinement, options: dict[str, 
         raise InputError("--weights chain reads all chains in one place.", "Use steinstream refine afterwards.")
     if checkpoint is not None and checkpoint.is_file():
         raise InputError(f"{checkpoint} is a file.", "With workers a checkpoint is a folder, with a file a chain.")
+    if checkpoint is not None and not resume and any(checkpoint.glob("leaf-*")):
+        raise InputError(
+            f"{checkpoint} holds leaves of a run that was stopped.",
+            "Add --resume to go on with it, or delete it to start anew.",
+        )
 
 
 def _thinned(files: list[Path], asked: Workers, settings: dict[str, Any]) -> Kept:
