@@ -151,4 +151,4 @@ def test_the_command_says_so(steinstream, chain, tmp_path):
     ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 50)
     with np.load(tmp_path / "kept.npz") as written:
         bound = json.loads(str(written["settings"]))["bound"]
-    assert f"(independent draws: at most {bound:.3g} in the mean)" in ran.stdout
+    assert f"(bound for an independent chain: {bound:.3g} in the mean)" in ran.stdout

@@ -219,7 +219,7 @@ def _tell(kept: Kept, thinner: Thinner, seconds: float, output: Path) -> None:
     skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
     made = thinner.current_pass.number
     times = f" and {made} passes" if made > 1 else ""
-    bound = f" (independent draws: at most {number(kept.bound)} in the mean)" if kept.bound is not None else ""
+    bound = f" (bound for an independent chain: {number(kept.bound)} in the mean)" if kept.bound is not None else ""
     click.echo(
         f"kept {count(len(kept))} of {count(thinner.seen)} draws{skipped} in {seconds:.1f} s{times}"
         f"  ·  KSD {number(kept.ksd)}{bound}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
