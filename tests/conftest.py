@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
+import warnings
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,13 +26,32 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 @pytest.fixture
 def steinstream(tmp_path):
-    """Run the command in a folder of its own; returns the finished process."""
+    """Run the command in a folder of its own; returns what a finished process would.
+
+    Within this process, which saves a second each time; with options of ``subprocess.run`` in one of its own.
+    """
 
     def run(*arguments, **options):
-        command = [sys.executable, "-m", "steinstream", *map(str, arguments)]
+        words = [*map(str, arguments)]
+        if not options:
+            return _within(words, tmp_path)
+        command = [sys.executable, "-m", "steinstream", *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, **options)
 
     return run
+
+
+def _within(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    from steinstream.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        chdir(folder), redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings(),
+        patch.object(sys, "argv", ["steinstream", *words]), pytest.raises(SystemExit) as ended,
+    ):  # fmt: skip
+        warnings.simplefilter("default")
+        main()
+    return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
