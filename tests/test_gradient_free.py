@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -232,6 +233,9 @@ def without_scores(path, draws):
         np.savez(path, draws=draws)
     elif path.suffix == ".npy":
         np.save(path, draws)
+    elif path.suffix == ".parquet":
+        arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+        importlib.import_module("pyarrow.parquet").write_table(arrow.table(dict(zip("ab", draws.T, strict=True))), path)
     elif path.suffix == ".nc":
         xarray = pytest.importorskip("xarray", reason="xarray is not installed")
         pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
@@ -246,7 +250,9 @@ def without_scores(path, draws):
         np.savetxt(path, np.hstack([more, draws]), fmt="%.17g", delimiter=",", header=header, comments="")
 
 
-@pytest.mark.parametrize("name", ["chain.npz", "chain.npy", "chain.csv", "ids.csv", "stan.csv", "chain.nc"])
+@pytest.mark.parametrize(
+    "name", ["chain.npz", "chain.npy", "chain.csv", "ids.csv", "stan.csv", "chain.parquet", "chain.nc"]
+)
 def test_a_file_without_scores_is_thinned_by_the_gaussian(stream, steinstream, tmp_path, name):
     draws = stream[0][:1000]
     without_scores(tmp_path / name, draws)
