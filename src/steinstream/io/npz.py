@@ -130,24 +130,29 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
     )
 
 
+def _require_kept(path: Path, names: set[str]) -> None:
+    """Raise if these are not the arrays of a kept set."""
+    if "waiting_draws" in names:
+        raise InputError(
+            f"{path} is the checkpoint of a run, not what it kept.",
+            "Go on with it (--resume), or load it with ss.Thinner.load and take .kept.",
+        )
+    missing = {"draws", "scores", IDS, "ksd", "history_step", "history_size", "history_ksd", "settings"} - names
+    if missing:
+        raise InputError(
+            f"{path} is no kept set: it has no {listing(sorted(missing))}.",
+            "Give a file that steinstream thin or Kept.save wrote as npz.",
+        )
+
+
 def read_npz(path: Path) -> Kept:
     """What ``write_npz`` wrote."""
     with reading(path, "npz"):
         with zipfile.ZipFile(path):  # np.load takes other files too
             pass
         with np.load(path, allow_pickle=False) as archive:
+            _require_kept(path, set(archive.files))  # before a chain, which may be large, is read for nothing
             arrays = {name: archive[name] for name in archive.files}
-        needed = {"draws", "scores", IDS, "ksd", "history_step", "history_size", "history_ksd", "settings"}
-        if "waiting_draws" in arrays:
-            raise InputError(
-                f"{path} is the checkpoint of a run, not what it kept.",
-                "Go on with it (--resume), or load it with ss.Thinner.load and take .kept.",
-            )
-        if not needed <= arrays.keys():
-            raise InputError(
-                f"{path} is no kept set: it has no {listing(sorted(needed - arrays.keys()))}.",
-                "Give a file that steinstream thin or Kept.save wrote as npz.",
-            )
         points, settings = arrays["draws"], json.loads(str(arrays["settings"]))
         each = points.shape[:1]
         shapes = {"scores": points.shape, "checks": points.shape, IDS: (*each, 2), "weights": each, "prefix_ksd": each}
