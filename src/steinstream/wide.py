@@ -151,7 +151,7 @@ class WideDictionary:
     def _remove(self, place: int) -> None:
         """Take a draw out, and put the last one into its place."""
         last = self.size - 1
-        wild = self._matrix[place, place] > self._kernel.grid * 2.0**93  # as in the engine: sums with it have rounded
+        wild = self._matrix[place, place] > self._kernel.grid * exact.WILD  # sums with it have rounded
         self._total = exact.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         row = self._matrix[place, : last + 1].copy()
         self._high[: last + 1], self._low[: last + 1] = exact.add(self._high[: last + 1], self._low[: last + 1], -row)

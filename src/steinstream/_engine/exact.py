@@ -19,6 +19,9 @@ from typing import Any
 
 from numba.extending import register_jitable
 
+#: Times the grid: 2^40 times the least that a draw can have with itself. With such kernel values sums begin to round.
+WILD = 2.0**93
+
 
 @register_jitable
 def two_sum(a: Any, b: Any) -> Any:

@@ -285,8 +285,8 @@ def remove(store, kernel, guide, slot, dropped, at, workers):
 
 @inlined
 def is_wild(kernel, value):
-    """Whether a kernel value is so large that sums round: 2^40 times the least that a draw can have with itself."""
-    return value > kernel[3] * 2.0**93
+    """Whether a kernel value is so large that sums with it round."""
+    return value > kernel[3] * exact.WILD
 
 
 @jit
