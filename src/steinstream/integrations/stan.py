@@ -29,6 +29,7 @@ from steinstream.io.growing import Growing, Lines, Preamble, in_turns
 from steinstream.io.stan import as_table
 from steinstream.kept import Kept
 from steinstream.thinner import Thinner
+from steinstream.unbroken import Unbroken
 
 _AHEAD = 4096  # draws that a chain may be ahead of the others; then it waits, its pipe full
 _BYTES = 1 << 24  # and that much text
@@ -116,7 +117,7 @@ class Live:
     def _read(self, seconds: float) -> None:
         streams = [s for sampler in self._samplers for s in sampler.streams if s.open and sampler.wants(s)]
         # A pipe whose other end was never opened does not become readable: that its process has ended is seen here.
-        ended = [sampler for sampler in self._samplers if not sampler.over and sampler.process.poll() is not None]
+        ended = [sampler for sampler in self._samplers if not sampler.over and sampler.ended]
         if not streams:
             time.sleep(min(seconds, 0.01))
         else:
@@ -279,9 +280,15 @@ class _Sampler:
         return self.ready < _AHEAD and self.ready * len(self.rows.lines[0]) < _BYTES
 
     @property
+    def ended(self) -> bool:
+        """Whether the process has. Ctrl-C within ``poll`` could leave its lock taken, and ``wait`` would never end."""
+        with Unbroken():
+            return self.process.poll() is not None
+
+    @property
     def over(self) -> bool:
         """Whether the process has ended and all it wrote is read."""
-        return self._closed or (not any(stream.open for stream in self.streams) and self.process.poll() is not None)
+        return self._closed or (not any(stream.open for stream in self.streams) and self.ended)
 
     @property
     def trouble(self) -> bool:
@@ -305,7 +312,7 @@ class _Sampler:
 
     def stop(self) -> None:
         """Ask the process to end."""
-        if self.process.poll() is None:
+        if not self.ended:
             self.process.terminate()
 
     def close(self) -> None:
