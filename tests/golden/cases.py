@@ -1,0 +1,416 @@
+"""Streams and settings of the golden test: each case runs one configuration and returns the kept ids and the KSD.
+
+The streams use additions and multiplications only, so they have the same bits on every machine. A case marked
+``estimated`` depends on LAPACK, BLAS or the mathematics library (covariance estimates, logarithms), whose last bits differ between
+processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import steinstream as ss
+
+
+class Case(NamedTuple):
+    """A function that returns ids (n, 2) and a number, and whether an estimate goes into it."""
+
+    run: Callable[[], tuple[Any, float]]
+    estimated: bool = False
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def normal(dim: int, count: int, seed: int = 0) -> tuple[Any, Any]:
+    """Independent draws of a standard normal."""
+    x = np.random.default_rng(seed).normal(size=(count, dim))
+    return x, -x
+
+
+def correlated(dim: int, count: int, seed: int = 1, start: float = 8.0) -> tuple[Any, Any]:
+    """An autoregressive chain whose stationary law is a normal of unit width; it starts far out."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros((count, dim))
+    x[0] = start
+    for t in range(1, count):
+        x[t] = 0.8 * x[t - 1] + 0.6 * rng.normal(size=dim)
+    return x, -x
+
+
+def widths(dim: int, count: int, seed: int = 2) -> tuple[Any, Any]:
+    """A chain whose parameters have widths from 1/8 to 4, powers of two."""
+    x, s = correlated(dim, count, seed, 3.0)
+    scale = 2.0 ** (np.arange(dim) % 6 - 3.0)
+    return x * scale, s / scale
+
+
+def repeated(dim: int, count: int, seed: int = 3) -> tuple[Any, Any]:
+    """A chain that stays where it is two times out of three, as a random walk with rejections does."""
+    x, s = correlated(dim, count, seed, 4.0)
+    moves = np.maximum.accumulate(np.where(np.random.default_rng(seed).random(count) < 0.35, np.arange(count), 0))
+    return x[moves], s[moves]
+
+
+def tied(dim: int, count: int, seed: int = 4) -> tuple[Any, Any]:
+    """Few states and their mirror images, visited again and again: exact ties in every step."""
+    x, s = normal(dim, 6, seed)
+    x, s = np.vstack([x, -x]), np.vstack([s, -s])
+    visits = np.random.default_rng(seed).integers(0, len(x), size=count)
+    return x[visits], s[visits]
+
+
+def extreme(dim: int, count: int, seed: int = 5) -> tuple[Any, Any]:
+    """A start with scores of 1e16, beyond what sums hold exactly."""
+    x, s = correlated(dim, count, seed)
+    s[:20] *= 1e15
+    return x, s
+
+
+def modes(count: int, seed: int = 6) -> tuple[Any, Any]:
+    """Two normals in the plane at distance 16; a fifth of the draws is in the left one."""
+    rng = np.random.default_rng(seed)
+    centre = np.where(rng.random(count) < 0.2, -8.0, 8.0)
+    noise = rng.normal(size=(count, 2))
+    return noise + np.column_stack([centre, np.zeros(count)]), -noise
+
+
+# -- ways of running ---------------------------------------------------------------------------------------------------
+
+
+def thinner(stream: tuple[Any, Any], block: int | None = None, **settings: Any) -> Callable[[], tuple[Any, float]]:
+    """Run a Thinner over the stream, in blocks or at once."""
+
+    def run() -> tuple[Any, float]:
+        x, s = stream
+        made = ss.Thinner(x.shape[1], check_scores=False, **{"coordinates": ss.Coordinates.identity(), **settings})
+        step = block or len(x)
+        for first in range(0, len(x), step):
+            made.extend(x[first : first + step], s[first : first + step])
+        kept = made.kept
+        return kept.ids, kept.ksd
+
+    return run
+
+
+def with_draws(stream: tuple[Any, Any], given: dict[str, Any], **settings: Any) -> Callable[[], tuple[Any, float]]:
+    """Run a Thinner over the stream with costs or pins."""
+
+    def run() -> tuple[Any, float]:
+        x, s = stream
+        made = ss.Thinner(x.shape[1], check_scores=False, coordinates=ss.Coordinates.identity(), **settings)
+        made.extend(x, s, **given)
+        kept = made.kept
+        return kept.ids, kept.ksd
+
+    return run
+
+
+def thin(stream: tuple[Any, Any], **settings: Any) -> Callable[[], tuple[Any, float]]:
+    """Run ss.thin."""
+
+    def run() -> tuple[Any, float]:
+        kept = ss.thin(*stream, check_scores=False, **settings)
+        return kept.ids, kept.ksd
+
+    return run
+
+
+def second_scores(**settings: Any) -> Callable[[], tuple[Any, float]]:
+    """Noisy scores with a second, independent score of each draw; the number is the KSD from the second ones."""
+
+    def run() -> tuple[Any, float]:
+        x, s = correlated(3, 900)
+        rng = np.random.default_rng(12)
+        made = ss.Thinner(3, size=30, check_scores=False, **settings)
+        made.extend(x, s + 0.5 * rng.normal(size=s.shape), check=s + 0.5 * rng.normal(size=s.shape))
+        kept = made.kept
+        return kept.ids, kept.honest_ksd
+
+    return run
+
+
+def initial() -> tuple[Any, float]:
+    """A thinner that starts with ten draws."""
+    x, s = normal(3, 800)
+    made = ss.Thinner(3, size=40, initial=(x[:10] * 0.5, s[:10] * 0.5), coordinates=ss.Coordinates.identity())
+    made.extend(x, s)
+    return made.kept.ids, made.kept.ksd
+
+
+def select() -> tuple[Any, float]:
+    """SPMCMC: the best of every seven draws, given group by group."""
+    x, s = correlated(4, 700)
+    made = ss.Thinner(4, growth="sqrt", rule="monotone", coordinates=ss.Coordinates.identity(), check_scores=False)
+    for first in range(0, len(x), 7):
+        made.select(x[first : first + 7], s[first : first + 7])
+    return made.kept.ids, made.kept.ksd
+
+
+def pushed() -> tuple[Any, float]:
+    """Draw by draw, with every fifth pinned for a while."""
+    x, s = repeated(2, 400)
+    made = ss.Thinner(2, size=25, coordinates=ss.Coordinates.identity(), check_scores=False)
+    for i in range(len(x)):
+        made.push(x[i], s[i], pinned=i < 50 and i % 5 == 0)
+    made.unpin(made.pinned[:5])
+    made.extend(x, s, ids=np.column_stack([np.ones(len(x), dtype=np.int64), np.arange(len(x))]))
+    return made.kept.ids, made.kept.ksd
+
+
+def skipped() -> tuple[Any, float]:
+    """Draws that are not finite are left out."""
+    x, s = correlated(3, 600)
+    x[100:103], s[300, 1] = np.nan, np.inf
+    made = ss.Thinner(3, on_bad="skip", size=20, coordinates=ss.Coordinates.identity(), check_scores=False)
+    made.extend(x, s)
+    return made.kept.ids, made.kept.ksd
+
+
+def second_pass(**settings: Any) -> Callable[[], tuple[Any, float]]:
+    """Three passes over the same draws."""
+
+    def run() -> tuple[Any, float]:
+        x, s = correlated(4, 900)
+        made = ss.Thinner(4, coordinates=ss.Coordinates.identity(), check_scores=False, **settings)
+        for _ in range(2):
+            made.extend(x, s)
+            made.again()
+        made.extend(x, s)
+        return made.kept.ids, made.kept.ksd
+
+    return run
+
+
+def parts(size: int = 40, **settings: Any) -> list[Any]:
+    """Five kept sets of five chains."""
+    fixed = {"coordinates": ss.Coordinates.identity(), **settings}
+    return [ss.thin(*correlated(3, 500, seed), size=size, check_scores=False, **fixed) for seed in range(20, 25)]
+
+
+def merged(estimated: bool = False, **settings: Any) -> Case:
+    """Merge five kept sets."""
+
+    def run() -> tuple[Any, float]:
+        kept = ss.merge(parts(coordinates="auto") if estimated else parts(), **settings)
+        return kept.ids, kept.ksd
+
+    return Case(run, True)
+
+
+def without_scores(**settings: Any) -> Callable[[], tuple[Any, float]]:
+    """Gradient-free thinning, with the log density at each draw or without."""
+
+    def run() -> tuple[Any, float]:
+        x, _ = widths(3, 800)
+        density = -np.sum((x / 2.0 ** (np.arange(3) - 3.0)) ** 2, axis=1) / 2.0
+        known = settings.pop("known", True)
+        kept = ss.thin(x, proxy="gaussian", **({"log_density": density} if known else {}), **settings)
+        return kept.ids, kept.ksd
+
+    return run
+
+
+def gradient_free() -> tuple[Any, float]:
+    """The gradient-free KSD of a chain."""
+    x, _ = normal(2, 500)
+    return np.zeros((0, 2), dtype=np.int64), ss.gradient_free_ksd(x, -0.5 * np.sum(x**2, axis=1))
+
+
+def baseline(name: str, *arguments: Any, **settings: Any) -> Callable[[], tuple[Any, float]]:
+    """A baseline, and the KSD of the draws it takes."""
+
+    def run() -> tuple[Any, float]:
+        x, s = correlated(3, 800)
+        ids = getattr(ss.baselines, name)(x, s, *arguments, **settings)
+        places = np.asarray(ids)[:, 1]
+        return ids, ss.ksd(x[places], s[places])
+
+    return run
+
+
+def ordered() -> tuple[Any, float]:
+    """A kept set in an order of use."""
+    kept = ss.thin(*correlated(3, 800), size=40, coordinates=ss.Coordinates.identity(), check_scores=False).ordered()
+    return kept.ids, float(kept.prefix_ksd[9])
+
+
+def weighted() -> tuple[Any, float]:
+    """A kept set with weights."""
+    kept = ss.thin(*correlated(3, 800), size=40, coordinates=ss.Coordinates.identity(), check_scores=False).weighted()
+    return kept.ids, kept.ksd
+
+
+def resumed(**settings: Any) -> Callable[[], tuple[Any, float]]:
+    """A thinner that is written to a checkpoint half way and read again."""
+
+    def run() -> tuple[Any, float]:
+        from pathlib import Path
+        from tempfile import TemporaryDirectory
+
+        x, s = correlated(3, 1100)
+        made = ss.Thinner(3, check_scores=False, **settings)
+        made.extend(x[:555], s[:555])
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "half.npz"
+            made.save(path)
+            made = ss.Thinner.load(path)
+        made.extend(x[555:], s[555:])
+        return made.kept.ids, made.kept.ksd
+
+    return run
+
+
+def several_chains() -> tuple[Any, float]:
+    """Three chains of 400 draws, as one array."""
+    chains = [correlated(3, 400, seed) for seed in (31, 32, 33)]
+    kept = ss.thin(np.stack([x for x, _ in chains]), np.stack([s for _, s in chains]), size=30, check_scores=False)
+    return kept.ids, kept.ksd
+
+
+_COSTS = np.arange(900) % 7 + 1.0
+_PINNED = np.arange(900) % 97 == 5
+_FIXED = ss.Coordinates.scales([1.0, 2.0, 0.5])
+
+CASES: dict[str, Case] = {
+    # the paper's settings
+    "paper": Case(thin(correlated(4, 2000), **ss.PAPER)),
+    "paper, in blocks of 37": Case(thinner(correlated(4, 2000), 37)),
+    "paper, ten dimensions": Case(thin(normal(10, 1500), **ss.PAPER)),
+    "paper, forty dimensions": Case(thin(normal(40, 600), **ss.PAPER)),
+    "paper, repeated states": Case(thin(repeated(3, 2000), **ss.PAPER)),
+    "paper, tied states": Case(thin(tied(3, 1000), **ss.PAPER)),
+    "paper, extreme scores": Case(thin(extreme(3, 1000), **ss.PAPER)),
+    "paper, two modes": Case(thin(modes(1500), **ss.PAPER)),
+    "paper, several passes": Case(thin(correlated(3, 700), **ss.PAPER, passes=3)),
+    # kernels
+    "imq c": Case(thinner(correlated(3, 1000), kernel=ss.IMQ(c=0.5))),
+    "imq beta": Case(thinner(correlated(3, 700), kernel=ss.IMQ(c=2.0, beta=-0.3))),
+    "rbf": Case(thinner(correlated(3, 1000), kernel=ss.RBF())),
+    "rbf h": Case(thinner(correlated(5, 700), kernel=ss.RBF(h=0.7))),
+    "imq linear": Case(thinner(correlated(3, 1000), kernel=ss.IMQ(linear=0.1))),
+    "rbf linear": Case(thinner(correlated(3, 700), kernel=ss.RBF(linear=1.0))),
+    # growths, budgets, rules
+    "growth none": Case(thinner(correlated(2, 120), growth="none")),
+    "growth linear": Case(thinner(correlated(3, 500), growth="linear")),
+    "growth power 0.5": Case(thinner(correlated(3, 1500), growth="power:0.5")),
+    "growth power 1.5": Case(thinner(correlated(3, 600), growth="power:1.5")),
+    "growth constant": Case(thinner(correlated(3, 1000), growth="constant:5")),
+    "growth number": Case(thinner(correlated(3, 1000), growth=17)),
+    "growth function": Case(thinner(correlated(3, 600), growth=lambda t: 3 + t // 4)),
+    "budget number": Case(thinner(correlated(3, 800), budget=0.05)),
+    "budget decaying": Case(thinner(correlated(3, 800), budget="decaying")),
+    "budget share": Case(thinner(correlated(3, 800), budget="share:1.0")),
+    "budget function": Case(thinner(correlated(3, 800), budget=lambda t: 1.0 / t)),
+    "rule monotone": Case(thinner(correlated(3, 1200), rule="monotone", growth=10)),
+    "rule monotone, budget": Case(thinner(repeated(3, 1200), rule="monotone", budget="decaying")),
+    # candidates, hard cap
+    "candidates": Case(thinner(correlated(3, 1500), candidates=5)),
+    "candidates, monotone, repeated": Case(thinner(repeated(3, 1500), candidates=10, rule="monotone")),
+    "candidates, size": Case(thinner(correlated(3, 1500), candidates=3, size=40)),
+    "select": Case(select),
+    "size": Case(thinner(correlated(4, 2000), size=50)),
+    "size, blocks": Case(thinner(correlated(4, 2000), 111, size=50)),
+    "size 1": Case(thinner(correlated(3, 300), size=1)),
+    "size and growth": Case(thinner(correlated(3, 1000), size=60, growth="sqrt", budget="decaying")),
+    "size, rbf": Case(thinner(correlated(6, 900), size=64, kernel=ss.RBF())),
+    "size, linear term": Case(thinner(correlated(6, 900), size=64, kernel=ss.IMQ(linear=0.5))),
+    # pins, costs, anchor
+    "pins": Case(with_draws(correlated(3, 900), {"pinned": _PINNED}, size=30)),
+    "pins, push, unpin": Case(pushed),
+    "costs": Case(with_draws(correlated(3, 900), {"costs": _COSTS}, size=30, cost=1.0), True),
+    "costs without size": Case(with_draws(correlated(3, 900), {"costs": _COSTS}, budget="decaying", cost=2.0), True),
+    "costs and pins": Case(with_draws(repeated(3, 900), {"costs": _COSTS, "pinned": _PINNED}, size=30, cost=1.0), True),
+    "anchor": Case(thinner(modes(1200), size=40, anchor=True), True),
+    "anchor, rbf, sqrt": Case(thinner(modes(1200), anchor=1.0, kernel=ss.RBF()), True),
+    "anchor, candidates": Case(thinner(modes(1200), anchor=0.5, size=40, candidates=4), True),
+    "anchor, streaming": Case(thinner(modes(1200), anchor=0.5, size=40, coordinates=ss.Streaming()), True),
+    "anchor, costs": Case(with_draws(modes(900), {"costs": _COSTS}, size=30, cost=1.0, anchor=1.0), True),
+    # second scores
+    "second scores": Case(second_scores(coordinates=_FIXED)),
+    "second scores, streaming": Case(second_scores(coordinates=ss.Streaming()), True),
+    # preconditioners
+    "length scale": Case(thinner(correlated(3, 900), size=30, coordinates=ss.Coordinates.length_scale(2.0))),
+    "scales": Case(thinner(widths(6, 900), size=30, coordinates=2.0 ** (np.arange(6) - 3.0))),
+    "covariance": Case(thinner(widths(4, 900), size=30, coordinates=np.diag(4.0 ** (np.arange(4) - 3.0)) + 1e-3), True),
+    "warm-up": Case(thinner(widths(6, 1500), coordinates=ss.Warmup("auto", draws=300)), True),
+    "warm-up scales, candidates": Case(
+        thinner(widths(6, 1500), 59, candidates=3, size=30, coordinates=ss.Warmup("scales", draws=250)), True
+    ),
+    "warm-up not ended": Case(thinner(widths(3, 200), coordinates=ss.Warmup("scales", draws=500)), True),
+    "streaming": Case(thinner(widths(6, 2500), coordinates=ss.Streaming()), True),
+    "streaming, blocks": Case(thinner(widths(6, 2500), 77, size=50, coordinates=ss.Streaming()), True),
+    "streaming scales, forget": Case(
+        thinner(widths(6, 2500), size=50, coordinates=ss.Streaming("scales", first=50, forget=300)), True
+    ),
+    "streaming, centred, linear": Case(
+        thinner(widths(4, 1500), size=40, kernel=ss.IMQ(linear=1.0), coordinates=ss.Streaming(centred=True)), True
+    ),
+    "thin auto": Case(thin(widths(6, 1500)), True),
+    "thin auto, size": Case(thin(widths(6, 1500), size=50), True),
+    "thin scale": Case(thin(widths(3, 900), size=30, coordinates="scale"), True),
+    "thin scales, monotone": Case(thin(widths(6, 900), coordinates="scales", rule="monotone"), True),
+    "thin streaming": Case(thin(widths(6, 900), size=30, coordinates="streaming"), True),
+    "thin linear": Case(thin(widths(4, 900), size=40, kernel=ss.IMQ(linear=1.0)), True),
+    "thin several chains": Case(several_chains, True),
+    # passes
+    "passes": Case(second_pass(size=40)),
+    "passes, candidates": Case(second_pass(size=40, candidates=4)),
+    "passes, growth": Case(second_pass(growth="sqrt")),
+    "passes, anchor": Case(second_pass(size=40, anchor=0.5), True),
+    "passes auto": Case(thin(correlated(4, 900), size=30, passes="auto"), True),
+    "passes from a sample": Case(
+        thin(correlated(4, 900), size=30, passes=2, start="sample", coordinates=ss.Coordinates.identity())
+    ),
+    # float32 storage
+    "float32": Case(thinner(correlated(12, 700), size=25, storage="float32")),
+    "float32, scales, candidates": Case(
+        thinner(widths(12, 900), candidates=3, storage="float32", coordinates=2.0 ** (np.arange(12) % 6 - 3.0))
+    ),
+    "float32, streaming": Case(
+        thinner(widths(12, 900), size=25, storage="float32", coordinates=ss.Streaming("scales")), True
+    ),
+    "float32, extreme scores": Case(thinner(extreme(5, 400), size=25, storage="float32")),
+    # initial sets, bad draws, checkpoints
+    "initial": Case(initial),
+    "skipped": Case(skipped),
+    "resumed": Case(resumed(size=40, coordinates=_FIXED)),
+    "resumed, streaming": Case(resumed(coordinates=ss.Streaming()), True),
+    "resumed, warm-up": Case(resumed(coordinates=ss.Warmup(draws=700)), True),
+    "resumed, anchor": Case(resumed(size=40, anchor=0.5, coordinates=_FIXED), True),
+    # merging
+    "merge": merged(),
+    "merge to a size": merged(size=40),
+    "merge within a budget": merged(budget=0.001),
+    "merge, size and budget": merged(size=60, budget=0.0005),
+    "merge in a tree": merged(size=40, fan_in=2, spare=1.5),
+    "merge by kept": merged(size=40, masses="kept"),
+    "merge by masses": merged(size=40, masses=[1.0, 2.0, 3.0, 4.0, 5.0]),
+    "merge, anchor": merged(size=40, anchor=0.5),
+    "merge, different preconditioners": merged(True, size=40),
+    # without scores
+    "gradient-free": Case(without_scores(size=40), True),
+    "gradient-free, growth, monotone": Case(without_scores(growth="sqrt", rule="monotone", clip=0.5), True),
+    "proxy alone": Case(without_scores(size=40, known=False), True),
+    "gradient-free ksd": Case(gradient_free, True),
+    # the kept set, and other methods
+    "ordered": Case(ordered),
+    "weighted": Case(weighted, True),
+    **{
+        f"baseline {name}": Case(
+            baseline(name, 30, coordinates=ss.Coordinates.identity(), check_scores=False), estimated
+        )
+        for name, estimated in {
+            "ksdt": False,
+            "stride": False,
+            "random_thinning": False,
+            "stein_thinning": False,
+            "spmcmc": False,
+            "spmcmc_fixed_drops": False,
+            "reservoir": True,
+        }.items()
+    },
+}
