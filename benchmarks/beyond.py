@@ -82,4 +82,4 @@ class Steady:
     @property
     def replaced(self) -> float:
         """The share of the last run's steps whose draw was kept."""
-        return float(np.mean(self.thinner.kept.ids[:, 1] >= self.start)) * self.thinner.size / len(self.draws)
+        return float(np.mean(self.thinner.kept.ids[:, 1] >= self.start)) * len(self.thinner) / len(self.draws)

@@ -25,7 +25,7 @@ from benchmarks.table import Options, Row, at_most
 from torch import nn
 from torch.nn import functional
 
-from steinstream import Coordinates, Streaming
+from steinstream import Preconditioner, Streaming
 from steinstream.integrations.torch import Collector
 
 KEPT = 100
@@ -66,16 +66,19 @@ def resnet20() -> nn.Module:
 def run(options: Options) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         return [
-            measure(coordinates, sync, Path(folder) / f"{name}{sync}", name, options.quick)
-            for name, coordinates in (("length", Coordinates.length_scale(700.0)), ("scales", Streaming("scales")))
+            measure(preconditioner, sync, Path(folder) / f"{name}{sync}", name, options.quick)
+            for name, preconditioner in (
+                ("length", Preconditioner.length_scale(700.0)),
+                ("scales", Streaming("scales")),
+            )
             for sync in ((True,) if options.quick else (None, False, True))
         ]
 
 
-def measure(coordinates: Any, sync: bool | None, folder: Path, name: str, quick: bool) -> Row:
+def measure(preconditioner: Any, sync: bool | None, folder: Path, name: str, quick: bool) -> Row:
     module = resnet20()
     collector = Collector(
-        module, score="minibatch", coordinates=coordinates, size=KEPT, check_scores=False,
+        module, score="minibatch", preconditioner=preconditioner, size=KEPT, validate_scores=False,
         folder=None if sync is None else folder, sync=bool(sync),
     )  # fmt: skip
     threads = torch.get_num_threads()
@@ -98,8 +101,8 @@ def measure(coordinates: Any, sync: bool | None, folder: Path, name: str, quick:
     once = min(best["one"], best["all"])
     return {
         "weights": collector.dim,
-        "kept": collector.thinner.size,
-        "coordinates": name,
+        "kept": len(collector.thinner),
+        "preconditioner": name,
         "files": "none" if sync is None else "synced" if sync else "not synced",
         "pass, ms": best["one"] * 1e3,
         f"pass on {threads}, ms": best["all"] * 1e3,

@@ -29,7 +29,7 @@ from benchmarks.step import Case, duplicate, steady
 from benchmarks.table import Options, Row, at_most
 
 from steinstream.live import Watch
-from steinstream.pace import Pace
+from steinstream.thinner._pace import Pace
 
 CASES = (
     ("blocks", 1000, 10, 200_000),

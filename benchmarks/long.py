@@ -33,7 +33,7 @@ def run(options: Options) -> list[Row]:
     best = race(both(thinner, rng), seconds=1.0 if options.quick else 5.0)
     return [
         {
-            "kept": thinner.size,
+            "kept": len(thinner),
             f"a step at draw {EARLY:,}, us": best["early"] / BLOCK * 1e6,
             f"a step at draw {late:,}, us": best["late"] / BLOCK * 1e6,
             "late / early": best["late"] / best["early"],

@@ -21,10 +21,10 @@ from benchmarks.table import Options, Row, at_most
 
 from steinstream import IMQ, RBF
 from steinstream._engine.jit import jit
-from steinstream._engine.lanes import LANES
-from steinstream._engine.pairs import as_tiles
-from steinstream._engine.store import empty_store
-from steinstream._engine.sweep import LOOK, REMOVE, ROW, WEIGH, sweep_tiles
+from steinstream._engine.kernel_row import LOOK, REMOVE, ROW, WEIGH, sweep_tiles
+from steinstream._engine.pairwise import as_tiles
+from steinstream._engine.simd import LANES
+from steinstream._engine.state import empty_store
 from steinstream.kernels import Kernel
 
 SIZES = ((2, 960), (2, 8192), (4, 960), (4, 8192), (10, 960), (38, 960), (200, 960), (1000, 960))

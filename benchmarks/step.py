@@ -21,7 +21,7 @@ from benchmarks.table import Options, Row
 
 from steinstream import Thinner
 from steinstream._engine.jit import threads
-from steinstream._engine.store import Store, empty_store
+from steinstream._engine.state import Store, empty_store
 from steinstream._engine.thinning import thin_block
 
 SIZES = (100, 1000, 10_000)
@@ -86,7 +86,7 @@ class InEngine:
 
     def __init__(self, case: Case, workers: int | None) -> None:
         self.case, self.workers = case, workers
-        steps, size = len(case.draws), case.thinner.size
+        steps, size = len(case.draws), len(case.thinner)
         self.ids = np.column_stack([np.zeros(steps, np.int64), case.start + np.arange(steps)])
         self.plan = np.full(steps, size), np.zeros(steps), np.zeros(steps), False, size
         self.log = np.zeros(steps, np.int64), np.zeros(steps), np.zeros((size + steps, 3), np.int64), np.zeros((1, 2))
@@ -148,13 +148,13 @@ class InC:
     def go(self) -> None:
         case = self.case
         self.steps(
-            *map(pointer, self.arrays), ctypes.c_long(case.thinner.size), ctypes.c_double(case.kernel.first),
+            *map(pointer, self.arrays), ctypes.c_long(len(case.thinner)), ctypes.c_double(case.kernel.first),
             pointer(case.draws), pointer(case.scores), ctypes.c_long(case.start), ctypes.c_long(len(case.draws)),
         )  # fmt: skip
 
     @property
     def kept(self) -> set[int]:
-        return set(self.arrays[3][: self.case.thinner.size].tolist())
+        return set(self.arrays[3][: len(self.case.thinner)].tolist())
 
 
 def present(store: Store) -> set[int]:

@@ -15,7 +15,7 @@ import matplotlib
 import numpy as np
 
 import steinstream as ss
-from steinstream.report.figures import COLOURS
+from steinstream.report.plots import COLOURS
 from steinstream.samplers import RandomWalk
 from steinstream.targets import Gaussian, Mixture
 
@@ -61,7 +61,7 @@ def burn_in():
     for ax, end in zip(axes, (500, 20_000), strict=True):
         kept = ss.thin(chain.draws[:end], chain.scores[:end], **ss.PAPER)
         ax.plot(chain.draws[:end, 0], color=CHAIN, lw=0.8, rasterized=True, label="chain")
-        ax.plot(kept.ids[:, 1], kept.points[:, 0], "o", ms=3, mew=0, color=KEPT, label="kept")
+        ax.plot(kept.ids[:, 1], kept.draws[:, 0], "o", ms=3, mew=0, color=KEPT, label="kept")
         ax.set(title=f"after {spaced(end)} moves: {len(kept)} kept", xlabel="move", ylabel="first parameter")
         ax.xaxis.set_major_formatter(lambda x, _: spaced(int(x)))
         numbers |= {f"kept of {end}": str(len(kept)), f"first kept of {end}": str(kept.ids[0, 1])}
@@ -77,9 +77,9 @@ def proportions():
     numbers = {"share of the stream": f"{np.mean(draws[:, 0] > 3):.1%}"}
     for ax, (name, anchor) in zip(axes, {"KSD alone": False, "with an anchor": True}.items(), strict=True):
         kept = ss.thin(draws, scores, **ss.PAPER, anchor=anchor)
-        share = f"{np.mean(kept.points[:, 0] > 3):.1%}"
+        share = f"{np.mean(kept.draws[:, 0] > 3):.1%}"
         ax.plot(*draws[::10].T, ".", ms=2, color=CHAIN)
-        ax.plot(*kept.points.T, "o", ms=3, mew=0, color=KEPT)
+        ax.plot(*kept.draws.T, "o", ms=3, mew=0, color=KEPT)
         ax.set(title=f"{name}: {share} on the right", xlabel="x0", ylabel="x1", aspect="equal")
         numbers |= {f"share, {name}": share, f"KSD, {name}": f"{kept.ksd:.4f}", f"kept, {name}": str(len(kept))}
     return figure, numbers
@@ -91,18 +91,18 @@ def narrow():
     kernels = {"identity": ("identity", 0.0), "fitted": ("auto", 0.0), "fitted, linear term": ("auto", 1.0)}
     figure, axes = panels(1, 2.8)
     numbers = {}
-    for (name, (coordinates, linear)), colour in zip(kernels.items(), (OTHER, KEPT, THIRD), strict=True):
+    for (name, (preconditioner, linear)), colour in zip(kernels.items(), (OTHER, KEPT, THIRD), strict=True):
         widths = []
         for dim in dims:
             draws = np.random.default_rng(dim).normal(size=(10_000, dim))
-            kept = ss.thin(draws, -draws, size=100, kernel=ss.IMQ(linear=linear), coordinates=coordinates)
-            widths.append(np.sqrt(np.mean(kept.points**2)))
+            kept = ss.thin(draws, -draws, size=100, kernel=ss.IMQ(linear=linear), preconditioner=preconditioner)
+            widths.append(np.sqrt(np.mean(kept.draws**2)))
         axes.plot(dims, widths, "o-", ms=4, color=colour, label=name)
         numbers[f"{name}, d = 50"] = f"{widths[-1]:.2f}"
     axes.axhline(1, color=CHAIN, lw=1, zorder=0)
     axes.set(xscale="log", xlabel="dimensions", ylabel="sd of the kept draws", xticks=dims, xticklabels=dims)
     axes.minorticks_off()
-    axes.legend(title="coordinates")
+    axes.legend(title="preconditioner")
     return figure, numbers
 
 
@@ -150,10 +150,10 @@ def kernel():
         streams = [np.random.default_rng(seed).normal(size=(5_000, dim)) for seed in seeds]
 
         def error(streams=streams, **settings):
-            return np.mean([off(ss.thin(draws, -draws, size=100, **settings).points) for draws in streams])
+            return np.mean([off(ss.thin(draws, -draws, size=100, **settings).draws) for draws in streams])
 
         for name, base, colour in (("IMQ", ss.IMQ(), KEPT), ("RBF", ss.RBF(h=1.0), OTHER)):
-            errors = [error(kernel=base, coordinates=ss.Coordinates.length_scale(scale)) for scale in scales]
+            errors = [error(kernel=base, preconditioner=ss.Preconditioner.length_scale(scale)) for scale in scales]
             ax.plot(scales, errors, "o-", ms=3, color=colour, label=name)
             numbers |= {
                 f"{name}, d = {dim}: least": f"{min(errors):.3f}",
@@ -178,7 +178,7 @@ def off(points):
     return float(np.maximum(above, below).max(axis=0).mean())
 
 
-def coordinates():
+def preconditioner():
     """Widths 1 and 0.01: what is kept in coordinates that are the identity, and in ones that follow the stream."""
     widths, noise = np.array([1.0, 0.01]), np.random.default_rng(0).normal(size=(10_000, 2))
     chain = np.empty_like(noise)
@@ -188,19 +188,19 @@ def coordinates():
     draws = chain * widths
     figure, axes = panels(2)
     numbers = {}
-    kinds = {"identity": ss.Coordinates.identity(), "streaming": ss.Streaming()}
+    kinds = {"identity": ss.Preconditioner.identity(), "streaming": ss.Streaming()}
     for ax, (name, kind) in zip(axes, kinds.items(), strict=True):
-        thinner = ss.Thinner(2, size=100, coordinates=kind)
+        thinner = ss.Thinner(2, size=100, preconditioner=kind)
         thinner.extend(draws, -draws / widths**2)
-        first, second = thinner.kept.points.std(axis=0) / widths
+        first, second = thinner.kept.draws.std(axis=0) / widths
         ax.plot(*draws[100::5].T, ".", ms=2, color=CHAIN)
-        ax.plot(*thinner.kept.points.T, "o", ms=3.5, mew=0, color=KEPT)
+        ax.plot(*thinner.kept.draws.T, "o", ms=3.5, mew=0, color=KEPT)
         ax.set(title=f"{name}: widths {first:.2f} and {second:.2f}", xlabel="x0", ylabel="x1")
         numbers |= {f"{name}: first": f"{first:.2f}", f"{name}: second": f"{second:.2f}"}
     return figure, numbers
 
 
-PICTURES = (burn_in, proportions, narrow, growth, budget, kernel, coordinates)
+PICTURES = (burn_in, proportions, narrow, growth, budget, kernel, preconditioner)
 
 
 def numbers_of(picture):

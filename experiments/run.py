@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from steinstream.experiments import NAMES, SCALES
+from experiments.paper import NAMES, SCALES
 
 HERE = Path(__file__).parent
 OBSERVATIONS = {

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("starlette", reason="the live page needs starlette and uvicorn")
 pytest.importorskip("uvicorn", reason="the live page needs starlette and uvicorn")
 
-from steinstream.live import server, watch
+from steinstream.live import server, snapshot
 
 EVIL = "<script>document.title='caught'</script><img src=x onerror=alert(1)>"
 
@@ -25,8 +25,8 @@ EVIL = "<script>document.title='caught'</script><img src=x onerror=alert(1)>"
 def often(monkeypatch):
     """Look more often than a person would, and sleep less."""
     monkeypatch.setattr(server, "PERIOD", 0.01)
-    monkeypatch.setattr(watch, "PERIOD", 0.0)
-    monkeypatch.setattr(watch, "_SHARE", 1e9)
+    monkeypatch.setattr(snapshot, "PERIOD", 0.0)
+    monkeypatch.setattr(snapshot, "_SHARE", 1e9)
 
 
 def until(condition, what, seconds=60):

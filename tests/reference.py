@@ -1,7 +1,7 @@
 """The algorithm as written down, in plain Python: everything recomputed from scratch at every step, nothing carried.
 
 Sums over kernel values are exact (``math.fsum`` rounds once), so ties are decided on the numbers themselves. With an
-anchor, costs or pins the objective and the keys are those of steinstream.anchor and steinstream._engine.guide.
+anchor, costs or pins the objective and the keys are those of steinstream._engine.fourier_features and steinstream._engine.penalties.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from steinstream.anchor import features, frequencies
-from steinstream.coordinates import Coordinates
+from steinstream._engine.fourier_features import features, frequencies
 from steinstream.kernels import Kernel
 
 TIE = 1.0 + 2.0**-50
@@ -62,7 +61,7 @@ class Reference:
 
     def waves(self, points):
         points = np.array(points)
-        return features(points, frequencies(self.kernel, points.shape[1], Coordinates.identity()))
+        return features(points, frequencies(self.kernel, points.shape[1], np.array(1.0)))
 
     @property
     def mean(self):

@@ -14,11 +14,11 @@ from test_engine_against_reference import budget_at, floor_at, magnitude
 from test_invariance import permuted, same
 
 import steinstream as ss
-from steinstream import anchor, schedules
-from steinstream._engine import guide
+from steinstream import schedules
+from steinstream._engine import fourier_features, penalties
 from steinstream._engine.jit import threads
 from steinstream.kernels import PROFILES
-from steinstream.pace import Pace
+from steinstream.thinner._pace import Pace
 
 gammas = st.sampled_from([0.05, 0.3, 3.0])
 
@@ -40,8 +40,8 @@ def test_modes_far_apart_keep_their_share(how, fitted):
     plain, anchored, costs = [], [], []
     for seed in range(3):
         x, s, first = mixture(8000, seed)
-        coordinates = ss.Coordinates.estimate("covariance", x) if fitted else None
-        thinners = [ss.Thinner(2, coordinates=coordinates, anchor=on, **how) for on in (False, True)]
+        preconditioner = ss.Preconditioner.estimate("covariance", x) if fitted else None
+        thinners = [ss.Thinner(2, preconditioner=preconditioner, anchor=on, **how) for on in (False, True)]
         for thinner, errors in zip(thinners, (plain, anchored), strict=True):
             thinner.extend(x, s)
             errors.append(first[thinner.kept.ids[:, 1]].mean() - first.mean())
@@ -61,7 +61,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
     x, s = stream
     thinner = ss.Thinner(
         x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates,
-        anchor=gamma, check_scores=False,
+        anchor=gamma, validate_scores=False,
     )  # fmt: skip
     reference = Reference(kernel, anchor=gamma)
     for t in range(1, len(x) // candidates + 1):
@@ -74,11 +74,11 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
         thinner.extend(x[group], s[group])
         kept = thinner.kept
         assert sorted(map(tuple, kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
-        assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=kernel), "KSD is reported plain, bit for bit"
+        assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=kernel), "KSD is reported plain, bit for bit"
         assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude(reference))
         weight = reference.weight
         if weight > 0:
-            pairs = anchor.PAIRS
+            pairs = fourier_features.PAIRS
             assert thinner.mmd**2 * weight * pairs == pytest.approx(reference.gap(reference.points), rel=1e-6, abs=1e-9)
 
 
@@ -87,7 +87,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
 def test_no_step_costs_more_of_the_objective_than_its_budget(stream, kernel, growth, budget, gamma, rule):
     x, s = stream
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, budget=budget, anchor=gamma, rule=rule, check_scores=False
+        x.shape[1], kernel=kernel, growth=growth, budget=budget, anchor=gamma, rule=rule, validate_scores=False
     )
     judge = Reference(kernel, anchor=gamma)
     for t in range(1, len(x) + 1):
@@ -116,12 +116,12 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
 ):
     x, s = stream
     path = tmp_path_factory.mktemp("anchor") / "run.npz"
-    coordinates = ss.Coordinates.scales(np.linspace(0.5, 2.0, x.shape[1]))
+    preconditioner = ss.Preconditioner.scales(np.linspace(0.5, 2.0, x.shape[1]))
 
     def make():
         return ss.Thinner(
-            x.shape[1], kernel=kernel, growth=growth, anchor=gamma, candidates=candidates, coordinates=coordinates,
-            check_scores=False,
+            x.shape[1], kernel=kernel, growth=growth, anchor=gamma, candidates=candidates, preconditioner=preconditioner,
+            validate_scores=False,
         )  # fmt: skip
 
     whole, blocks, resumed, shuffled = (make() for _ in range(4))
@@ -147,7 +147,7 @@ def test_threads_change_nothing(monkeypatch, candidates):
     for workers in (None, 2):
         chosen = []
         monkeypatch.setattr(Pace, "choose", lambda self, workers=workers, chosen=chosen: chosen.append(1) or workers)
-        thinner = ss.Thinner(60, size=3300 // candidates, candidates=candidates, anchor=True, check_scores=False)
+        thinner = ss.Thinner(60, size=3300 // candidates, candidates=candidates, anchor=True, validate_scores=False)
         for part in (slice(0, 3400), slice(3400, None)):
             thinner.extend(x[part], s[part])
         results.append((thinner.ksd, thinner.mmd, thinner.kept.ids.tolist()))
@@ -157,15 +157,15 @@ def test_threads_change_nothing(monkeypatch, candidates):
 
 def test_warmup_initial_draws_and_select_go_with_an_anchor():
     x, s, _ = mixture(2000, 1)
-    waiting = ss.Thinner(2, size=30, anchor=True, coordinates=ss.Warmup("covariance", 500))
+    waiting = ss.Thinner(2, size=30, anchor=True, preconditioner=ss.Warmup("covariance", 500))
     waiting.extend(x, s)
-    known = ss.Thinner(2, size=30, anchor=True, coordinates=ss.Coordinates.estimate("covariance", x[250:500]))
+    known = ss.Thinner(2, size=30, anchor=True, preconditioner=ss.Preconditioner.estimate("covariance", x[250:500]))
     known.extend(x, s)
     assert np.array_equal(waiting.kept.ids, known.kept.ids) and waiting.mmd == known.mmd
 
-    begun = ss.Thinner(2, anchor=True, growth=5, initial=(x[:4] + 50.0, s[:4]), check_scores=False)
+    begun = ss.Thinner(2, anchor=True, growth=5, initial=(x[:4] + 50.0, s[:4]), validate_scores=False)
     begun.extend(x[:1], s[:1])
-    assert begun._dictionary._guide.numbers[guide.COUNT] == 1, "what one begins with is no part of the stream"
+    assert begun._dictionary._guide.numbers[penalties.COUNT] == 1, "what one begins with is no part of the stream"
 
     one, two = (ss.Thinner(2, anchor=True, size=20) for _ in range(2))
     for first in range(0, 500, 5):
@@ -181,7 +181,7 @@ def test_coordinates_that_follow_the_stream_keep_shares_too(how):
     for seed in range(3):
         x, s, first = mixture(8000, seed)
         x, s = x * [100.0, 0.01], s / [100.0, 0.01]
-        thinner = ss.Thinner(2, coordinates=ss.Streaming(), anchor=True, **how)
+        thinner = ss.Thinner(2, preconditioner=ss.Streaming(), anchor=True, **how)
         thinner.extend(x, s)
         errors.append(first[thinner.kept.ids[:, 1]].mean() - first.mean())
     assert max(map(abs, errors)) < 0.02
@@ -192,27 +192,27 @@ def test_with_coordinates_that_follow_the_stream_the_objective_is_what_is_writte
     """Frequencies of the first estimate, for draws after it; kappa of what was kept at the last and of draws since."""
     x = np.random.default_rng(0).normal(size=(300, 2)) * [3.0, 0.1]
     s, gamma = -x / np.array([9.0, 0.01]), 0.3
-    thinner = ss.Thinner(2, kernel=kernel, coordinates=ss.Streaming(first=20, centred=True), anchor=gamma, growth=15)
+    thinner = ss.Thinner(2, kernel=kernel, preconditioner=ss.Streaming(first=20, centred=True), anchor=gamma, growth=15)
     turns, stream, since, changes = None, [], [], 0
     for t, (draw, score) in enumerate(zip(x, s, strict=True), start=1):
         thinner.push(draw, score)
         stream.append(t - 1)
         since.append(t - 1)
         kept = thinner.kept
-        if len(thinner.settings["coordinates_changed"]) > changes:
+        if len(thinner.settings["preconditioner_changed"]) > changes:
             changes, since = changes + 1, kept.ids[:, 1].tolist()
             if turns is None:
-                turns, stream = anchor.frequencies(kernel, 2, kept.coordinates), []
+                turns, stream = fourier_features.frequencies(kernel, 2, kept.preconditioner.factor), []
         if turns is None or not stream:
             assert math.isnan(thinner.mmd) and math.sqrt(thinner.objective) == kept.ksd
             continue
-        mean = anchor.features(x[stream], turns).mean(axis=0)
-        apart = anchor.features(kept.points, turns).mean(axis=0) - mean
-        points, scores = kept.coordinates.apply(x[since], s[since])
+        mean = fourier_features.features(x[stream], turns).mean(axis=0)
+        apart = fourier_features.features(kept.draws, turns).mean(axis=0) - mean
+        points, scores = kept.preconditioner.apply(x[since], s[since])
         kappa = math.exp(np.log(kernel.diagonal(scores, points)).mean())
-        spread = anchor.PAIRS - mean @ mean
+        spread = fourier_features.PAIRS - mean @ mean
         added = gamma * kappa * (apart @ apart) / spread if len(stream) > 1 else 0.0
-        assert thinner.mmd == pytest.approx(math.sqrt(apart @ apart / anchor.PAIRS), rel=1e-5, abs=1e-6)
+        assert thinner.mmd == pytest.approx(math.sqrt(apart @ apart / fourier_features.PAIRS), rel=1e-5, abs=1e-6)
         assert thinner.objective == pytest.approx(kept.ksd**2 + added, rel=1e-5)
     assert changes == 4
 
@@ -222,29 +222,29 @@ def test_with_coordinates_that_follow_the_stream_the_objective_is_what_is_writte
 def test_later_passes_never_raise_the_objective_and_hear_no_draw_twice(stream, kernel, growth, gamma, candidates):
     x, s = stream
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, anchor=gamma, candidates=candidates, check_scores=False
+        x.shape[1], kernel=kernel, growth=growth, anchor=gamma, candidates=candidates, validate_scores=False
     )
     thinner.extend(x, s)
-    if not thinner.size:
+    if not len(thinner):
         return
     heard = thinner._dictionary._guide.stream.copy()
     for _ in range(2):
-        thinner.again()
-        size = thinner.size
+        thinner.start_pass()
+        size = len(thinner)
         for draw, score in zip(x, s, strict=True):
             before = thinner.objective
             thinner.push(draw, score)
             terms = magnitude_of(thinner)
-            assert thinner.size == size and thinner.objective <= before + 1e-6 * terms
+            assert len(thinner) == size and thinner.objective <= before + 1e-6 * terms
     now = thinner._dictionary._guide
-    assert np.array_equal(now.stream, heard) and now.numbers[guide.COUNT] == len(x) // candidates * candidates
+    assert np.array_equal(now.stream, heard) and now.numbers[penalties.COUNT] == len(x) // candidates * candidates
 
 
 def magnitude_of(thinner):
     """The size of the terms of which the objective is made."""
     kept, (weight, *_) = thinner.kept, thinner._dictionary._guide.numbers
-    matrix = thinner.kernel.matrix(kept.points, kept.scores, kept.points, kept.scores)
-    return np.abs(matrix).mean() + weight * anchor.PAIRS
+    matrix = thinner.kernel.matrix(kept.draws, kept.scores, kept.draws, kept.scores)
+    return np.abs(matrix).mean() + weight * fourier_features.PAIRS
 
 
 def test_auto_goes_on_as_long_as_the_objective_falls():
@@ -284,7 +284,10 @@ def test_on_the_command_line_and_in_files(steinstream, tmp_path):
         assert ran.returncode == 0, ran.stderr
         kept, expected = ss.Kept.load(tmp_path / "kept.npz"), ss.thin(x, s, size=30, anchor=on)
         assert np.array_equal(kept.ids, expected.ids)
-        assert kept.settings["anchor"] == anchor.strength(on) and kept.settings["mmd"] == expected.settings["mmd"]
+        assert (
+            kept.settings["anchor"] == fourier_features.strength(on)
+            and kept.settings["mmd"] == expected.settings["mmd"]
+        )
     assert "unknown anchor" in steinstream("thin", "chain.npz", "-o", "kept.npz", "--anchor", "strong").stderr
     other = steinstream("thin", "chain.npz", "-o", "k.npz", "--size", 9, "--anchor", "1", "--method", "stride")
     assert "--anchor means nothing to stride" in other.stderr
@@ -292,7 +295,7 @@ def test_on_the_command_line_and_in_files(steinstream, tmp_path):
 
 def test_a_stream_without_proportions_is_thinned_as_without_an_anchor():
     x = np.repeat(np.array([[1.0, -2.0]]), 50, axis=0)
-    plain, anchored = (ss.Thinner(2, growth=5, anchor=on, check_scores=False) for on in (False, True))
+    plain, anchored = (ss.Thinner(2, growth=5, anchor=on, validate_scores=False) for on in (False, True))
     for thinner in (plain, anchored):
         thinner.extend(x, -x)
     assert np.array_equal(plain.kept.ids, anchored.kept.ids) and anchored.mmd == 0.0
@@ -313,7 +316,7 @@ def test_gamma_has_no_unit():
 @given(st.sampled_from([ss.IMQ(), ss.IMQ(c=2.0, beta=-0.3), ss.RBF(), ss.RBF(h=0.5)]), st.integers(1, 12))
 def test_many_waves_are_the_base_kernel(kernel, dim):
     x = np.random.default_rng(dim).normal(size=(6, dim))
-    waves = anchor.features(x, anchor.frequencies(kernel, dim, ss.Coordinates.identity(), 4096))
+    waves = fourier_features.features(x, fourier_features.frequencies(kernel, dim, np.array(1.0), 4096))
     compiled = kernel.compiled(dim)
     u = ((x[:, None] - x[None]) ** 2).sum(axis=-1)
     phi = PROFILES[compiled.profile](u, compiled.first, compiled.second)[0]
@@ -323,14 +326,14 @@ def test_many_waves_are_the_base_kernel(kernel, dim):
 @given(st.floats(-1e6, 1e6))
 def test_waves_are_cosine_and_sine(turns):
     exact = turns - round(turns)  # of an angle in turns nothing else matters
-    cosine, sine = anchor.wave(turns)
-    assert cosine == pytest.approx(math.cos(2 * math.pi * exact), abs=0.51 * anchor.GRID)
-    assert sine == pytest.approx(math.sin(2 * math.pi * exact), abs=0.51 * anchor.GRID)
-    assert anchor.wave(-turns) == (cosine, -sine) or abs(abs(exact) - 0.5) < 1e-9
+    cosine, sine = fourier_features.wave(turns)
+    assert cosine == pytest.approx(math.cos(2 * math.pi * exact), abs=0.51 * fourier_features.GRID)
+    assert sine == pytest.approx(math.sin(2 * math.pi * exact), abs=0.51 * fourier_features.GRID)
+    assert fourier_features.wave(-turns) == (cosine, -sine) or abs(abs(exact) - 0.5) < 1e-9
 
 
 def test_says_no_to_nonsense():
     for value in (-1.0, float("nan"), float("inf"), "yes", None):
         with pytest.raises(ss.SteinstreamError, match="anchor"):
             ss.Thinner(2, anchor=value)
-    assert ss.Thinner(2, anchor=True).anchor == anchor.DEFAULT
+    assert ss.Thinner(2, anchor=True).anchor == fourier_features.DEFAULT

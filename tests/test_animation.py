@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments import animation
 
 import steinstream as ss
-from steinstream import animation
 from steinstream.errors import InputError
 
 Image, ImageColor = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageColor")
@@ -31,13 +31,13 @@ def test_frames_are_the_thinner_step_by_step(chain):
         if len(frame.new):
             step = thinner.extend(frame.new, scores[thinner.seen : frame.seen])
             assert (frame.seen, frame.size, frame.ksd) == (thinner.seen, step.size, step.ksd)
-        kept = rows(thinner.kept.points)
+        kept = rows(thinner.kept.draws)
         assert rows(frame.kept) | (rows(frame.new) & kept) == kept
         assert rows(frame.dropped) == before - kept - rows(frame.new)
         before = kept | rows(frame.new)
     assert np.array_equal(np.vstack([frame.new for frame in shown]), draws)
     assert [len(frame.new) for frame in shown[:40]] == [1] * 40
-    assert rows(shown[-1].kept) == rows(thinner.kept.points) and not len(shown[-1].dropped)
+    assert rows(shown[-1].kept) == rows(thinner.kept.draws) and not len(shown[-1].dropped)
 
 
 def test_burn_in_is_seen_and_goes(chain):

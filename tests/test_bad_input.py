@@ -9,9 +9,9 @@ import pytest
 from conftest import write_chain
 
 import steinstream as ss
-from steinstream.door import Block, consecutive
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError, OutputError
-from steinstream.survey import Survey
+from steinstream.inspection import Survey
+from steinstream.validation import Block, consecutive
 
 
 def refused(ran, *words):
@@ -92,11 +92,11 @@ def test_negated_scores(steinstream, tmp_path, precious):
 def test_negated_scores_can_be_negated_or_trusted(steinstream, tmp_path):
     write_chain(tmp_path / "minus.npz", sign=-1.0)
     write_chain(tmp_path / "plus.npz")
-    for source, option in (("minus.npz", "--negate-scores"), ("plus.npz", "--trust-scores")):
+    for source, option in (("minus.npz", "--negate-scores"), ("plus.npz", "--no-validate-scores")):
         assert steinstream("thin", source, "-o", f"kept-{source}", option, "--size", 30).returncode == 0
     with np.load(tmp_path / "kept-minus.npz") as one, np.load(tmp_path / "kept-plus.npz") as two:
         assert np.array_equal(one["draws"], two["draws"])
-    assert steinstream("thin", "minus.npz", "-o", "wrong.npz", "--trust-scores", "--size", 30).returncode == 0
+    assert steinstream("thin", "minus.npz", "-o", "wrong.npz", "--no-validate-scores", "--size", 30).returncode == 0
 
 
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "text", "flipped"])
@@ -132,7 +132,7 @@ def test_checkpoint_of_other_settings_or_another_chain(steinstream, tmp_path, ch
 
 
 def test_checkpoint_from_the_future(tmp_path):
-    from steinstream import checkpoint
+    from steinstream.io import checkpoint
 
     checkpoint.write(tmp_path / "run.npz", {"format": 99, "steinstream": "9.9"}, {})
     with pytest.raises(CheckpointError, match=r"format 99.*9\.9"):
@@ -209,14 +209,14 @@ def test_the_library_refuses_the_same_mistakes():
     ):
         with pytest.raises(InputError, match=words):
             thinner.extend(draws, scores)
-    assert (thinner.size, thinner.seen, thinner.steps) == (0, 0, 0)
+    assert (len(thinner), thinner.seen, thinner.steps) == (0, 0, 0)
     for settings, words in (
         ({"dim": 0}, "dim must be"),
         ({"size": 0}, "size must be"),
         ({"candidates": 1.5}, "candidates must be"),
         ({"on_bad": "ignore"}, "on_bad"),
         ({"history": "some"}, "history"),
-        ({"coordinates": ss.Coordinates.scales([1.0, 2.0, 3.0])}, "3 dimensions"),
+        ({"preconditioner": ss.Preconditioner.scales([1.0, 2.0, 3.0])}, "3 dimensions"),
         ({"growth": "power:3"}, "between 0 and 2"),
         ({"budget": -1.0}, "negative"),
         ({"initial": (bad, good)}, "nan"),
@@ -276,7 +276,7 @@ def test_the_thinner_itself_notices_negated_scores():
     with pytest.raises(NegatedScoresError, match="look negated"):
         for draw in x:
             thinner.push(draw, draw)
-    ss.Thinner(3, check_scores=False).extend(x, x)
+    ss.Thinner(3, validate_scores=False).extend(x, x)
     ss.Thinner(3).extend(x, -x)
 
 

@@ -47,9 +47,9 @@ def setting(number):
         (17, ss.IMQ(), "auto"),
     ][number]
     draws, scores = gaussian(90, dim, seed=number)
-    coordinates = ss.Coordinates.estimate(kind, draws)
-    x, s = coordinates.apply(draws, scores)
-    return draws, scores, {"kernel": kernel, "coordinates": coordinates}, kernel.matrix(x, s, x, s)
+    preconditioner = ss.Preconditioner.estimate(kind, draws)
+    x, s = preconditioner.apply(draws, scores)
+    return draws, scores, {"kernel": kernel, "preconditioner": preconditioner}, kernel.matrix(x, s, x, s)
 
 
 settings = pytest.mark.parametrize("number", range(4))
@@ -142,7 +142,7 @@ def test_a_reservoir_remembers_burn_in_and_ours_does_not():
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(1500, 2))
     draws[:300] += 6.0
-    how = {"coordinates": ss.Coordinates.identity()}
+    how = {"preconditioner": ss.Preconditioner.identity()}
     early = {
         name: (getattr(baselines, name)(draws, -draws, 50, **how)[:, 1] < 300).mean() for name in ("reservoir", "ksdt")
     }
@@ -166,7 +166,7 @@ def test_kernel_thinning_beats_a_stride():
     pytest.importorskip("goodpoints")
     x = np.random.default_rng(0).normal(size=(800, 2))
     ids = {
-        name: getattr(baselines, name)(x, -x, 50, coordinates="identity")[:, 1]
+        name: getattr(baselines, name)(x, -x, 50, preconditioner="identity")[:, 1]
         for name in ("kernel_thinning", "stride")
     }
     assert ss.ksd(x[ids["kernel_thinning"]], -x[ids["kernel_thinning"]]) < 0.4 * ss.ksd(
@@ -242,7 +242,7 @@ def test_a_preconditioner_that_cannot_be_is_refused():
 def test_chains_are_laid_end_to_end(name):
     method = available(name)
     draws, scores = gaussian(120, 3)
-    how = {"coordinates": ss.Coordinates.estimate("auto", draws), "seed": 3}
+    how = {"preconditioner": ss.Preconditioner.estimate("auto", draws), "seed": 3}
     flat = method(draws, scores, 15, **how)
     many = method(draws.reshape(4, 30, 3), scores.reshape(4, 30, 3), 15, **how)
     assert flat.shape == (15, 2) and flat.dtype == np.int64
@@ -284,9 +284,9 @@ def test_bad_input_is_refused(name):
         method(draws, scores, 0)
     with pytest.raises(NegatedScoresError):
         method(draws, -scores, 5)
-    assert len(method(draws, -scores, 5, check_scores=False)) == 5
+    assert len(method(draws, -scores, 5, validate_scores=False)) == 5
     with pytest.raises(InputError, match="for 3 dimensions, the draws have 2"):
-        method(draws, scores, 5, coordinates=ss.Coordinates.scales([1.0, 2.0, 3.0]))
+        method(draws, scores, 5, preconditioner=ss.Preconditioner.scales([1.0, 2.0, 3.0]))
     draws[7, 1] = np.nan
     with pytest.raises(InputError, match="chain 0, draw 7 is nan in coordinate 1"):
         method(draws, scores, 5)
@@ -315,7 +315,7 @@ def test_a_kept_set_says_how_it_came_about():
     work = job(draws, scores, 9, ss.RBF(), "scales")
     kept = as_kept(work, "spmcmc", selector("spmcmc")(work))
     assert len(kept) == 9 and kept.settings["method"] == "spmcmc" and kept.settings["kernel"] == "RBF(h=None)"
-    assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=ss.RBF(), coordinates=work.coordinates)
+    assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=ss.RBF(), preconditioner=work.preconditioner)
     assert repr(kept).startswith("Kept(9 of 100 draws")
 
 
@@ -344,11 +344,11 @@ def real(name):
 
 @pytest.mark.skipif(not (DATA / "posteriordb").exists(), reason="reference posteriors are not beside this checkout")
 @pytest.mark.parametrize("size", [20, 100, 500])
-@pytest.mark.parametrize(("name", "coordinates"), HOLDS)
-def test_ours_is_closer_to_the_posterior_than_stein_thinning(name, coordinates, size):
-    work = job(*real(name), size, None, coordinates)
+@pytest.mark.parametrize(("name", "preconditioner"), HOLDS)
+def test_ours_is_closer_to_the_posterior_than_stein_thinning(name, preconditioner, size):
+    work = job(*real(name), size, None, preconditioner)
     ours, theirs = (
-        ss.ksd(chosen.draws, chosen.scores, coordinates=work.coordinates)
+        ss.ksd(chosen.draws, chosen.scores, preconditioner=work.preconditioner)
         for chosen in (selector(method)(work) for method in ("ksdt", "stein_thinning"))
     )
     assert ours < theirs

@@ -9,12 +9,13 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from experiments.targets import calcium, hinch
+from experiments.targets.calcium import NAMES, Calcium, trajectory
+from experiments.targets.hinch import PARAMETERS, REST
 
 from steinstream.errors import InputError
 from steinstream.samplers import RandomWalk
-from steinstream.targets import Compiled, Functions, calcium, hinch
-from steinstream.targets.calcium import NAMES, Calcium, trajectory
-from steinstream.targets.hinch import PARAMETERS, REST
+from steinstream.targets import Compiled, Functions
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "hinch2004"
 ORIGIN = np.zeros(38)

@@ -26,9 +26,9 @@ def saved(path, **settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"coordinates": ss.Warmup("scales", draws=np.int64(1000))},
-        {"coordinates": ss.Streaming(first=np.int64(50), forget=np.int32(80), centred=np.bool_(True))},
-        {"check_scores": np.bool_(True)},
+        {"preconditioner": ss.Warmup("scales", draws=np.int64(1000))},
+        {"preconditioner": ss.Streaming(first=np.int64(50), forget=np.int32(80), centred=np.bool_(True))},
+        {"validate_scores": np.bool_(True)},
         {"history": np.int64(7)},
         {"size": np.int64(30), "candidates": np.int64(2)},
         {"budget": schedules.Constant(np.float64(0.1))},

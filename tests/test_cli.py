@@ -22,7 +22,7 @@ def test_thin_equals_the_library(steinstream, chain, tmp_path):
     with np.load(chain) as arrays:
         kept = ss.thin(arrays["draws"], arrays["scores"], size=50)
     with np.load(tmp_path / "kept.npz") as written:
-        assert np.array_equal(written["draws"], kept.points)
+        assert np.array_equal(written["draws"], kept.draws)
         assert np.array_equal(written["ids"], kept.ids)
         assert float(written["ksd"]) == kept.ksd
         settings = json.loads(str(written["settings"]))
@@ -65,7 +65,7 @@ def test_every_input_and_output_format_gives_the_same_set(steinstream, tmp_path,
     np.savetxt(tmp_path / "x.csv", x, delimiter=",", fmt="%.17g")
     with gzip.open(tmp_path / "s.csv.gz", "wt") as file:
         np.savetxt(file, s, delimiter=",", fmt="%.17g")
-    everything = ss.thin(x, s, growth="none", coordinates=ss.Coordinates.identity())
+    everything = ss.thin(x, s, growth="none", preconditioner=ss.Preconditioner.identity())
     everything.save(tmp_path / "all.parquet")
     everything.save(tmp_path / "all.csv.gz")
     expected = ss.thin(x, s, size=40)
@@ -75,7 +75,7 @@ def test_every_input_and_output_format_gives_the_same_set(steinstream, tmp_path,
         assert ran.returncode == 0, ran.stderr
         kept = ss.io.open_chain(tmp_path / f"kept{number}.{output}")
         blocks = list(kept.blocks())
-        assert np.array_equal(np.vstack([block.draws for block in blocks]), expected.points)
+        assert np.array_equal(np.vstack([block.draws for block in blocks]), expected.draws)
         assert np.array_equal(np.vstack([block.ids for block in blocks]), expected.ids)
 
 
@@ -84,7 +84,7 @@ def test_an_earlier_set_can_be_the_initial_dictionary(steinstream, chain, tmp_pa
     ran = steinstream("thin", chain, "-o", "kept.npz", "--paper", "--initial", "first.npz")
     assert ran.returncode == 0, ran.stderr
     with np.load(chain) as arrays, np.load(tmp_path / "first.npz") as first, np.load(tmp_path / "kept.npz") as kept:
-        thinner = ss.Thinner(3, coordinates=ss.Coordinates.identity(), initial=(first["draws"], first["scores"]))
+        thinner = ss.Thinner(3, preconditioner=ss.Preconditioner.identity(), initial=(first["draws"], first["scores"]))
         thinner.extend(arrays["draws"], arrays["scores"])
         assert np.array_equal(kept["ids"], thinner.kept.ids) and float(kept["ksd"]) == thinner.ksd
 
@@ -106,7 +106,7 @@ def test_ksd_measures_a_kept_set_as_it_was_thinned(steinstream, chain, tmp_path)
     ran = steinstream("ksd", "kept.npz")
     assert f"KSD {kept.ksd:.6g}" in ran.stdout and "kernel: RBF(h=2.0)" in ran.stdout
     ran = steinstream("ksd", "kept.npz", "--kernel", "imq")
-    other = ss.ksd(kept.points, kept.scores, kernel=ss.IMQ(), coordinates=kept.coordinates)
+    other = ss.ksd(kept.draws, kept.scores, kernel=ss.IMQ(), preconditioner=kept.preconditioner)
     assert f"KSD {other:.6g}" in ran.stdout and "kernel: IMQ(" in ran.stdout
 
 
@@ -214,10 +214,10 @@ def test_ctrl_c_leaves_a_valid_checkpoint_and_resume_gives_the_same_bits(steinst
     assert ran.returncode == 0, ran.stderr
     assert f"going on after {seen:,}".replace(",", " ") in ran.stderr
     with np.load(tmp_path / "kept.npz") as written:
-        coordinates = ss.Coordinates(written["coordinates"])
-        thinner = ss.Thinner(3, growth="linear", coordinates=coordinates)
+        preconditioner = ss.Preconditioner(written["preconditioner"])
+        thinner = ss.Thinner(3, growth="linear", preconditioner=preconditioner)
         thinner.extend(short["draws"], short["scores"])
-        assert np.array_equal(written["draws"], thinner.kept.points)
+        assert np.array_equal(written["draws"], thinner.kept.draws)
         assert float(written["ksd"]) == thinner.ksd
     assert not (tmp_path / "run.npz").exists()
 

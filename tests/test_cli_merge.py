@@ -61,7 +61,7 @@ def test_merge_equals_the_library(steinstream, parts, tmp_path):
     assert sum(int(line.split()[1]) for line in lines) == 20
     assert sum(float(re.search(r"([\d.]+) %", line)[1]) for line in lines) == pytest.approx(100, abs=0.2)
     ran = steinstream("merge", *names, "-o", "tree.npz", "--budget", "1e-3,1e-4", "--fan-in", 2)
-    tree = ss.merge(parts, budget=[1e-3, 1e-4], fan_in=2)
+    tree = ss.merge(parts, merge_budget=[1e-3, 1e-4], fan_in=2)
     assert same(tmp_path / "tree.npz", tree)
     assert f"promised {tree.settings['merged']['promised']:.3g}" in ran.stdout
 
@@ -87,7 +87,7 @@ def test_workers_equal_the_library(steinstream, files, tmp_path):
     ran = steinstream(*arguments, "-o", "kept.npz", "--workers", 2)
     assert ran.returncode == 0, ran.stderr
     x, s = chains(12)
-    kept = ss.distributed.thin((x, s), size=25, fan_in=4, workers=0, kernel=ss.IMQ())
+    kept = ss.parallel.thin((x, s), size=25, fan_in=4, workers=0, kernel=ss.IMQ())
     assert same(tmp_path / "kept.npz", kept)
     assert "kept 25 of 6 000 draws in 12 chains" in ran.stdout and not (tmp_path / "work").exists()
 

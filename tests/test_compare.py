@@ -18,9 +18,9 @@ from conftest import write_chain
 import steinstream as ss
 from steinstream import baselines
 from steinstream.baselines import METHODS
+from steinstream.baselines.comparison import Row, _in_a_process, compare
 from steinstream.baselines.job import Job, job
 from steinstream.cli import commands
-from steinstream.comparison import Row, _in_a_process, compare
 from steinstream.errors import InputError, OutputError
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to tell peak memory")
@@ -40,14 +40,14 @@ def test_rows_are_what_the_library_says_and_failures_are_rows_too(chain, monkeyp
     ]
     with np.load(chain) as arrays:
         x, s = arrays["draws"], arrays["scores"]
-    coordinates = ss.thin(x, s, size=5).coordinates
+    preconditioner = ss.thin(x, s, size=5).preconditioner
     for row in rows:
         if row.size == 4000:
             assert "4000 draws were asked for, but the chain has 3000" in row.problem and np.isnan(row.ksd)
             continue
         chosen = getattr(baselines, row.method)(x, s, row.size, seed=7)[:, 1]
         assert row.problem == "" and row.distinct == len(set(chosen))
-        assert row.ksd == ss.ksd(x[chosen], s[chosen], coordinates=coordinates)
+        assert row.ksd == ss.ksd(x[chosen], s[chosen], preconditioner=preconditioner)
         assert row.normalised_ksd == row.ksd * row.size**0.5
         assert 0 < row.seconds < 5 and 0 < row.reading < 5 and 0 <= row.megabytes < 50
 
@@ -125,16 +125,16 @@ def test_the_command_writes_a_table_and_a_picture_and_touches_nothing_else(stein
 
 def test_the_picture_has_a_line_for_every_method_that_worked(tmp_path):
     pytest.importorskip("matplotlib")
-    from steinstream.report import figures
+    from steinstream.report import plots
 
-    axes = figures.pyplot().figure().subplots()
-    figures.by_size(axes, {"stride": ([10, 20], [0.9, 0.8]), "ksdt": ([10, 20], [0.5, 0.4])}, "KSD")
+    axes = plots.pyplot().figure().subplots()
+    plots.by_size(axes, {"stride": ([10, 20], [0.9, 0.8]), "ksdt": ([10, 20], [0.5, 0.4])}, "KSD")
     stride, ours = axes.get_lines()
     assert ours.get_label() == "ksdt" and ours.get_ydata().tolist() == [0.5, 0.4]
     assert ours.get_linewidth() > stride.get_linewidth() and ours.get_color() != stride.get_color()
     rows = [Row("ksdt", 10, 0.5, 1.0, 10, 0.1, 0.1, 1.0), Row("reservoir", 10, problem="no")]
     for some in (rows, rows[1:]):
-        figures.comparison(tmp_path / "c.png", some)
+        plots.comparison(tmp_path / "c.png", some)
         assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -178,8 +178,8 @@ def test_every_method_runs_on_the_command_line(name, chain, tmp_path, capsys):
         assert np.array_equal(kept["ids"], ids[np.lexsort((ids[:, 1], ids[:, 0]))])
         assert np.array_equal(kept["draws"], arrays["draws"][kept["ids"][:, 1]])
         assert np.array_equal(kept["scores"], arrays["scores"][kept["ids"][:, 1]])
-        coordinates = ss.Coordinates(kept["coordinates"])
-        assert float(kept["ksd"]) == ss.ksd(kept["draws"], kept["scores"], coordinates=coordinates)
+        preconditioner = ss.Preconditioner(kept["preconditioner"])
+        assert float(kept["ksd"]) == ss.ksd(kept["draws"], kept["scores"], preconditioner=preconditioner)
         settings = json.loads(str(kept["settings"]))
     assert settings["size"] == 30 and settings["seen"] == 3000
     assert settings.get("method", "ksdt") == name

@@ -1,4 +1,4 @@
-"""Coordinates: what can be given for them, and what is made of draws that do not move or lie far out."""
+"""Preconditioner: what can be given for them, and what is made of draws that do not move or lie far out."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ def test_an_array_stands_for_coordinates():
     x = normal()
     covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
     for array, meant in (
-        ([1.0, 2.0], ss.Coordinates.scales([1.0, 2.0])),
-        (np.array([1, 2]), ss.Coordinates.scales([1.0, 2.0])),
-        (covariance, ss.Coordinates.covariance(covariance)),
+        ([1.0, 2.0], ss.Preconditioner.scales([1.0, 2.0])),
+        (np.array([1, 2]), ss.Preconditioner.scales([1.0, 2.0])),
+        (covariance, ss.Preconditioner.covariance(covariance)),
     ):
-        thinner = ss.Thinner(2, size=10, coordinates=array)
-        assert thinner.extend(x, -x).ksd == ss.thin(x, -x, size=10, coordinates=meant).ksd
-        assert ss.ksd(x, -x, coordinates=array) == ss.ksd(x, -x, coordinates=meant)
-        kept = ss.thin(x, -x, size=10, coordinates=array)
-        assert np.array_equal(kept.coordinates.factor, meant.factor)
-        free = ss.thin(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=10, coordinates=array)
-        assert np.array_equal(free.coordinates.factor, meant.factor)
-        assert np.array_equal(ss.merge([kept, thinner], coordinates=array).coordinates.factor, meant.factor)
+        thinner = ss.Thinner(2, size=10, preconditioner=array)
+        assert thinner.extend(x, -x).ksd == ss.thin(x, -x, size=10, preconditioner=meant).ksd
+        assert ss.ksd(x, -x, preconditioner=array) == ss.ksd(x, -x, preconditioner=meant)
+        kept = ss.thin(x, -x, size=10, preconditioner=array)
+        assert np.array_equal(kept.preconditioner.factor, meant.factor)
+        free = ss.thin(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=10, preconditioner=array)
+        assert np.array_equal(free.preconditioner.factor, meant.factor)
+        assert np.array_equal(ss.merge([kept, thinner], preconditioner=array).preconditioner.factor, meant.factor)
 
 
 @pytest.mark.parametrize("wrong", ["auto", 3.0, [[[1.0]]], ["a", "b"], [1.0, -1.0], [[1.0, 0.0], [1.0, 1.0]], {}])
 def test_what_are_no_coordinates_is_refused_at_once(wrong):
     x = normal(20)
     with pytest.raises(InputError, match=r"oordinates|scale|covariance"):
-        ss.Thinner(2, coordinates=wrong)
+        ss.Thinner(2, preconditioner=wrong)
     if wrong != "auto":
         with pytest.raises(InputError, match=r"oordinates|scale|covariance"):
-            ss.thin(x, -x, coordinates=wrong)
+            ss.thin(x, -x, preconditioner=wrong)
 
 
 def test_the_error_names_what_is_possible():
-    with pytest.raises(InputError, match=r"ss\.Warmup or ss\.Streaming, ss\.Coordinates, an array of d scales"):
-        ss.Thinner(2, coordinates="auto")
+    with pytest.raises(InputError, match=r"ss\.Warmup or ss\.Streaming, ss\.Preconditioner, an array of d scales"):
+        ss.Thinner(2, preconditioner="auto")
     x = normal(20)
     for wrong in (ss.Warmup(), None):
-        with pytest.raises(InputError, match=r"Give ss\.Coordinates, an array"):
-            ss.thin(x, -x, coordinates=wrong)
+        with pytest.raises(InputError, match=r"Give ss\.Preconditioner, an array"):
+            ss.thin(x, -x, preconditioner=wrong)
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_the_error_names_what_is_possible():
 )  # fmt: skip
 def test_a_factor_that_cannot_be_divided_by_is_refused(factor):
     with pytest.raises(InputError, match="oordinates"):
-        ss.Coordinates(factor)
+        ss.Preconditioner(factor)
 
 
 def test_a_factor_and_a_centre_may_be_lists():
     x = normal(20)
-    listed = ss.Coordinates([[1.0, 0.0], [0.5, 2.0]], centre=[1.0, 2.0])
-    arrays = ss.Coordinates(np.array([[1.0, 0.0], [0.5, 2.0]]), centre=np.array([1.0, 2.0]))
+    listed = ss.Preconditioner([[1.0, 0.0], [0.5, 2.0]], centre=[1.0, 2.0])
+    arrays = ss.Preconditioner(np.array([[1.0, 0.0], [0.5, 2.0]]), centre=np.array([1.0, 2.0]))
     for one, other in zip(listed.apply(x, -x), arrays.apply(x, -x), strict=True):
         assert np.array_equal(one, other)
     for centre in ([np.nan, 1.0], 1.0, "a"):
         with pytest.raises(InputError, match="centre"):
-            ss.Coordinates([1.0, 2.0], centre=centre)
+            ss.Preconditioner([1.0, 2.0], centre=centre)
 
 
 def test_a_warmup_takes_a_whole_number_of_draws():
@@ -82,9 +82,9 @@ def test_a_warmup_takes_a_whole_number_of_draws():
 def test_a_coordinate_that_stands_still_has_the_unit_one(kind, value):
     x = normal(1000)
     unit = np.sqrt(2 * 2)  # estimated coordinates multiply the covariance by 2 d
-    still = ss.Coordinates.estimate(kind, np.full((1000, 2), value)).factor
+    still = ss.Preconditioner.estimate(kind, np.full((1000, 2), value)).factor
     assert np.array_equal(still, np.full(2, unit))
-    half = ss.Coordinates.estimate(kind, np.column_stack([x[:, 0], np.full(1000, value)])).factor
+    half = ss.Preconditioner.estimate(kind, np.column_stack([x[:, 0], np.full(1000, value)])).factor
     widths = half if half.ndim == 1 else np.diagonal(half)
     assert widths[1] == pytest.approx(unit, rel=1e-12)
     assert widths[0] == pytest.approx(unit * x[:, 0].std(), rel=1e-3)  # and is no reason to shrink the other
@@ -93,13 +93,13 @@ def test_a_coordinate_that_stands_still_has_the_unit_one(kind, value):
 def test_estimates_need_draws():
     for draws in (np.zeros((0, 2)), np.zeros(3)):
         with pytest.raises(InputError, match="shape"):
-            ss.Coordinates.estimate("scales", draws)
+            ss.Preconditioner.estimate("scales", draws)
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e8, 1e9])
 def test_the_median_distance_does_not_depend_on_where_the_draws_lie(offset):
     x = np.round(normal(2000) * 2.0**16) / 2.0**16  # whose sums with the offset are exact
-    here, there = (ss.Coordinates.estimate("scale", x + shift).factor for shift in (0.0, offset))
+    here, there = (ss.Preconditioner.estimate("scale", x + shift).factor for shift in (0.0, offset))
     assert there == pytest.approx(here, rel=1e-6)
 
 
@@ -107,5 +107,5 @@ def test_the_median_distance_looks_at_no_more_than_1000_draws(monkeypatch):
     looked = []
     median = np.median
     monkeypatch.setattr(np, "median", lambda values: looked.append(len(values)) or median(values))
-    ss.Coordinates.estimate("scale", normal(1999))
+    ss.Preconditioner.estimate("scale", normal(1999))
     assert 0 < looked[0] <= 1000 * 999 // 2

@@ -46,7 +46,7 @@ def test_keeps_the_same_draws_as_the_reference(
         costs[:] = 0.0
     thinner = ss.Thinner(
         x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates,
-        cost=cost, anchor=gamma, check_scores=False,
+        cost_weight=cost, anchor=gamma, validate_scores=False,
     )  # fmt: skip
     reference = Reference(kernel, anchor=gamma, cost=cost)
     for t in range(1, len(x) // candidates + 1):
@@ -60,7 +60,7 @@ def test_keeps_the_same_draws_as_the_reference(
         thinner.extend(x[group], s[group], costs=costs[group] if cost else None, pinned=pinned[group])
         assert sorted(map(tuple, thinner.kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
         assert set(thinner.pinned) == reference.pinned <= set(reference.ids)
-        assert thinner.ksd == ss.ksd(thinner.kept.points, thinner.kept.scores, kernel=kernel)
+        assert thinner.ksd == ss.ksd(thinner.kept.draws, thinner.kept.scores, kernel=kernel)
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,7 +77,13 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
 
     def make():
         return ss.Thinner(
-            x.shape[1], kernel=kernel, growth=growth, cost=1.0, anchor=gamma, candidates=candidates, check_scores=False
+            x.shape[1],
+            kernel=kernel,
+            growth=growth,
+            cost_weight=1.0,
+            anchor=gamma,
+            candidates=candidates,
+            validate_scores=False,
         )
 
     whole, blocks, resumed, shuffled = (make() for _ in range(4))
@@ -100,7 +106,7 @@ def test_costs_lower_the_bill_and_hardly_raise_ksd():
     x, costs = rng.normal(size=(20_000, 2)), rng.exponential(size=20_000)
     bills, ksds = [], []
     for cost in (0.0, 0.1, 1.0):
-        thinner = ss.Thinner(2, size=100, cost=cost)
+        thinner = ss.Thinner(2, size=100, cost_weight=cost)
         thinner.extend(x, -x, costs=costs if cost else None)
         bills.append(costs[thinner.kept.ids[:, 1]].mean())
         ksds.append(thinner.ksd)
@@ -113,7 +119,7 @@ def test_costs_have_no_unit():
     x, costs = rng.normal(size=(2000, 2)), rng.random(2000)
     ids = []
     for unit in (1.0, 1024.0):
-        thinner = ss.Thinner(2, size=30, cost=0.5)
+        thinner = ss.Thinner(2, size=30, cost_weight=0.5)
         thinner.extend(x, -x, costs=costs * unit)
         ids.append(thinner.kept.ids)
     assert np.array_equal(*ids)
@@ -124,13 +130,15 @@ def test_costs_have_no_unit():
 def test_equal_costs_and_pins_that_do_not_matter_change_nothing(stream, kernel, growth, cap):
     """Costs that are all the same shift all keys alike; a draw that stays anyway may as well be pinned."""
     x, s = stream
-    plain, pinned = (ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, check_scores=False) for _ in "ab")
+    plain, pinned = (
+        ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False) for _ in "ab"
+    )
     plain.extend(x, s)
     pinned.extend(x, s, pinned=np.isin(np.arange(len(x)), plain.kept.ids[-1:, 1]))
-    free = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, cost=1.0, check_scores=False)
+    free = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, cost_weight=1.0, validate_scores=False)
     free.extend(x, s, costs=np.zeros(len(x)))
     assert np.array_equal(plain.kept.ids, free.kept.ids) and plain.ksd == free.ksd
-    guided = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, check_scores=False)
+    guided = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False)
     guided.extend(x, s, pinned=np.zeros(len(x), dtype=bool))
     assert np.array_equal(plain.kept.ids, guided.kept.ids) and plain.ksd == guided.ksd
 
@@ -139,17 +147,17 @@ def test_copies_of_a_state_are_pinned_one_by_one():
     x = np.repeat(np.array([[3.0, 0.0], [0.0, 0.0], [0.1, 0.2]]), 4, axis=0)
     pinned = np.zeros(12, dtype=bool)
     pinned[[1, 3]] = True  # two of four copies of a draw far out
-    thinner = ss.Thinner(2, size=5, check_scores=False)
+    thinner = ss.Thinner(2, size=5, validate_scores=False)
     thinner.extend(x, -x, pinned=pinned)
     assert thinner.pinned == ((0, 1), (0, 3))
     kept = [tuple(id) for id in thinner.kept.ids.tolist()]
     assert {(0, 1), (0, 3)} <= set(kept) and not {(0, 0), (0, 2)} & set(kept)
-    assert thinner.ksd == ss.ksd(thinner.kept.points, thinner.kept.scores)
+    assert thinner.ksd == ss.ksd(thinner.kept.draws, thinner.kept.scores)
 
 
 def test_the_dearest_copy_goes_first():
     x = np.repeat(np.array([[1.0, 0.0]]), 6, axis=0)
-    thinner = ss.Thinner(2, size=3, cost=1.0, check_scores=False)
+    thinner = ss.Thinner(2, size=3, cost_weight=1.0, validate_scores=False)
     thinner.extend(x, -x, costs=[1.0, 5.0, 2.0, 5.0, 1.0, 0.5])
     assert thinner.kept.ids[:, 1].tolist() == [0, 4, 5]
 
@@ -166,7 +174,7 @@ def test_pins_come_and_go_with_ids():
     thinner.unpin(hold[:2])
     assert thinner.pinned == (tuple(hold[2].tolist()),)
     thinner.extend(x[2000:], -x[2000:])
-    assert tuple(hold[2].tolist()) in set(map(tuple, thinner.kept.ids.tolist())) and thinner.size == 20
+    assert tuple(hold[2].tolist()) in set(map(tuple, thinner.kept.ids.tolist())) and len(thinner) == 20
     with pytest.raises(ss.SteinstreamError, match="Draw 2999999 of chain 0 is not kept"):
         thinner.pin([(0, 2_999_999)])
 
@@ -180,17 +188,17 @@ def test_a_thinner_full_of_pins_lets_nobody_in():
     seen = thinner.seen
     with pytest.raises(ss.SteinstreamError, match="5 draws would be pinned, and size=4"):
         thinner.push(x[0], -x[0], pinned=True)
-    assert thinner.seen == seen and thinner.size == 4
+    assert thinner.seen == seen and len(thinner) == 4
 
 
 def test_a_pinned_candidate_is_taken():
     x = np.random.default_rng(4).normal(size=(12, 2))
     x[7] += 5.0
     pinned = np.arange(12) == 7
-    by_extend = ss.Thinner(2, candidates=4, growth="none", check_scores=False)
+    by_extend = ss.Thinner(2, candidates=4, growth="none", validate_scores=False)
     by_extend.extend(x[:6], -x[:6], pinned=pinned[:6])
     by_extend.extend(x[6:], -x[6:], pinned=pinned[6:])
-    by_select = ss.Thinner(2, growth="none", check_scores=False)
+    by_select = ss.Thinner(2, growth="none", validate_scores=False)
     for first in range(0, 12, 4):
         by_select.select(x[first : first + 4], -x[first : first + 4], pinned=pinned[first : first + 4])
     for thinner in (by_extend, by_select):
@@ -210,7 +218,7 @@ def test_marks_wait_with_their_draws(tmp_path):
     costs, pinned = np.random.default_rng(6).random(300), np.arange(300) % 90 == 11
 
     def make():
-        return ss.Thinner(2, size=12, cost=1.0, coordinates=ss.Warmup("scales", 200), on_bad="skip")
+        return ss.Thinner(2, size=12, cost_weight=1.0, preconditioner=ss.Warmup("scales", 200), on_bad="skip")
 
     whole, parts = make(), make()
     whole.extend(bad, -x, costs=costs, pinned=pinned)
@@ -239,8 +247,8 @@ def test_marks_go_along_when_coordinates_change(
 
     def make():
         return ss.Thinner(
-            x.shape[1], kernel=kernel, growth=growth, cost=1.0, anchor=gamma, candidates=candidates,
-            coordinates=ss.Streaming(first=8), check_scores=False,
+            x.shape[1], kernel=kernel, growth=growth, cost_weight=1.0, anchor=gamma, candidates=candidates,
+            preconditioner=ss.Streaming(first=8), validate_scores=False,
         )  # fmt: skip
 
     whole, resumed = make(), make()
@@ -263,7 +271,9 @@ def test_marks_go_along_when_coordinates_change(
 def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(data, stream, kernel, gamma, cost):
     x, s = stream
     costs, pinned = marks(data.draw, len(x), 1)
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth="sqrt", cost=cost, anchor=gamma, check_scores=False)
+    thinner = ss.Thinner(
+        x.shape[1], kernel=kernel, growth="sqrt", cost_weight=cost, anchor=gamma, validate_scores=False
+    )
     thinner.extend(x, s, costs=costs, pinned=pinned)
     pins = thinner.pinned
     judge = Reference(kernel, anchor=gamma, cost=cost, stream=list(zip(x, s, costs, strict=True)))
@@ -274,15 +284,15 @@ def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(d
         spent = 2.0 * judge.scale * costs[rows].sum() / len(rows) ** 2 if costs.any() else 0.0
         return judge.objective + spent, np.abs(judge.matrix()).mean() + judge.weight * 32 + spent
 
-    thinner.again()
+    thinner.start_pass()
     value, terms = judged()
-    size = thinner.size
+    size = len(thinner)
     assert thinner.objective == pytest.approx(value, rel=1e-9, abs=1e-9 * terms)
     for draw, score, price in zip(x, s, costs, strict=True):
         thinner.push(draw, score, cost=price)
         now, more = judged()
         assert now <= value + 1e-6 * max(terms, more)
-        assert thinner.size == size and thinner.pinned == pins
+        assert len(thinner) == size and thinner.pinned == pins
         value, terms = now, more
 
 
@@ -290,13 +300,13 @@ def test_a_later_pass_can_pin_too_while_there_is_room():
     x = np.random.default_rng(7).normal(size=(200, 2))
     thinner = ss.Thinner(2, growth="sqrt")
     thinner.extend(x, -x)
-    thinner.again()
-    size, absent = thinner.size, sorted(set(range(200)) - set(thinner.kept.ids[:, 1].tolist()))
+    thinner.start_pass()
+    size, absent = len(thinner), sorted(set(range(200)) - set(thinner.kept.ids[:, 1].tolist()))
     far = np.isin(np.arange(200), absent[:3])
     thinner.extend(x, -x, pinned=far)
-    assert thinner.pinned == tuple((0, i) for i in absent[:3]) and thinner.size == size
+    assert thinner.pinned == tuple((0, i) for i in absent[:3]) and len(thinner) == size
     assert {(0, i) for i in absent[:3]} <= set(map(tuple, thinner.kept.ids.tolist()))
-    thinner.again()
+    thinner.start_pass()
     kept = set(thinner.kept.ids[:, 1].tolist())
     more = [i for i in range(200) if i not in kept][: size - 2]
     with pytest.raises(ss.SteinstreamError, match=f"{size + 1} draws would be pinned"):
@@ -311,27 +321,27 @@ def test_thin_takes_costs_and_pins_of_one_chain_or_several():
     x = np.random.default_rng(8).normal(size=(2, 300, 2))
     costs, pinned = np.random.default_rng(9).random((2, 300)), np.zeros((2, 300), dtype=bool)
     pinned[1, 7] = True
-    kept = ss.thin(x, -x, size=20, cost=1.0, costs=costs, pinned=pinned, passes=2)
-    thinner = ss.Thinner(2, size=20, cost=1.0, coordinates=kept.coordinates)
+    kept = ss.thin(x, -x, size=20, cost_weight=1.0, costs=costs, pinned=pinned, passes=2)
+    thinner = ss.Thinner(2, size=20, cost_weight=1.0, preconditioner=kept.preconditioner)
     for number in range(2):
         for chain in range(2):
             ids = [(chain, draw) for draw in range(300)]
             thinner.extend(x[chain], -x[chain], costs=costs[chain], pinned=pinned[chain], ids=ids)
         if number == 0:
-            thinner.again()
+            thinner.start_pass()
     assert np.array_equal(kept.ids, thinner.kept.ids) and [1, 7] in kept.ids.tolist()
     assert kept.settings["cost"] == 1.0 and kept.settings["pinned"] == 1 and kept.bound is None
     one = ss.thin(x[0], -x[0], size=20, pinned=pinned[1], passes="auto")
     assert [0, 7] in one.ids.tolist(), "a pin is kept where a good set would be the start"
     with pytest.raises(ss.SteinstreamError, match=r"costs must have one entry per draw, got shape \(300,\)"):
-        ss.thin(x, -x, size=20, cost=1.0, costs=costs[0])
+        ss.thin(x, -x, size=20, cost_weight=1.0, costs=costs[0])
     with pytest.raises(ss.SteinstreamError, match="no anchor, costs or pins"):
         ss.thin(x[0], -x[0], size=20, pinned=pinned[1], start="sample")
 
 
 def test_errors_say_what_is_wrong():
     x = np.zeros((3, 2))
-    priced, plain = ss.Thinner(2, cost=1.0), ss.Thinner(2)
+    priced, plain = ss.Thinner(2, cost_weight=1.0), ss.Thinner(2)
     for wrong, match in (
         (lambda: priced.extend(x, -x), "these draws have none"),
         (lambda: plain.extend(x, -x, costs=[1.0, 2.0, 3.0]), "gives them no weight"),
@@ -342,8 +352,8 @@ def test_errors_say_what_is_wrong():
         (lambda: priced.extend(x, -x, costs=["a", "b", "c"]), "costs must be numbers"),
         (lambda: plain.extend(x, -x, pinned=[True]), "pinned must be 3 truth values"),
         (lambda: plain.extend(x, -x, pinned=[0, 1, 2]), "pinned must be 3 truth values, one per draw, got int64"),
-        (lambda: ss.Thinner(2, cost=-1.0), "cost must be a number"),
-        (lambda: ss.Thinner(2, coordinates=ss.Warmup()).pin([(0, 0)]), "warm-up"),
+        (lambda: ss.Thinner(2, cost_weight=-1.0), "cost must be a number"),
+        (lambda: ss.Thinner(2, preconditioner=ss.Warmup()).pin([(0, 0)]), "warm-up"),
     ):
         with pytest.raises(ss.SteinstreamError, match=match):
             wrong()

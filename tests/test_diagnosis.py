@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from streams import streams
 
 import steinstream as ss
-from steinstream import door
-from steinstream.diagnosis import FALSE_ALARM, diagnose
-from steinstream.diagnosis.agreement import parts, r_hat
-from steinstream.diagnosis.evidence import Evidence, normal_scores
-from steinstream.diagnosis.noise import effective, threshold
+from steinstream import validation
+from steinstream.diagnostics import FALSE_ALARM, diagnose
+from steinstream.diagnostics.context import Evidence, normal_scores
+from steinstream.diagnostics.convergence import parts, r_hat
+from steinstream.diagnostics.mcse import effective, threshold
 from steinstream.samplers import MALA
 from steinstream.targets import Gaussian, Mixture
 
@@ -39,8 +39,8 @@ def names(diagnosis):
 
 
 def stream_of(x, s=None, chains=None):
-    ids = door.consecutive(0, 0, len(x)) if chains is None else chains
-    return door.Block(x, -x if s is None else s, ids)
+    ids = validation.consecutive(0, 0, len(x)) if chains is None else chains
+    return validation.Block(x, -x if s is None else s, ids)
 
 
 # -- clean runs --------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def two_modes(distance, small, left, size, dim=2):
     thinned = [ss.thin(x[~inside], s[~inside], size=size - few)]
     thinned += [ss.thin(x[inside], s[inside], size=few)] if few else []
     return replace(
-        whole, points=np.vstack([k.points for k in thinned]), scores=np.vstack([k.scores for k in thinned]),
+        whole, points=np.vstack([k.draws for k in thinned]), scores=np.vstack([k.scores for k in thinned]),
         ids=np.vstack([k.ids for k in thinned]),
     ), whole  # fmt: skip
 
@@ -164,14 +164,14 @@ def test_a_set_that_is_too_wide_or_shifted_is_found():
 def test_a_chain_that_stops_is_stuck():
     x = autoregression(4000, 3, 0.5, 0)
     x[2500:] = x[2500]
-    found = ss.thin(x, -x, check_scores=False).diagnose()
+    found = ss.thin(x, -x, validate_scores=False).diagnose()
     assert found["stuck"].fired and found["stuck"].value == pytest.approx(1500 / 4000, abs=0.01)
     assert "stuck" in names(ss.thin(np.ones((500, 2)), np.ones((500, 2))).diagnose())
 
 
 def test_a_slow_chain_is_slow_and_nothing_is_judged_by_it():
     x = 0.01 * np.cumsum(np.random.default_rng(1).normal(size=(3000, 2)), axis=0)
-    found = ss.thin(x, -x, check_scores=False).diagnose()
+    found = ss.thin(x, -x, validate_scores=False).diagnose()
     assert "slow" in names(found) and {f.name for f in found.findings} == {"slow", "stuck", "drift"}
 
 
@@ -186,7 +186,7 @@ def test_chains_in_two_modes_disagree_and_good_ones_agree():
     x = np.stack([autoregression(1500, 2, 0.5, seed) for seed in range(4)])
     assert ss.thin(x, -x).diagnose().ok
     x[3] += 6.0
-    found = ss.thin(x, -x, check_scores=False).diagnose()
+    found = ss.thin(x, -x, validate_scores=False).diagnose()
     assert found["chains"].fired and found["chains"].value > 1.3
 
 
@@ -225,7 +225,7 @@ def test_a_kept_set_without_its_stream_says_so():
 
 def test_the_stream_is_all_that_came_candidates_and_warm_up_included():
     x = np.random.default_rng(0).normal(size=(1500, 2))
-    for thinner in (ss.Thinner(2, candidates=10), ss.Thinner(2, coordinates=ss.Warmup(draws=5000))):
+    for thinner in (ss.Thinner(2, candidates=10), ss.Thinner(2, preconditioner=ss.Warmup(draws=5000))):
         thinner.extend(x, -x)
         assert np.array_equal(thinner.kept.stream.draws, x)
         assert thinner.diagnose().ok
@@ -248,7 +248,7 @@ def test_the_sketch_survives_a_checkpoint_to_the_bit(tmp_path_factory, length, c
     path = tmp_path_factory.mktemp("sketch") / "run.npz"
     x = np.arange(2.0 * length).reshape(-1, 2) % 97
     ids = np.column_stack([np.arange(length) % chains, np.arange(length) // chains])
-    whole, stopped = (ss.Thinner(2, size=3, check_scores=False) for _ in range(2))
+    whole, stopped = (ss.Thinner(2, size=3, validate_scores=False) for _ in range(2))
     whole.extend(x, -x, ids=ids)
     edges = sorted({0, length, *(cut for cut in cuts if cut < length)})
     for begin, end in pairwise(edges):
@@ -266,7 +266,7 @@ def test_the_sketch_survives_a_checkpoint_to_the_bit(tmp_path_factory, length, c
 def test_any_stream_gets_an_answer(stream, chains):
     x, s = stream
     ids = np.column_stack([np.arange(len(x)) % chains, np.arange(len(x)) // chains])
-    thinner = ss.Thinner(x.shape[1], check_scores=False)
+    thinner = ss.Thinner(x.shape[1], validate_scores=False)
     thinner.extend(x, s, ids=ids)
     found = thinner.diagnose()
     assert {"slow", "stuck"} <= {finding.name for finding in found.findings}
@@ -296,7 +296,7 @@ def test_what_is_kept_does_not_depend_on_the_sketch(monkeypatch):
     looked_at = ss.Thinner(3)
     looked_at.extend(x, -x)
     looked_at.diagnose()
-    monkeypatch.setattr("steinstream.sketch.Sketch.add", lambda sketch, block: None)
+    monkeypatch.setattr("steinstream.thinner.subsample.Subsample.add", lambda sketch, block: None)
     plain = ss.Thinner(3)
     plain.extend(x, -x)
     assert len(looked_at.kept.stream.draws) > len(plain.kept.stream.draws) == 0
@@ -319,7 +319,7 @@ def test_further_passes_and_coordinates_that_change_leave_the_stream_as_it_came(
     s = -x / [1.0, 1e-4]
     once = ss.thin(x, s, size=50).stream.draws
     assert np.array_equal(once, x[::2])
-    for setting in ({"passes": 3}, {"passes": "auto"}, {"start": "sample"}, {"coordinates": "streaming"}):
+    for setting in ({"passes": 3}, {"passes": "auto"}, {"start": "sample"}, {"preconditioner": "streaming"}):
         kept = ss.thin(x, s, size=50, **setting)
         assert np.array_equal(kept.stream.draws, once), setting
         assert kept.diagnose().ok, kept.diagnose()
@@ -394,7 +394,7 @@ def test_a_mode_visited_only_at_the_end_is_slow():
 
 def test_scores_of_another_scale_are_found():
     x = np.random.default_rng(0).normal(size=(3000, 4))
-    found = ss.thin(x, -3.0 * x, size=300, check_scores=False).diagnose()
+    found = ss.thin(x, -3.0 * x, size=300, validate_scores=False).diagnose()
     finding = found["scores"]
     assert finding.fired and finding.value == pytest.approx(2.0, abs=0.3) and "another density" in finding.advice
     assert f"off by {finding.value:.3g} of what is expected, 0.4 is allowed" in str(finding)

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import steinstream as ss
-from steinstream.distributed.leaf import Leaf, light
-from steinstream.distributed.sources import ArraySource
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError
+from steinstream.parallel.sources import ArraySource
+from steinstream.parallel.worker import Leaf, light
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
 import dask.array as da  # noqa: E402
@@ -51,9 +51,9 @@ def write(folder, count, draws=600, dim=2):
 def same(one, other):
     return (
         np.array_equal(one.ids, other.ids)
-        and np.array_equal(one.points, other.points)
+        and np.array_equal(one.draws, other.draws)
         and one.ksd == other.ksd
-        and np.array_equal(one.coordinates.factor, other.coordinates.factor)
+        and np.array_equal(one.preconditioner.factor, other.preconditioner.factor)
         and one.settings["merged"] == other.settings["merged"]
     )
 
@@ -74,14 +74,14 @@ def client():
 
 def test_files_here_on_a_cluster_and_by_hand_are_the_same(tmp_path, client):
     paths = write(tmp_path, 9)
-    here = ss.distributed.thin(paths, size=20, fan_in=4, workers=0)
-    there = ss.distributed.thin(paths, size=20, fan_in=4, client=client)
-    again = ss.distributed.thin(paths, size=20, fan_in=4, client=client)
+    here = ss.parallel.thin(paths, size=20, fan_in=4, workers=0)
+    there = ss.parallel.thin(paths, size=20, fan_in=4, client=client)
+    again = ss.parallel.thin(paths, size=20, fan_in=4, client=client)
     leaves = [ss.thin(*normal(number), size=40) for number in range(9)]
     by_hand = ss.merge(leaves, size=20, fan_in=4, spare=2)
     assert same(here, there) and same(here, again) and same(here, by_hand)
     assert len(there) == 20 and there.settings["seen"] == 5400 and there.ksd <= there.settings["merged"]["bound"]
-    for (chain, draw), point in zip(there.ids, there.points, strict=True):
+    for (chain, draw), point in zip(there.ids, there.draws, strict=True):
         assert np.array_equal(normal(chain)[0][draw], point)
     assert [leaf["title"] for leaf in there.settings["leaves"]] == [path.name for path in paths]
 
@@ -89,8 +89,8 @@ def test_files_here_on_a_cluster_and_by_hand_are_the_same(tmp_path, client):
 def test_a_store_of_several_chains_is_a_leaf_for_each(tmp_path, client):
     chains = [normal(number) for number in range(5)]
     np.savez(tmp_path / "all.npz", draws=[x for x, _ in chains], scores=[s for _, s in chains])
-    store = ss.distributed.thin(tmp_path / "all.npz", size=15, client=client)
-    files = ss.distributed.thin(write(tmp_path, 5), size=15, workers=0)
+    store = ss.parallel.thin(tmp_path / "all.npz", size=15, client=client)
+    files = ss.parallel.thin(write(tmp_path, 5), size=15, workers=0)
     assert same(store, files)
     assert [leaf["title"] for leaf in store.settings["leaves"]] == [f"all.npz[{i}]" for i in range(5)]
 
@@ -99,12 +99,12 @@ def test_files_with_several_chains_are_numbered_on(tmp_path):
     x, s = normal(0)
     np.savez(tmp_path / "two.npz", draws=[x[:300], x[300:]], scores=[s[:300], s[300:]])
     np.savez(tmp_path / "one.npz", draws=x[:200], scores=s[:200])
-    kept = ss.distributed.thin([tmp_path / "two.npz", tmp_path / "one.npz"], size=100, spare=1, workers=0)
+    kept = ss.parallel.thin([tmp_path / "two.npz", tmp_path / "one.npz"], size=100, spare=1, workers=0)
     assert set(kept.ids[:, 0]) == {0, 1, 2}
     ids = np.array([[7, 0], [7, 1], [9, 0], [9, 1]])
     np.savez(tmp_path / "named.npz", draws=x[:4], scores=s[:4], ids=ids)
-    named = ss.distributed.thin(
-        [tmp_path / "named.npz", tmp_path / "one.npz"], size=200, spare=1, workers=0, check_scores=False
+    named = ss.parallel.thin(
+        [tmp_path / "named.npz", tmp_path / "one.npz"], size=200, spare=1, workers=0, validate_scores=False
     )
     assert set(named.ids[:, 0]) <= {7, 9, 10}  # as the file names them; the next file's come after
 
@@ -113,39 +113,37 @@ def test_dask_arrays_are_thinned_chunk_by_chunk(client):
     draws = np.stack([normal(number, 1000)[0] for number in range(3)])
     scores = np.stack([normal(number, 1000)[1] for number in range(3)])
     lazy = [da.from_array(part, chunks=(2, 400, 1)) for part in (draws, scores)]
-    kept = ss.distributed.thin(tuple(lazy), size=25, client=client)
+    kept = ss.parallel.thin(tuple(lazy), size=25, client=client)
     pieces = [
         ss.thin(draws[c, a : a + 400], scores[c, a : a + 400], size=50) for c in range(3) for a in range(0, 1000, 400)
     ]
     assert kept.ksd == ss.merge(pieces, size=25, fan_in=16, spare=2).ksd
     assert len(kept.settings["leaves"]) == 9
-    for (chain, draw), point in zip(kept.ids, kept.points, strict=True):
+    for (chain, draw), point in zip(kept.ids, kept.draws, strict=True):
         assert np.array_equal(draws[chain, draw], point)
-    assert same(kept, ss.distributed.thin(tuple(lazy), size=25, workers=0))
+    assert same(kept, ss.parallel.thin(tuple(lazy), size=25, workers=0))
 
 
 def test_delayed_pairs_functions_and_arrays(client):
     pairs = [delayed(normal)(number) for number in range(3)]
     here = [normal(number) for number in range(3)]
-    assert same(ss.distributed.thin(pairs, size=15, client=client), ss.distributed.thin(here, size=15, workers=0))
+    assert same(ss.parallel.thin(pairs, size=15, client=client), ss.parallel.thin(here, size=15, workers=0))
     draws, scores = np.stack([x for x, _ in here]), np.stack([s for _, s in here])
-    assert same(
-        ss.distributed.thin((draws, scores), size=15, client=client), ss.distributed.thin(here, size=15, workers=0)
-    )
+    assert same(ss.parallel.thin((draws, scores), size=15, client=client), ss.parallel.thin(here, size=15, workers=0))
     samplers = [lambda number=number: iter([normal(number)] * 2) for number in range(3)]
-    live = ss.distributed.thin(samplers, size=15, client=client)
+    live = ss.parallel.thin(samplers, size=15, client=client)
     assert live.settings["seen"] == 3600
-    thinner = ss.Thinner(2, size=30, coordinates=ss.Streaming())
+    thinner = ss.Thinner(2, size=30, preconditioner=ss.Streaming())
     for _ in range(2):
         thinner.extend(*normal(0), chain=0)
-    alone = ss.distributed.thin(samplers[0], size=30, spare=1, workers=0)
+    alone = ss.parallel.thin(samplers[0], size=30, spare=1, workers=0)
     assert np.array_equal(alone.ids, thinner.kept.ids) and alone.ksd == thinner.ksd
 
 
 @pytest.mark.parametrize("kind", ["identity", "scale", "scales", "covariance", "streaming"])
 def test_samplers_take_coordinates_of_every_kind(kind):
-    kept = ss.distributed.thin([lambda: [normal(0)], lambda: [normal(1)]], size=15, workers=0, coordinates=kind)
-    assert len(kept) == 15 and kept.coordinates.is_identity == (kind == "identity")
+    kept = ss.parallel.thin([lambda: [normal(0)], lambda: [normal(1)]], size=15, workers=0, preconditioner=kind)
+    assert len(kept) == 15 and kept.preconditioner.is_identity == (kind == "identity")
 
 
 def test_scores_in_a_file_of_their_own(tmp_path, monkeypatch):
@@ -153,16 +151,16 @@ def test_scores_in_a_file_of_their_own(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "s.npy", -s)
     monkeypatch.chdir(tmp_path)
-    kept = ss.distributed.thin("x.npy", size=15, spare=1, workers=0, read={"scores": "s.npy", "negate": True})
+    kept = ss.parallel.thin("x.npy", size=15, spare=1, workers=0, read={"scores": "s.npy", "negate": True})
     assert np.array_equal(kept.ids, ss.thin(x, s, size=15).ids)
 
 
 def test_coordinates_that_are_given_stay(client):
     chains = [normal(number) for number in range(3)]
-    wide = ss.Coordinates.scales([3.0, 1.0])
-    kept = ss.distributed.thin(chains, size=15, client=client, coordinates=wide)
-    assert np.array_equal(kept.coordinates.factor, wide.factor)
-    parts = [ss.thin(*chain, size=30, coordinates=wide) for chain in chains]
+    wide = ss.Preconditioner.scales([3.0, 1.0])
+    kept = ss.parallel.thin(chains, size=15, client=client, preconditioner=wide)
+    assert np.array_equal(kept.preconditioner.factor, wide.factor)
+    parts = [ss.thin(*chain, size=30, preconditioner=wide) for chain in chains]
     assert same(kept, ss.merge(parts, size=15))
 
 
@@ -176,8 +174,8 @@ def test_zarr_arrays_are_read_where_they_lie(tmp_path, client):
         )
         array[:] = np.stack([chain[place] for chain in chains])
         arrays.append(array)
-    kept = ss.distributed.thin(tuple(arrays), size=15, client=client)
-    assert same(kept, ss.distributed.thin(chains, size=15, workers=0))
+    kept = ss.parallel.thin(tuple(arrays), size=15, client=client)
+    assert same(kept, ss.parallel.thin(chains, size=15, workers=0))
 
 
 def test_a_zarr_store_is_a_leaf_for_each_chain_and_brings_its_variables(tmp_path, client):
@@ -192,10 +190,10 @@ def test_a_zarr_store_is_a_leaf_for_each_chain_and_brings_its_variables(tmp_path
         }
     )
     tree.to_zarr(tmp_path / "run.zarr", zarr_format=2)
-    kept = ss.distributed.thin(tmp_path / "run.zarr", size=15, client=client)
-    assert same(kept, ss.distributed.thin((u, -u), size=15, workers=0))
+    kept = ss.parallel.thin(tmp_path / "run.zarr", size=15, client=client)
+    assert same(kept, ss.parallel.thin((u, -u), size=15, workers=0))
     assert [leaf["title"] for leaf in kept.settings["leaves"]] == [f"run.zarr[{i}]" for i in range(3)]
-    assert np.array_equal(kept.variables["sigma"].values, np.exp(kept.points[:, 0]))
+    assert np.array_equal(kept.variables["sigma"].values, np.exp(kept.draws[:, 0]))
 
 
 def test_what_else_files_know_travels_with_the_kept_set(tmp_path):
@@ -208,7 +206,7 @@ def test_what_else_files_know_travels_with_the_kept_set(tmp_path):
 
 
 def same_bits(one, other):
-    return np.array_equal(one.points, other.points) and one.ksd == other.ksd and one.kernel == other.kernel
+    return np.array_equal(one.draws, other.draws) and one.ksd == other.ksd and one.kernel == other.kernel
 
 
 def bytes_written(dask_worker):
@@ -230,11 +228,11 @@ def bytes_written(dask_worker):
 def test_only_kept_sets_travel(tmp_path, client):
     paths = write(tmp_path, 6, draws=20_000, dim=5)  # 1.6 MB each
     before = sum(client.run(bytes_written).values())
-    ss.distributed.thin(paths, size=50, client=client)
+    ss.parallel.thin(paths, size=50, client=client)
     moved = sum(client.run(bytes_written).values()) - before
     one = light(ss.thin(*normal(0, 20_000, 5), size=100))
     each = len(pickle.dumps(one))
-    assert each < 13_000 and one.points.nbytes + one.scores.nbytes < sys.getsizeof(one) < each
+    assert each < 13_000 and one.draws.nbytes + one.scores.nbytes < sys.getsizeof(one) < each
     assert 3 * each < moved < 6 * each + 50_000  # those of one worker, the root, and messages
 
 
@@ -245,13 +243,13 @@ def test_a_corrupt_file_among_good_ones(tmp_path, client):
     paths = write(tmp_path, 17)
     paths[4].write_bytes(paths[4].read_bytes()[:2000])
     with pytest.raises(InputError, match=r"chain-04.npz") as refused:
-        ss.distributed.thin(paths, size=20, client=client)
+        ss.parallel.thin(paths, size=20, client=client)
     assert "--skip-corrupt" in refused.value.remedy
     with pytest.warns(UserWarning, match="1 of 17 chains were left out.*chain-04.npz"):
-        kept = ss.distributed.thin(paths, size=20, client=client, on_corrupt="skip")
+        kept = ss.parallel.thin(paths, size=20, client=client, on_corrupt="skip")
     assert len(kept) == 20 and kept.settings["seen"] == 16 * 600 and 4 not in kept.ids[:, 0]
     assert [one["title"] for one in kept.settings["corrupt"]] == ["chain-04.npz"]
-    for (chain, draw), point in zip(kept.ids, kept.points, strict=True):
+    for (chain, draw), point in zip(kept.ids, kept.draws, strict=True):
         assert np.array_equal(normal(chain)[0][draw], point)
 
 
@@ -261,19 +259,19 @@ def test_a_file_that_goes_bad_in_the_middle(tmp_path):
     x[500, 1] = np.nan
     np.savez(paths[1], draws=x, scores=s)
     with pytest.raises(InputError, match="chain 1, draw 500 is nan"):
-        ss.distributed.thin(paths, size=20, workers=0)
+        ss.parallel.thin(paths, size=20, workers=0)
     with pytest.warns(UserWarning, match="1 of 3 chains were left out"):
-        ss.distributed.thin(paths, size=20, workers=0, on_corrupt="skip")
-    kept = ss.distributed.thin(paths, size=20, workers=0, on_bad="skip")
+        ss.parallel.thin(paths, size=20, workers=0, on_corrupt="skip")
+    kept = ss.parallel.thin(paths, size=20, workers=0, on_bad="skip")
     assert kept.settings["skipped"] == 1
     with pytest.raises(InputError, match="None of the 1 chains can be used"):
-        ss.distributed.thin(paths[1:2], size=20, workers=0, on_corrupt="skip")
+        ss.parallel.thin(paths[1:2], size=20, workers=0, on_corrupt="skip")
 
 
 def test_negated_scores_are_never_skipped(client):
     chains = [(x, s) if number else (x, -s) for number, (x, s) in enumerate(map(normal, range(3)))]
     with pytest.raises(NegatedScoresError):
-        ss.distributed.thin(chains, size=20, client=client, on_corrupt="skip")
+        ss.parallel.thin(chains, size=20, client=client, on_corrupt="skip")
 
 
 def test_wrong_settings_are_refused_before_any_work(tmp_path):
@@ -283,54 +281,54 @@ def test_wrong_settings_are_refused_before_any_work(tmp_path):
         ({"size": 10, "spare": 0.5}, "spare must be"),
         ({"size": 10, "fan_in": 1}, "fan_in must be"),
         ({"size": 10, "merge_budget": -1.0}, "budget must be"),
-        ({"size": 10, "coordinates": "round"}, "Unknown coordinates"),
+        ({"size": 10, "preconditioner": "round"}, "Unknown coordinates"),
         ({"size": 10, "on_corrupt": "ignore"}, "on_corrupt must be"),
         ({"size": 10, "rule": "none"}, "rule must be"),
         ({"size": 10, "workers": -1}, "workers must be"),
     ):
         with pytest.raises(InputError, match=message):
-            ss.distributed.thin(chains, **{"workers": 0, **wrong})
+            ss.parallel.thin(chains, **{"workers": 0, **wrong})
     with pytest.raises(InputError, match="no chains to thin"):
-        ss.distributed.thin([], size=10, workers=0)
+        ss.parallel.thin([], size=10, workers=0)
     with pytest.raises(InputError, match="A chain is a int"):
-        ss.distributed.thin([3], size=10, workers=0)
+        ss.parallel.thin([3], size=10, workers=0)
     one, other = write(tmp_path, 1)[0], tmp_path / "wide.npz"
     np.savez(other, draws=np.ones((9, 3)), scores=np.ones((9, 3)))
     with pytest.raises(InputError, match=r"wide.npz has 3 dimensions, .*chain-00.npz has 2"):
-        ss.distributed.thin([one, other], size=10, workers=0)
+        ss.parallel.thin([one, other], size=10, workers=0)
 
 
 def test_without_a_size_the_tree_keeps_to_its_budget():
     chains = [normal(number) for number in range(4)]
-    kept = ss.distributed.thin(chains, workers=0, merge_budget=[1e-4, 0.0], fan_in=2)
+    kept = ss.parallel.thin(chains, workers=0, merge_budget=[1e-4, 0.0], fan_in=2)
     ledger = kept.settings["merged"]
     assert ledger["promised"] == pytest.approx(np.sqrt(ledger["leaves"] + 1e-4)) and kept.ksd <= ledger["promised"]
-    assert len(ss.distributed.thin(chains, workers=0)) > len(kept)
+    assert len(ss.parallel.thin(chains, workers=0)) > len(kept)
 
 
 def test_an_address_with_no_scheduler(monkeypatch):
-    monkeypatch.setattr("steinstream.distributed.cluster.KNOCK", 1.0)
-    with pytest.raises(ss.distributed.ClusterError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9"):
-        ss.distributed.thin([normal(0)], size=10, client="tcp://127.0.0.1:9")
+    monkeypatch.setattr("steinstream.parallel.backends.KNOCK", 1.0)
+    with pytest.raises(ss.parallel.ClusterError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9"):
+        ss.parallel.thin([normal(0)], size=10, client="tcp://127.0.0.1:9")
 
 
 def test_a_cluster_without_workers_is_no_hang(monkeypatch):
-    monkeypatch.setattr("steinstream.distributed.cluster.PATIENCE", 1.0)
+    monkeypatch.setattr("steinstream.parallel.backends.PATIENCE", 1.0)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
-        with pytest.raises(ss.distributed.ClusterError, match="has no worker"):
-            ss.distributed.thin([normal(0)], size=10, client=client)
-        monkeypatch.setattr("steinstream.distributed.cluster._with_workers", lambda client, tell: client)  # lost later
-        with pytest.raises(ss.distributed.ClusterError, match="has had no worker for 1 s"):
-            ss.distributed.thin([normal(0)], size=10, client=client)
+        with pytest.raises(ss.parallel.ClusterError, match="has no worker"):
+            ss.parallel.thin([normal(0)], size=10, client=client)
+        monkeypatch.setattr("steinstream.parallel.backends._with_workers", lambda client, tell: client)  # lost later
+        with pytest.raises(ss.parallel.ClusterError, match="has had no worker for 1 s"):
+            ss.parallel.thin([normal(0)], size=10, client=client)
 
 
 def test_a_leaf_that_kills_every_worker_is_given_up(client, monkeypatch):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 1)
-    with pytest.raises(ss.distributed.ClusterError, match="Workers died again and again"):
-        ss.distributed.thin([lambda: os._exit(1)], size=10, client=client)
+    with pytest.raises(ss.parallel.ClusterError, match="Workers died again and again"):
+        ss.parallel.thin([lambda: os._exit(1)], size=10, client=client)
 
 
 def test_what_a_sampler_raises_comes_back(client):
@@ -339,9 +337,9 @@ def test_what_a_sampler_raises_comes_back(client):
         raise ZeroDivisionError("the sampler's own")
 
     with pytest.raises(ZeroDivisionError, match="the sampler's own"):
-        ss.distributed.thin([broken], size=10, client=client)
+        ss.parallel.thin([broken], size=10, client=client)
     with pytest.raises(InputError, match=r"sampler 0 gave a int.*pair of arrays"):
-        ss.distributed.thin([delayed(3)], size=10, client=client)
+        ss.parallel.thin([delayed(3)], size=10, client=client)
 
 
 CLUSTER = """
@@ -361,14 +359,14 @@ def test_a_cluster_at_an_address_and_its_end(tmp_path):
     try:
         address = far.stdout.readline().strip()
         chains = [normal(number) for number in range(3)]
-        kept = ss.distributed.thin(chains, size=15, client=address)
-        assert same(kept, ss.distributed.thin(chains, size=15, workers=0))
+        kept = ss.parallel.thin(chains, size=15, client=address)
+        assert same(kept, ss.parallel.thin(chains, size=15, workers=0))
         problems = []
 
         def run():
             try:
-                ss.distributed.thin([Stuck()], size=15, client=address)
-            except ss.distributed.ClusterError as problem:
+                ss.parallel.thin([Stuck()], size=15, client=address)
+            except ss.parallel.ClusterError as problem:
                 problems.append(problem)
 
         waiting = Thread(target=run)
@@ -428,7 +426,7 @@ def test_a_killed_worker_costs_one_leaf_since_its_checkpoint(tmp_path, client):
     work = tmp_path / "work"
     results = []
     run = Thread(
-        target=lambda: results.append(ss.distributed.thin(samplers, size=20, client=client, folder=work, every=0.0))
+        target=lambda: results.append(ss.parallel.thin(samplers, size=20, client=client, folder=work, every=0.0))
     )
     run.start()
     until(lambda: _came(work / "leaf-00001.checkpoint") == 1000)
@@ -436,7 +434,7 @@ def test_a_killed_worker_costs_one_leaf_since_its_checkpoint(tmp_path, client):
     (tmp_path / "go").touch()
     run.join(60)
     assert not run.is_alive() and results
-    assert same(results[0], ss.distributed.thin(samplers, size=20, workers=0))
+    assert same(results[0], ss.parallel.thin(samplers, size=20, workers=0))
     skips = [skip for _, skip in starts(work.parent, 1)]
     assert skips[-1] == 0 and 1000 in skips  # the last one is the run here; the one before went on from 1000
 
@@ -456,7 +454,7 @@ import steinstream as ss
 from test_distributed import Slow
 if __name__ == "__main__":
     here = Path(sys.argv[1])
-    kept = ss.distributed.thin([Slow(number, here) for number in range(3)], size=20, workers=1, folder=here / "work",
+    kept = ss.parallel.thin([Slow(number, here) for number in range(3)], size=20, workers=1, folder=here / "work",
                                every=0.0)
     print(kept.ksd.hex())
 """
@@ -477,24 +475,24 @@ def test_a_killed_client_goes_on_when_started_again(tmp_path):
     assert second.returncode == 0, second.stderr
     assert [skip for _, skip in starts(tmp_path, 0)] == [0, 0]  # to learn its dimension, to thin; not the second time
     assert 1000 in [skip for _, skip in starts(tmp_path, 1)]
-    whole = ss.distributed.thin([Slow(number, tmp_path) for number in range(3)], size=20, workers=0)
+    whole = ss.parallel.thin([Slow(number, tmp_path) for number in range(3)], size=20, workers=0)
     assert float.fromhex(second.stdout.strip()) == whole.ksd
 
 
 def test_a_folder_of_other_work_or_with_damage_is_refused(tmp_path, client):
     paths, work = write(tmp_path, 2), tmp_path / "work"
-    kept = ss.distributed.thin(paths, size=20, workers=0, folder=work)
+    kept = ss.parallel.thin(paths, size=20, workers=0, folder=work)
     assert sorted(path.name for path in work.iterdir()) == ["leaf-00000.npz", "leaf-00001.npz"]
-    assert same(kept, ss.distributed.thin(paths, size=20, client=client, folder=work))
+    assert same(kept, ss.parallel.thin(paths, size=20, client=client, folder=work))
     with pytest.raises(CheckpointError, match=r"leaf-0000\d.npz was made .* \(settings differ\)"):
-        ss.distributed.thin(paths, size=30, client=client, folder=work, on_corrupt="skip")
+        ss.parallel.thin(paths, size=30, client=client, folder=work, on_corrupt="skip")
     with pytest.raises(CheckpointError, match="file, bytes, changed differ"):
-        ss.distributed.thin([write(work, 1, draws=500)[0], paths[1]], size=20, workers=0, folder=work)
-    assert len(ss.distributed.thin(paths, size=30, workers=0, folder=work, resume=False)) == 30
+        ss.parallel.thin([write(work, 1, draws=500)[0], paths[1]], size=20, workers=0, folder=work)
+    assert len(ss.parallel.thin(paths, size=30, workers=0, folder=work, resume=False)) == 30
     done = work / "leaf-00001.npz"
     done.write_bytes(done.read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"leaf-00001.npz cannot be read"):
-        ss.distributed.thin(paths, size=30, workers=0, folder=work, on_corrupt="skip")
+        ss.parallel.thin(paths, size=30, workers=0, folder=work, on_corrupt="skip")
 
 
 def test_a_leaf_goes_on_from_any_checkpoint_to_the_same_end(tmp_path):

@@ -40,7 +40,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
         rule=rule,
         size=cap,
         candidates=candidates,
-        check_scores=False,
+        validate_scores=False,
     )
     reference = Reference(kernel)
     for t in range(1, len(x) // candidates + 1):
@@ -59,7 +59,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
         assert set(step.dropped) == before - set(reference.ids)
         assert step.size == len(reference.points)
         assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude(reference))
-        assert np.array_equal(kept.points, x[[draw for _, draw in sorted(reference.ids)]])
+        assert np.array_equal(kept.draws, x[[draw for _, draw in sorted(reference.ids)]])
 
 
 def magnitude(reference):
@@ -71,7 +71,7 @@ def magnitude(reference):
 def test_an_initial_dictionary_counts_towards_the_floor(stream, initial, kernel):
     x, s = stream
     start = np.random.default_rng(len(x)).normal(size=(initial, x.shape[1]))
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth="linear", initial=(start, -start), check_scores=False)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth="linear", initial=(start, -start), validate_scores=False)
     reference = Reference(kernel)
     for i, point in enumerate(start):
         reference.add(point, -point, (-1, i))
@@ -85,7 +85,7 @@ def test_an_initial_dictionary_counts_towards_the_floor(stream, initial, kernel)
 @given(streams(max_dim=8, min_length=2), st.integers(2, 7), kernels)
 def test_select_takes_the_best_candidate(stream, group, kernel):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, check_scores=False)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, validate_scores=False)
     reference = Reference(kernel)
     for t, first in enumerate(range(0, len(x), group), start=1):
         part = slice(first, first + group)
@@ -111,7 +111,7 @@ def test_ksd_of_arrays_is_the_definition(stream, kernel):
 @given(streams(max_length=60), kernels, growths)
 def test_reported_ksd_is_the_ksd_of_what_is_kept_bit_for_bit(stream, kernel, growth):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, check_scores=False)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False)
     thinner.extend(x, s)
     kept = thinner.kept
-    assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=kernel)
+    assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=kernel)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-from steinstream._engine import exact
+from steinstream._engine import double_double
 from steinstream._engine.jit import jit
-from steinstream._engine.pairs import as_tiles
-from steinstream._engine.sweep import ROW, sweep_tiles
+from steinstream._engine.kernel_row import ROW, sweep_tiles
+from steinstream._engine.pairwise import as_tiles
 from steinstream.kernels import Compiled
 
 
@@ -39,7 +39,7 @@ values = st.builds(on_a_grid, integers, st.sampled_from([-60, -40, -20, -10]))
 def test_a_pair_holds_the_exact_sum_and_its_rounding(numbers):
     high, low = 0.0, 0.0
     for number in numbers:
-        high, low = exact.add(high, low, number)
+        high, low = double_double.add(high, low, number)
     total = sum(map(Fraction, numbers), Fraction(0))
     assert Fraction(high) + Fraction(low) == total
     assert high == float(total)
@@ -53,19 +53,19 @@ def test_order_does_not_matter(numbers, random):
     for order in (numbers, shuffled):
         pair = (0.0, 0.0)
         for number in order:
-            pair = exact.add_pair(*pair, number, 0.0)
+            pair = double_double.add_pair(*pair, number, 0.0)
         sums.append(pair)
     assert sums[0] == sums[1]
 
 
 @given(st.lists(values, min_size=1, max_size=30))
 def test_taking_away_undoes_adding(numbers):
-    start = exact.add(1.25, 0.0, numbers[0])
+    start = double_double.add(1.25, 0.0, numbers[0])
     pair = start
     for number in numbers:
-        pair = exact.add(*pair, number)
+        pair = double_double.add(*pair, number)
     for number in numbers:
-        pair = exact.add(*pair, -number)
+        pair = double_double.add(*pair, -number)
     assert pair == start
 
 
@@ -111,11 +111,11 @@ def test_of_a_wild_start_nothing_is_left_in_any_sum(huge, settings):
     x[1::3] = x[::3]  # some come twice
     s = -x
     s[:60] *= huge ** np.linspace(1.0, 0.5, 60)[:, None]
-    thinner = ss.Thinner(3, size=30, check_scores=False, **settings)
+    thinner = ss.Thinner(3, size=30, validate_scores=False, **settings)
     thinner.extend(x, s)
     kept = thinner.kept
     assert kept.ids[:, 1].min() >= 60
-    fresh = ss.Thinner(3, check_scores=False, **settings | {"candidates": 1}, initial=(kept.points, kept.scores))
+    fresh = ss.Thinner(3, validate_scores=False, **settings | {"candidates": 1}, initial=(kept.draws, kept.scores))
     now, anew = thinner._kept_set.state(), fresh._kept_set.state()
     assert thinner.ksd == fresh.ksd and np.array_equal(now["total"][:2], anew["total"][:2])
     assert {*map(tuple, now["influence"])} == {*map(tuple, anew["influence"])}

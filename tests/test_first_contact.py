@@ -20,7 +20,7 @@ from conftest import write_chain
 
 import steinstream as ss
 from steinstream.cli import commands, main
-from steinstream.cli.sections import SECTIONS
+from steinstream.cli.help import SECTIONS
 from steinstream.errors import InputError
 
 ROOT = Path(__file__).parent.parent
@@ -248,7 +248,7 @@ X = np.random.default_rng(0).normal(size=(300, 3))
         (lambda: ss.Thinner(3, kernel=ss.IMQ), ["kernel", "ss.IMQ()"]),
         (lambda: ss.ksd(X, -X, kernel="rbf"), ["'rbf'", "ss.RBF()"]),
         (lambda: ss.thin(X, -X, growth="cubic"), ["'cubic'", "sqrt"]),
-        (lambda: ss.thin(X, -X, coordinates="wide"), ["'wide'", "covariance"]),
+        (lambda: ss.thin(X, -X, preconditioner="wide"), ["'wide'", "covariance"]),
         (lambda: ss.Thinner(X), ["dim", "whole number"]),
         (lambda: ss.Thinner(3).push(X, -X), ["(300, 3)", "extend"]),
         (lambda: ss.Thinner(3).push("a", "b"), ["draw must be an array"]),
@@ -349,7 +349,7 @@ def test_help_and_completion_load_nothing_heavy(tmp_path):
 import io, json, sys
 from contextlib import redirect_stdout
 from steinstream.cli import commands, main
-from steinstream.cli.sections import SECTIONS
+from steinstream.cli.help import SECTIONS
 lines = [["--help"], ["--version"], ["completion", "zsh"], *([name, "--help"] for name in commands.commands)]
 for line in lines:
     sys.argv = ["steinstream", *line]
@@ -408,7 +408,7 @@ def in_bash(tmp_path):
     [
         ("steinstream ins", "steinstream inspect"),
         ("steinstream thin ch", "steinstream thin chain.npz"),
-        ("steinstream thin chain.npz --trust", "steinstream thin chain.npz --trust-scores"),
+        ("steinstream thin chain.npz --trust", "steinstream thin chain.npz --no-validate-scores"),
         ("steinstream thin chain.npz --rule mon", "steinstream thin chain.npz --rule monotone"),
         ("steinstream thin chain.npz --kernel rb", "steinstream thin chain.npz --kernel rbf"),
         ("steinstream reproduce goodwin-m", "steinstream reproduce goodwin-mala"),

@@ -18,8 +18,8 @@ import steinstream as ss
 from steinstream.cli.follow import follow as command
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError
 from steinstream.io import open_chain
-from steinstream.io.growing import Growing, in_turns
-from steinstream.io.tail import BeganAnew, Tail
+from steinstream.io.csv_follow import Growing, in_turns
+from steinstream.io.csv_tail import BeganAnew, Tail
 
 
 def until(condition, what, seconds=120):
@@ -66,7 +66,7 @@ def seen(kept):
 def thinned(*paths, size=40, count=None):
     """What a live thinner keeps of chains taken in turns."""
     chains = [[part[:count] for part in whole(open_chain(path))] for path in paths]
-    thinner = ss.Thinner(chains[0][0].shape[1], size=size, coordinates=ss.Streaming())
+    thinner = ss.Thinner(chains[0][0].shape[1], size=size, preconditioner=ss.Streaming())
     for draw in range(max(len(chain[0]) for chain in chains)):
         for number, (x, s, _) in enumerate(chains):
             if draw < len(x):
@@ -76,9 +76,9 @@ def thinned(*paths, size=40, count=None):
 
 def assert_same(path, expected):
     kept = ss.Kept.load(path)
-    assert np.array_equal(kept.ids, expected.ids) and np.array_equal(kept.points, expected.points)
+    assert np.array_equal(kept.ids, expected.ids) and np.array_equal(kept.draws, expected.draws)
     assert kept.ksd == expected.ksd
-    for name, value in zip(["mu", "sigma", "w"], constrain(kept.points), strict=False):
+    for name, value in zip(["mu", "sigma", "w"], constrain(kept.draws), strict=False):
         assert np.allclose(kept.variables[name].values, value, rtol=1e-13)
 
 
@@ -250,7 +250,7 @@ def test_plain_csv_can_be_followed(tmp_path):
     with Meanwhile(write):
         follow(path, "-o", kept, "--size", 20, "--every", 0, "--until-idle", 2.5)
     found = ss.Kept.load(kept)
-    thinner = ss.Thinner(2, size=20, coordinates=ss.Streaming()).extend(x, -x)
+    thinner = ss.Thinner(2, size=20, preconditioner=ss.Streaming()).extend(x, -x)
     assert found.settings["seen"] == 300 and found.ksd == thinner.ksd and found.names == ("a", "b")
 
 
@@ -276,10 +276,10 @@ def test_a_pipe_is_followed_until_its_writer_has_gone(made, texts, tmp_path):
 
     with Meanwhile(write):
         follow(pipe, "-o", tmp_path / "kept.npz", "--size", 40)
-    thinner = ss.Thinner(2, size=40, coordinates=ss.Streaming())
+    thinner = ss.Thinner(2, size=40, preconditioner=ss.Streaming())
     thinner.extend(x, -x)
     kept = ss.Kept.load(tmp_path / "kept.npz")
-    assert np.array_equal(kept.points, thinner.kept.points) and kept.settings["seen"] == 300
+    assert np.array_equal(kept.draws, thinner.kept.draws) and kept.settings["seen"] == 300
     with pytest.raises(InputError, match="--checkpoint means nothing to a pipe"):
         follow(pipe, "-o", tmp_path / "kept.npz", "--checkpoint", tmp_path / "state.npz")
 
@@ -319,7 +319,7 @@ def test_variables_that_never_come_are_nan(made, texts, tmp_path, capsys, monkey
     found = ss.Kept.load(kept)
     late = found.ids[:, 1] >= 500
     assert 0 < late.sum() < 40 and np.array_equal(np.isnan(found.variables["sigma"].values), late)
-    assert np.allclose(found.variables["w"].values[~late], constrain(found.points[~late])[2], rtol=1e-13)
+    assert np.allclose(found.variables["w"].values[~late], constrain(found.draws[~late])[2], rtol=1e-13)
     assert "nan: " in capsys.readouterr().err
 
 

@@ -37,7 +37,7 @@ class Told:
         {},
         {"growth": "linear", "budget": "share:1"},
         {"growth": 10, "rule": "monotone"},
-        {"size": 40, "kernel": ss.RBF(), "coordinates": ss.Coordinates.identity()},
+        {"size": 40, "kernel": ss.RBF(), "preconditioner": ss.Preconditioner.identity()},
         {"growth": "sqrt", "size": 50, "budget": "decaying"},
     ],
 )
@@ -54,7 +54,7 @@ def test_with_the_target_for_a_proxy_it_is_plain_thinning(stream, settings):
 def test_ksd_is_that_of_the_kernel_with_ratios(stream):
     draws, _, log_density = stream
     kept = ss.thin(draws, log_density=log_density, proxy="gaussian", size=30)
-    x, s = kept.coordinates.apply(kept.points, kept.scores)
+    x, s = kept.preconditioner.apply(kept.draws, kept.scores)
     ratios = kept.variables["ratio"].values
     matrix = ratios[:, None] * ratios * kept.kernel.matrix(x, s, x, s)
     assert kept.ksd == pytest.approx(np.sqrt(matrix.mean()), rel=1e-10)
@@ -80,7 +80,7 @@ def slow(matrix, floors):
 def test_the_result_is_that_of_a_slow_reference(stream, growth):
     draws, _, log_density = (each[:300] for each in stream)
     whole = ss.thin(draws, log_density=log_density, proxy="gaussian", growth="none")
-    x, s = whole.coordinates.apply(whole.points, whole.scores)
+    x, s = whole.preconditioner.apply(whole.draws, whole.scores)
     ratios = whole.variables["ratio"].values
     assert ratios.mean() == pytest.approx(1.0)
     assert ratios.max() / ratios.min() <= np.exp(2.0)
@@ -98,11 +98,11 @@ def test_log_densities_lead_past_the_proxy_to_the_target(stream):
         "ratios": ss.thin(draws, log_density=log_density, proxy="gaussian", size=60),
         "proxy": ss.thin(draws, proxy="gaussian", size=60),
     }
-    coordinates = sets["scores"].coordinates
-    found = {name: ss.ksd(k.points, scores[k.ids[:, 1]], coordinates=coordinates) for name, k in sets.items()}
-    stride = ss.ksd(draws[::66], scores[::66], coordinates=coordinates)
+    preconditioner = sets["scores"].preconditioner
+    found = {name: ss.ksd(k.draws, scores[k.ids[:, 1]], preconditioner=preconditioner) for name, k in sets.items()}
+    stride = ss.ksd(draws[::66], scores[::66], preconditioner=preconditioner)
     assert found["scores"] < found["ratios"] < 0.5 * found["proxy"] < found["proxy"] < stride
-    mean, spread = sets["proxy"].points.mean(axis=0), sets["proxy"].points.std(axis=0)
+    mean, spread = sets["proxy"].draws.mean(axis=0), sets["proxy"].draws.std(axis=0)
     np.testing.assert_allclose(mean, draws.mean(axis=0), atol=0.1 * draws.std(axis=0).max())
     np.testing.assert_allclose(spread, draws.std(axis=0), rtol=0.1)
 
@@ -112,7 +112,7 @@ def test_without_ratios_it_is_thinning_towards_the_fitted_gaussian(stream):
     kept = ss.thin(draws, proxy="gaussian", size=20)
     settled = draws[2000:]
     fitted = Gaussian(settled.mean(axis=0), np.cov(settled, rowvar=False))
-    np.testing.assert_allclose(kept.scores, fitted.scores(kept.points), rtol=1e-6)
+    np.testing.assert_allclose(kept.scores, fitted.scores(kept.draws), rtol=1e-6)
     assert kept.settings["proxy"] == "gaussian"
     again = ss.thin(draws, log_density=log_density, proxy="gaussian", clip=0.0, size=20)
     np.testing.assert_array_equal(again.ids, kept.ids)
@@ -134,11 +134,11 @@ def test_chains_and_bad_draws_keep_their_ids(stream):
     chains[0, 3, 1], densities[1, 5] = np.nan, -np.inf
     kept = ss.thin(chains, log_density=densities, proxy="gaussian", size=30, on_bad="skip")
     assert (kept.settings["seen"], kept.settings["skipped"]) == (4000, 2)
-    np.testing.assert_array_equal(kept.points, chains[kept.ids[:, 0], kept.ids[:, 1]])
+    np.testing.assert_array_equal(kept.draws, chains[kept.ids[:, 0], kept.ids[:, 1]])
     assert set(kept.ids[:, 0]) == {0, 1}
     alone = ss.thin(chains, proxy="gaussian", size=30, on_bad="skip")
     assert alone.settings["skipped"] == 1
-    np.testing.assert_array_equal(alone.points, chains[alone.ids[:, 0], alone.ids[:, 1]])
+    np.testing.assert_array_equal(alone.draws, chains[alone.ids[:, 0], alone.ids[:, 1]])
 
 
 def test_a_linear_term_is_measured_from_the_middle_of_the_draws(stream):
@@ -148,7 +148,7 @@ def test_a_linear_term_is_measured_from_the_middle_of_the_draws(stream):
         ss.thin(draws + shift, log_density=log_density, proxy="gaussian", kernel=kernel, size=20)
         for shift in (0.0, 100.0)
     )
-    assert far.coordinates.centre is not None and far.ksd == pytest.approx(near.ksd, rel=1e-6)
+    assert far.preconditioner.centre is not None and far.ksd == pytest.approx(near.ksd, rel=1e-6)
     whole = [ss.gradient_free_ksd(draws + shift, log_density, kernel=kernel) for shift in (0.0, 100.0)]
     assert whole[1] == pytest.approx(whole[0], rel=1e-6)
 
@@ -167,13 +167,13 @@ def test_where_a_proxy_has_no_number_the_draw_is_bad(stream, spoilt):
     with pytest.raises(InputError, match="Repair the proxy"):
         ss.gradient_free_ksd(draws, log_density, proxy=proxy)
     kept = ss.thin(draws, log_density=log_density, proxy=proxy, size=20, on_bad="skip")
-    assert kept.settings["skipped"] == out.sum() and (kept.points[:, 0] <= 2.0).all()
-    assert np.isfinite(kept.ksd) and np.array_equal(kept.points, draws[kept.ids[:, 1]])
+    assert kept.settings["skipped"] == out.sum() and (kept.draws[:, 0] <= 2.0).all()
+    assert np.isfinite(kept.ksd) and np.array_equal(kept.draws, draws[kept.ids[:, 1]])
     if spoilt == "score":
         with pytest.raises(InputError, match="Repair the proxy"):
             ss.thin(draws, proxy=proxy, size=20)
         alone = ss.thin(draws, proxy=proxy, size=20, on_bad="skip")
-        assert alone.settings["skipped"] == out.sum() and (alone.points[:, 0] <= 2.0).all()
+        assert alone.settings["skipped"] == out.sum() and (alone.draws[:, 0] <= 2.0).all()
 
 
 def test_a_proxy_that_has_no_number_anywhere_is_refused(stream):
@@ -196,7 +196,7 @@ def test_ratios_survive_a_file(stream, tmp_path):
 
 def test_the_measure_tells_the_target_from_others(stream):
     draws, scores, log_density = stream
-    right = ss.gradient_free_ksd(draws, log_density, proxy=Told(), coordinates=ss.Coordinates.identity())
+    right = ss.gradient_free_ksd(draws, log_density, proxy=Told(), preconditioner=ss.Preconditioner.identity())
     assert right == pytest.approx(ss.ksd(draws, scores), rel=1e-10)  # ratios are 1
     of_another = Gaussian([0.0, 0.0], [1.0, 1.0]).log_densities(draws)
     assert ss.gradient_free_ksd(draws, log_density) < 0.3 * ss.gradient_free_ksd(draws, of_another)
@@ -221,7 +221,7 @@ def test_mistakes_are_named(stream):
         thin(draws, log_density=log_density, proxy="cauchy")
     with pytest.raises(InputError, match="clip must be"):
         thin(draws, log_density=log_density, proxy="gaussian", clip=-1.0)
-    for more in ({"candidates": 3}, {"passes": 2}, {"start": "sample"}, {"coordinates": "streaming"}):
+    for more in ({"candidates": 3}, {"passes": 2}, {"start": "sample"}, {"preconditioner": "streaming"}):
         with pytest.raises(InputError, match="with log_density"):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 

@@ -22,7 +22,7 @@ def square(kernel, x, s):
 @given(streams(max_dim=12, max_length=50), kernels, growths, budgets)
 def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(stream, kernel, growth, budget):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, budget=budget, check_scores=False)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, budget=budget, validate_scores=False)
     f = schedules.growth(growth)
     before = np.zeros((0, x.shape[1])), np.zeros((0, x.shape[1]))
     for t in range(1, len(x) + 1):
@@ -34,11 +34,11 @@ def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(
             allowed += thinner.budget.eta / len(enlarged[0]) ** 2
         else:
             allowed += float(schedules.evaluate(thinner.budget, np.array([float(t)]))[0])
-        measured, more = square(kernel, kept.points, kept.scores)
+        measured, more = square(kernel, kept.draws, kept.scores)
         assert measured <= allowed + 1e-12 * (terms + more)
         floor = max(1, math.ceil(min(float(schedules.evaluate(f, np.array([float(t)]))[0]), t)))
         assert len(kept) >= floor
-        before = kept.points, kept.scores
+        before = kept.draws, kept.scores
 
 
 @settings(max_examples=80, deadline=None)
@@ -47,15 +47,15 @@ def test_under_the_monotone_rule_ksd_never_rises_above_the_floor(stream, kernel,
     x, s = stream
     thinner = ss.Thinner(
         x.shape[1], kernel=kernel, growth=growth, budget=budget, rule="monotone", candidates=candidates,
-        check_scores=False,
+        validate_scores=False,
     )  # fmt: skip
     before = None
     for t in range(1, len(x) // candidates + 1):
-        size = thinner.size
+        size = len(thinner)
         thinner.extend(*(part[(t - 1) * candidates : t * candidates] for part in (x, s)))
-        measured, terms = square(kernel, thinner.kept.points, thinner.kept.scores)
+        measured, terms = square(kernel, thinner.kept.draws, thinner.kept.scores)
         floor = max(1, math.ceil(min(float(schedules.evaluate(thinner.growth, np.array([float(t)]))[0]), t)))
-        assert thinner.size >= floor
+        assert len(thinner) >= floor
         if size + 1 > floor and before is not None:
             assert measured <= before + budget + 1e-12 * terms
         before = measured
@@ -77,7 +77,7 @@ def test_removal_lemma(stream, kernel):
 @given(streams(max_dim=8, max_length=40, min_length=8), kernels, st.integers(1, 6))
 def test_a_hard_cap_holds_and_costs_at_most_what_the_removal_lemma_says(stream, kernel, size):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, check_scores=False)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, validate_scores=False)
     before = x[:0], s[:0]
     for t in range(1, len(x) + 1):
         thinner.push(x[t - 1], s[t - 1])
@@ -87,8 +87,8 @@ def test_a_hard_cap_holds_and_costs_at_most_what_the_removal_lemma_says(stream, 
         if t > size:
             whole, terms = square(kernel, *enlarged)
             diagonal = np.mean([kernel.matrix(a, b, a, b)[0, 0] for a, b in zip(*enlarged, strict=True)])
-            assert square(kernel, kept.points, kept.scores)[0] <= whole + diagonal / size**2 + 1e-12 * terms
-        before = kept.points, kept.scores
+            assert square(kernel, kept.draws, kept.scores)[0] <= whole + diagonal / size**2 + 1e-12 * terms
+        before = kept.draws, kept.scores
 
 
 def mean_squares(growth, budget, lengths, repeats, candidates=1, dim=2):
@@ -127,4 +127,4 @@ def test_equal_is_within_a_budget_of_zero():
         x = np.repeat(np.random.default_rng(seed).normal(size=(1, 3)), 9, axis=0)
         thinner = ss.Thinner(3, growth=lambda t: t if t < 9 else 1)
         thinner.extend(x, -x / 3.0)
-        assert thinner.size == 1
+        assert len(thinner) == 1

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from streams import budgets, growths, kernels, streams
 
 import steinstream as ss
-from steinstream import admission, schedules
+from steinstream import schedules
 from steinstream.planning import Bound
+from steinstream.thinner import ingest
 
 
 def written_down(sizes, floors, budget, share, cap, kappa, diagonal):
-    """The recursion of steinstream.promise, step by step; the set's sizes are those it had."""
+    """The recursion of steinstream.thinner.bound, step by step; the set's sizes are those it had."""
     bound = flat = 0.0
     for before, floor, eps in zip([0, *sizes[:-1]], floors, budget, strict=True):
         bound = (before / (before + 1)) ** 2 * bound + kappa / (before + 1) ** 2
@@ -36,13 +37,13 @@ def written_down(sizes, floors, budget, share, cap, kappa, diagonal):
 def test_the_bound_is_the_recursion(stream, kernel, growth, budget, size, candidates):
     x, s = stream
     choice = {"kernel": kernel, "growth": growth, "budget": budget, "size": size, "candidates": candidates}
-    thinner = ss.Thinner(x.shape[1], history="all", check_scores=False, **choice)
+    thinner = ss.Thinner(x.shape[1], history="all", validate_scores=False, **choice)
     thinner.extend(x, s)
-    if thinner.size == 0:
+    if len(thinner) == 0:
         assert thinner.bound is None
         return
     t = np.arange(1.0, thinner.steps + 1)
-    plan = admission.plan(thinner, t.astype(np.int64))
+    plan = ingest.plan(thinner, t.astype(np.int64))
     used = thinner.steps * candidates
     window = 1
     while 2 * window - 1 < used:  # windows of 1, 2, 4, ... draws: the last one and the one before count
@@ -51,7 +52,7 @@ def test_the_bound_is_the_recursion(stream, kernel, growth, budget, size, candid
     kappa = kernel.diagonal(s[late], x[late]).mean()
     expected = written_down(
         thinner.history.size, plan.floor, plan.budget, plan.share[0], size, kappa,
-        kernel.diagonal(thinner.kept.scores, thinner.kept.points).mean(),
+        kernel.diagonal(thinner.kept.scores, thinner.kept.draws).mean(),
     )  # fmt: skip
     assert thinner.bound == pytest.approx(expected, rel=1e-9)
     assert thinner.kept.bound == thinner.bound == thinner.settings["bound"]
@@ -115,7 +116,7 @@ def test_burn_in_does_not_stay_in_the_bound():
     x = np.random.default_rng(0).normal(size=(5000, 2))
     s = -x
     s[:500] *= 1e4
-    thinner = ss.Thinner(2, size=50, check_scores=False)
+    thinner = ss.Thinner(2, size=50, validate_scores=False)
     thinner.extend(x, s)
     assert thinner.bound < 0.3
 
@@ -126,7 +127,7 @@ def test_nothing_is_promised_where_nothing_is_known():
     assert thinner.bound is None
     thinner.extend(x, -x)
     once = thinner.bound
-    thinner.again()
+    thinner.start_pass()
     thinner.extend(x, -x)
     assert thinner.bound == once and thinner.kept.settings["bound"] == once  # further passes cannot raise KSD
     assert ss.thin(x, -x, size=20, passes="auto").bound is None  # begun with draws of the chain itself
@@ -139,7 +140,7 @@ def test_a_set_to_begin_with_is_where_the_bound_begins():
     start = ss.ksd(far, -far)
     thinner.extend(x[:1], -x[:1])
     assert 0.9 * start < thinner.bound <= start
-    following = ss.Thinner(2, size=30, coordinates=ss.Streaming(first=100))
+    following = ss.Thinner(2, size=30, preconditioner=ss.Streaming(first=100))
     following.extend(x[:100], -x[:100])
     assert following.bound is None  # coordinates have just changed: no draw has been measured in them
     start = following.ksd

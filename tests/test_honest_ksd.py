@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from streams import kernels, streams
 
 import steinstream as ss
-from steinstream.honest import honest_square
+from steinstream.debiased import squared_ksd_debiased
 
 COORDINATES = {
     "identity": lambda dim: None,
-    "scales": lambda dim: ss.Coordinates.scales(np.geomspace(0.5, 2.0, dim)),
-    "covariance": lambda dim: ss.Coordinates.covariance(np.eye(dim) + 0.5),
-    "centred": lambda dim: ss.Coordinates(np.array(1.0), np.ones(dim)),
+    "scales": lambda dim: ss.Preconditioner.scales(np.geomspace(0.5, 2.0, dim)),
+    "covariance": lambda dim: ss.Preconditioner.covariance(np.eye(dim) + 0.5),
+    "centred": lambda dim: ss.Preconditioner(np.array(1.0), np.ones(dim)),
     "warmup": lambda dim: ss.Warmup(draws=9),
     "streaming": lambda dim: ss.Streaming(first=8),
 }
@@ -36,11 +36,11 @@ def test_honest_where_the_reported_figure_is_not(dim, size, passes):
         thinner = ss.Thinner(dim, size=size)
         for number in range(passes):
             if number:
-                thinner.again()
-            thinner.extend(x, s, check=check)
+                thinner.start_pass()
+            thinner.extend(x, s, second_scores=check)
         kept = thinner.kept
-        honest = honest_square(kept.points, kept.checks, kept.excess, kept.kernel, kept.coordinates)
-        squares.append([ss.ksd(kept.points, -kept.points) ** 2, kept.ksd**2, honest])
+        honest = squared_ksd_debiased(kept.draws, kept.second_scores, kept.excess, kept.kernel, kept.preconditioner)
+        squares.append([ss.ksd(kept.draws, -kept.draws) ** 2, kept.ksd**2, honest])
     true, reported, honest = np.array(squares).T
     errors = honest - true
     assert abs(errors.mean()) < 3.5 * errors.std() / np.sqrt(len(errors))
@@ -65,11 +65,11 @@ def test_minibatches():
     for _ in range(12):
         check = np.array([minibatch(x, apart) for x in block.draws])
         scores = np.array([minibatch(x, apart) for x in block.draws])
-        thinner = ss.Thinner(2, size=30, coordinates=ss.Coordinates.length_scale(0.045), check_scores=False)
-        thinner.extend(block.draws, scores, check=check)
+        thinner = ss.Thinner(2, size=30, preconditioner=ss.Preconditioner.length_scale(0.045), validate_scores=False)
+        thinner.extend(block.draws, scores, second_scores=check)
         kept = thinner.kept
-        true = ss.ksd(kept.points, 2000.0 * (rows.mean(axis=0) - kept.points), coordinates=kept.coordinates) ** 2
-        honest = honest_square(kept.points, kept.checks, kept.excess, kept.kernel, kept.coordinates)
+        true = ss.ksd(kept.draws, 2000.0 * (rows.mean(axis=0) - kept.draws), preconditioner=kept.preconditioner) ** 2
+        honest = squared_ksd_debiased(kept.draws, kept.second_scores, kept.excess, kept.kernel, kept.preconditioner)
         errors.append(honest - true)
         gaps.append(kept.ksd**2 - true)
     assert abs(np.mean(errors)) < 3.5 * np.std(errors) / np.sqrt(12)
@@ -83,24 +83,28 @@ def test_nothing_is_selected_by_the_checks_and_each_stays_with_its_draw(stream, 
     check = s + np.random.default_rng(0).normal(size=s.shape)
     dim, cut = x.shape[1], data.draw(st.integers(0, len(x)))
     with_checks, without = (
-        ss.Thinner(dim, kernel=kernel, coordinates=COORDINATES[name](dim), candidates=candidates, check_scores=False)
+        ss.Thinner(
+            dim, kernel=kernel, preconditioner=COORDINATES[name](dim), candidates=candidates, validate_scores=False
+        )
         for _ in range(2)
     )
     without.extend(x, s)
-    with_checks.extend(x[:cut], s[:cut], check=check[:cut])
+    with_checks.extend(x[:cut], s[:cut], second_scores=check[:cut])
     for row in range(cut, len(x)):
-        with_checks.push(x[row], s[row], check=check[row])
+        with_checks.push(x[row], s[row], second_scores=check[row])
     kept, plain = with_checks.kept, without.kept
     if len(plain) == 0:
         return
     assert np.array_equal(kept.ids, plain.ids) and kept.ksd == plain.ksd
-    assert np.array_equal(kept.points, plain.points) and np.array_equal(kept.scores, plain.scores)
+    assert np.array_equal(kept.draws, plain.draws) and np.array_equal(kept.scores, plain.scores)
     alike = np.unique(np.hstack([x, s]), axis=0, return_inverse=True)[1].ravel()
-    for (_, draw), own in zip(kept.ids, kept.checks, strict=True):  # draws of one state and score may share a check
+    for (_, draw), own in zip(
+        kept.ids, kept.second_scores, strict=True
+    ):  # draws of one state and score may share a check
         assert (check[alike == alike[draw]] == own).all(axis=1).any()
     if len(set(alike)) == len(x):
-        assert np.array_equal(kept.checks, check[kept.ids[:, 1]])
-    assert plain.checks is None and plain.honest_ksd is None
+        assert np.array_equal(kept.second_scores, check[kept.ids[:, 1]])
+    assert plain.second_scores is None and plain.ksd_debiased is None
 
 
 @settings(max_examples=20, deadline=None)
@@ -110,15 +114,19 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, name
     path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
     check = s + np.random.default_rng(0).normal(size=s.shape)
     through, resumed = (
-        ss.Thinner(x.shape[1], coordinates=COORDINATES[name](x.shape[1]), check_scores=False) for _ in range(2)
+        ss.Thinner(x.shape[1], preconditioner=COORDINATES[name](x.shape[1]), validate_scores=False) for _ in range(2)
     )
-    through.extend(x, s, check=check)
+    through.extend(x, s, second_scores=check)
     for row in range(len(x)):
-        resumed.push(x[row], s[row], check=check[row])
+        resumed.push(x[row], s[row], second_scores=check[row])
         resumed.save(path)
         resumed = ss.Thinner.load(path)
     one, two = through.kept, resumed.kept
-    assert np.array_equal(one.checks, two.checks) and one.excess == two.excess and one.honest_ksd == two.honest_ksd
+    assert (
+        np.array_equal(one.second_scores, two.second_scores)
+        and one.excess == two.excess
+        and one.ksd_debiased == two.ksd_debiased
+    )
 
 
 def test_the_excess_is_the_noise_in_the_kernels_coordinates():
@@ -128,9 +136,9 @@ def test_the_excess_is_the_noise_in_the_kernels_coordinates():
     noise = random.normal(size=(2, 4000, 3)) @ root.T
     for kernel, phi in ((ss.IMQ(), 1.0), (ss.IMQ(c=2.0), 0.5), (ss.RBF(), 1.0)):
         for name in ("identity", "scales", "covariance"):
-            thinner = ss.Thinner(3, kernel=kernel, size=20, coordinates=COORDINATES[name](3))
-            thinner.extend(x, -x + noise[0], check=-x + noise[1])
-            factor = thinner.coordinates.factor
+            thinner = ss.Thinner(3, kernel=kernel, size=20, preconditioner=COORDINATES[name](3))
+            thinner.extend(x, -x + noise[0], second_scores=-x + noise[1])
+            factor = thinner.preconditioner.factor
             factor = factor if factor.ndim == 2 else np.diag(np.broadcast_to(factor, 3))
             expected = phi * np.trace(factor.T @ root @ root.T @ factor)
             assert thinner.kept.excess == pytest.approx(expected, rel=0.05)
@@ -139,17 +147,17 @@ def test_the_excess_is_the_noise_in_the_kernels_coordinates():
 def test_without_noise_it_is_ksd():
     x = np.random.default_rng(0).normal(size=(500, 3))
     thinner = ss.Thinner(3, size=30)
-    thinner.extend(x, -x, check=-x)
-    assert thinner.kept.excess == 0.0 and thinner.kept.honest_ksd == pytest.approx(thinner.ksd, rel=1e-12)
+    thinner.extend(x, -x, second_scores=-x)
+    assert thinner.kept.excess == 0.0 and thinner.kept.ksd_debiased == pytest.approx(thinner.ksd, rel=1e-12)
 
 
 def test_noise_is_learnt_once():
     x, s, check = noisy(0, 400, 2, 1.0)
     thinner = ss.Thinner(2, size=30)
-    thinner.extend(x, s, check=check)
+    thinner.extend(x, s, second_scores=check)
     once = thinner.kept.excess
-    thinner.again()
-    thinner.extend(x, s, check=check[::-1])
+    thinner.start_pass()
+    thinner.extend(x, s, second_scores=check[::-1])
     assert thinner.kept.excess == once
 
 
@@ -157,10 +165,10 @@ def test_copies_of_a_state_share_their_noise():
     """Every draw of the chain twice, all kept: on the diagonal noise counts four times for each pair."""
     x, s, check = noisy(0, 200, 2, 1.0)
     once, twice = ss.Thinner(2, growth="none"), ss.Thinner(2, growth="none")
-    once.extend(x, s, check=check)
+    once.extend(x, s, second_scores=check)
     twice.extend(*(np.repeat(part, 2, axis=0) for part in (x, s)), check=np.repeat(check, 2, axis=0))
     assert twice.kept.excess == pytest.approx(once.kept.excess)
-    assert twice.kept.honest_ksd == pytest.approx(once.kept.honest_ksd)
+    assert twice.kept.ksd_debiased == pytest.approx(once.kept.ksd_debiased)
 
 
 def test_an_estimate_below_zero_is_given_as_zero():
@@ -168,18 +176,18 @@ def test_an_estimate_below_zero_is_given_as_zero():
     for seed in range(20):
         x, s, check = noisy(seed, 1000, 2, 3.0)
         thinner = ss.Thinner(2, size=40)
-        thinner.extend(x, s, check=check)
-        values.append(thinner.kept.honest_ksd)
+        thinner.extend(x, s, second_scores=check)
+        values.append(thinner.kept.ksd_debiased)
     assert min(values) == 0.0 < max(values)
 
 
 def test_checks_are_saved_with_the_draws(tmp_path):
     x, s, check = noisy(0, 300, 2, 0.5)
     thinner = ss.Thinner(2, size=20)
-    thinner.extend(x, s, check=check)
+    thinner.extend(x, s, second_scores=check)
     thinner.kept.save(tmp_path / "kept.npz")
     with np.load(tmp_path / "kept.npz") as written:
-        assert np.array_equal(written["checks"], thinner.kept.checks)
+        assert np.array_equal(written["checks"], thinner.kept.second_scores)
         assert float(written["excess"]) == thinner.kept.excess
 
 
@@ -187,39 +195,39 @@ def test_bad_checks_are_refused():
     x, s, check = noisy(0, 10, 2, 0.5)
     for given_first, then in ((check, None), (None, check)):
         thinner = ss.Thinner(2)
-        thinner.extend(x, s, check=given_first)
+        thinner.extend(x, s, second_scores=given_first)
         with pytest.raises(ss.SteinstreamError, match="check score"):
-            thinner.extend(x, s, check=then)
+            thinner.extend(x, s, second_scores=then)
     with pytest.raises(ss.SteinstreamError, match="check score"):
-        ss.Thinner(2, initial=(x, s)).extend(x, s, check=check)
+        ss.Thinner(2, initial=(x, s)).extend(x, s, second_scores=check)
     with pytest.raises(ss.SteinstreamError, match="shape"):
-        ss.Thinner(2).extend(x, s, check=check[:, :1])
+        ss.Thinner(2).extend(x, s, second_scores=check[:, :1])
     check[3, 1] = np.nan
     thinner = ss.Thinner(2)
     with pytest.raises(ss.SteinstreamError, match="draw 3 is nan"):
-        thinner.extend(x, s, check=check)
+        thinner.extend(x, s, second_scores=check)
     assert thinner.seen == 0
     thinner.extend(x, s)  # the door stayed shut, and nothing was decided
     skipping = ss.Thinner(2, on_bad="skip")
-    skipping.extend(x, s, check=check)
-    assert skipping.skipped == 1 and np.isfinite(skipping.kept.checks).all()
+    skipping.extend(x, s, second_scores=check)
+    assert skipping.skipped == 1 and np.isfinite(skipping.kept.second_scores).all()
 
 
 def test_order_and_weights_take_the_second_scores_along(tmp_path):
     rng = np.random.default_rng(3)
     draws = rng.normal(size=(600, 2))
     thinner = ss.Thinner(2, size=30)
-    thinner.extend(draws, rng.normal(-draws, 0.5), check=rng.normal(-draws, 0.5))
+    thinner.extend(draws, rng.normal(-draws, 0.5), second_scores=rng.normal(-draws, 0.5))
     kept = thinner.kept
     ordered, weighted = kept.ordered(), kept.weighted()
     place = {tuple(id): row for row, id in enumerate(kept.ids.tolist())}
-    assert np.array_equal(ordered.checks, kept.checks[[place[tuple(id)] for id in ordered.ids.tolist()]])
-    assert ordered.honest_ksd == pytest.approx(kept.honest_ksd, rel=1e-9)
-    assert ordered.prefix(10).checks.shape == (10, 2) and ordered.prefix(10).bound is None
+    assert np.array_equal(ordered.second_scores, kept.second_scores[[place[tuple(id)] for id in ordered.ids.tolist()]])
+    assert ordered.ksd_debiased == pytest.approx(kept.ksd_debiased, rel=1e-9)
+    assert ordered.prefix(10).second_scores.shape == (10, 2) and ordered.prefix(10).bound is None
     square = (
-        ss.ksd(kept.points, kept.checks, weights=weighted.weights) ** 2
+        ss.ksd(kept.draws, kept.second_scores, weights=weighted.weights) ** 2
         - kept.excess * weighted.weights @ weighted.weights
     )
-    assert weighted.honest_ksd == pytest.approx(np.sqrt(max(square, 0.0)), rel=1e-9)
+    assert weighted.ksd_debiased == pytest.approx(np.sqrt(max(square, 0.0)), rel=1e-9)
     weighted.save(tmp_path / "kept.npz")
-    assert ss.Kept.load(tmp_path / "kept.npz").honest_ksd == weighted.honest_ksd
+    assert ss.Kept.load(tmp_path / "kept.npz").ksd_debiased == weighted.ksd_debiased

@@ -19,7 +19,7 @@ choices = st.fixed_dictionaries(
         "rule": rules,
         "size": st.sampled_from([None, 6]),
         "candidates": st.integers(1, 3),
-        "coordinates": st.sampled_from(["identity", "scales", "covariance", "warmup"]),
+        "preconditioner": st.sampled_from(["identity", "scales", "covariance", "warmup"]),
     }
 )
 
@@ -28,19 +28,19 @@ def make(dim, choice):
     choice = dict(choice)
     rng = np.random.default_rng(dim)
     root = rng.normal(size=(dim, dim))
-    choice["coordinates"] = {
-        "identity": ss.Coordinates.identity(),
-        "scales": ss.Coordinates.scales(rng.uniform(0.5, 2.0, dim)),
-        "covariance": ss.Coordinates.covariance(root @ root.T + np.eye(dim)),
+    choice["preconditioner"] = {
+        "identity": ss.Preconditioner.identity(),
+        "scales": ss.Preconditioner.scales(rng.uniform(0.5, 2.0, dim)),
+        "covariance": ss.Preconditioner.covariance(root @ root.T + np.eye(dim)),
         "warmup": ss.Warmup("auto", draws=7),
-    }[choice["coordinates"]]
-    return ss.Thinner(dim, check_scores=False, **choice)
+    }[choice["preconditioner"]]
+    return ss.Thinner(dim, validate_scores=False, **choice)
 
 
 def same(a, b):
     one, two = a.kept, b.kept
     assert np.array_equal(one.ids, two.ids)
-    assert np.array_equal(one.points, two.points)
+    assert np.array_equal(one.draws, two.draws)
     assert np.array_equal(one.scores, two.scores)
     assert one.ksd == two.ksd or len(one) == 0
     for left, right in zip(one.history, two.history, strict=True):
@@ -92,7 +92,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
 @given(streams(max_dim=10, max_length=60, min_length=4), kernels, growths, st.randoms(use_true_random=False))
 def test_the_order_of_storage_does_not_matter(stream, kernel, growth, random):
     x, s = stream
-    ordered, shuffled = (ss.Thinner(x.shape[1], kernel=kernel, growth=growth, check_scores=False) for _ in range(2))
+    ordered, shuffled = (ss.Thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False) for _ in range(2))
     for begin in range(0, len(x), 5):
         ordered.extend(x[begin : begin + 5], s[begin : begin + 5])
         shuffled.extend(x[begin : begin + 5], s[begin : begin + 5])
@@ -106,10 +106,10 @@ def test_a_draw_turned_away_is_weighed_anew_when_the_set_has_changed():
     far = np.array([3.0, 3.0])
     for seed in range(20):
         x = np.vstack([np.repeat(np.random.default_rng(seed).normal(size=(4, 2)), 3, axis=0), far, far, far])
-        thinner = ss.Thinner(2, growth=lambda t: 11 if t == 13 else 12, check_scores=False)
+        thinner = ss.Thinner(2, growth=lambda t: 11 if t == 13 else 12, validate_scores=False)
         thinner.extend(x, -x)
         kept = thinner.kept
-        assert kept.ksd == ss.ksd(kept.points, kept.scores)
+        assert kept.ksd == ss.ksd(kept.draws, kept.scores)
 
 
 def permuted(state, random):
@@ -132,7 +132,7 @@ def permuted(state, random):
 def test_equal_states_give_equal_checkpoint_bytes(tmp_path_factory, stream, kernel):
     x, s = stream
     folder = tmp_path_factory.mktemp("bytes")
-    a, b = (ss.Thinner(x.shape[1], kernel=kernel, check_scores=False) for _ in range(2))
+    a, b = (ss.Thinner(x.shape[1], kernel=kernel, validate_scores=False) for _ in range(2))
     a.extend(x, s)
     for draw, score in zip(x, s, strict=True):
         b.push(draw, score)
@@ -158,10 +158,10 @@ def test_drift_after_a_million_steps_and_a_wild_start():
     s = -x
     x[:50] += 1000.0
     s[:50] = rng.normal(size=(50, 2)) * 1e6
-    thinner = ss.Thinner(2, size=150, check_scores=False)
+    thinner = ss.Thinner(2, size=150, validate_scores=False)
     thinner.extend(x, s)
     kept = thinner.kept
-    matrix = ss.IMQ().matrix(kept.points, kept.scores, kept.points, kept.scores)
+    matrix = ss.IMQ().matrix(kept.draws, kept.scores, kept.draws, kept.scores)
     state = thinner._dictionary.state()
     influence = state["influence"].sum(axis=1)
     stored = state["points"]
@@ -169,4 +169,4 @@ def test_drift_after_a_million_steps_and_a_wild_start():
     row_sums = influence + 0.5 * (np.sum(stored[:, 2:] ** 2, axis=1) + 2)
     np.testing.assert_allclose(row_sums[order], matrix.sum(axis=1), rtol=1e-10)
     assert thinner.ksd**2 == pytest.approx(matrix.sum() / len(kept) ** 2, rel=1e-10)
-    assert thinner.ksd == ss.ksd(kept.points, kept.scores)
+    assert thinner.ksd == ss.ksd(kept.draws, kept.scores)

@@ -11,7 +11,7 @@ import pytest
 
 from steinstream.errors import InputError, OutputError, SteinstreamError
 from steinstream.io import check_output, replacing, write_kept
-from steinstream.kept import History, Kept
+from steinstream.result import History, Kept
 
 
 @pytest.fixture

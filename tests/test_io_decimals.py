@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steinstream.io.decimals import number, parse
+from steinstream.io.csv_numbers import number, parse
 
 FIELDS = st.one_of(
     st.floats().map(repr),

@@ -6,7 +6,7 @@ import pytest
 from steinstream.errors import InputError
 from steinstream.io import emcee as module
 from steinstream.io import open_chain
-from steinstream.io.chain import EVERY
+from steinstream.io.base import EVERY
 
 emcee = pytest.importorskip("emcee", reason="emcee is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")

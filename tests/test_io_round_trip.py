@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from steinstream.errors import InputError
 from steinstream.io import open_chain, open_chains, write_kept
-from steinstream.kept import History, Kept, Variable
+from steinstream.result import History, Kept, Variable
 
 SUFFIXES = [
     ".npz",
@@ -61,7 +61,7 @@ def test_kept_draws_come_back_bit_for_bit(suffix, data, tmp_path_factory):
     write_kept(kept, path)
     chain = open_chain(path)
     draws, scores, read_ids = whole(chain, rows=5)
-    assert same(draws, kept.points)
+    assert same(draws, kept.draws)
     assert same(scores, kept.scores)
     assert same(read_ids, kept.ids)
     assert chain.names == (names or tuple(f"x{i}" for i in range(d)))
@@ -78,7 +78,7 @@ def test_a_parameter_may_bear_any_name(suffix, names, tmp_path):
     chain = open_chain(tmp_path / f"kept{suffix}")
     draws, scores, ids = whole(chain)
     assert chain.names == names
-    assert same(draws, kept.points) and same(scores, kept.scores) and same(ids, kept.ids)
+    assert same(draws, kept.draws) and same(scores, kept.scores) and same(ids, kept.ids)
 
 
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ZARR])
@@ -86,7 +86,7 @@ def test_values_that_are_not_finite_pass_through(suffix, tmp_path):
     kept = make(np.array([[np.nan, np.inf], [-np.inf, -0.0]]), np.zeros((2, 2), np.int64))
     write_kept(kept, tmp_path / f"kept{suffix}")
     draws, _, _ = whole(open_chain(tmp_path / f"kept{suffix}"))
-    assert same(draws, kept.points)
+    assert same(draws, kept.draws)
 
 
 def test_npz_says_how_to_get_the_result_again(tmp_path):
@@ -152,7 +152,7 @@ def columns_of(path):
 
 def assert_back(path, kept):
     chain = open_chain(path)
-    assert all(map(same, whole(chain), (kept.points, kept.scores, kept.ids))) and chain.names == kept.names
+    assert all(map(same, whole(chain), (kept.draws, kept.scores, kept.ids))) and chain.names == kept.names
     found = chain.variables(kept.ids)
     assert list(found) == list(kept.variables)
     for name, variable in kept.variables.items():

@@ -106,7 +106,7 @@ def test_ids_lead_to_the_constrained_draws(run):
     chain = open_chains(run)
     kept = ss.thin(*[np.stack(np.split(part, 2)) for part in whole(chain)[:2]], size=40)
     found = chain.variables(kept.ids)
-    for name, value in zip(["mu", "sigma", "w"], constrain(kept.points), strict=False):
+    for name, value in zip(["mu", "sigma", "w"], constrain(kept.draws), strict=False):
         assert np.allclose(found[name].values, value, rtol=1e-13)
     assert {chain for chain, _ in kept.ids.tolist()} == {0, 1}
 
@@ -353,4 +353,4 @@ def test_thin_takes_several_files_and_keeps_their_variables(steinstream, run, tm
     draws, scores, _ = whole(open_chains(run))
     expected = ss.thin(np.stack(np.split(draws, 2)), np.stack(np.split(scores, 2)), size=30)
     assert np.array_equal(kept.ids, expected.ids) and kept.ksd == expected.ksd
-    assert np.allclose(kept.variables["w"].values, constrain(kept.points)[2], rtol=1e-13)
+    assert np.allclose(kept.variables["w"].values, constrain(kept.draws)[2], rtol=1e-13)

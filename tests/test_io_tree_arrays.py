@@ -14,9 +14,9 @@ import pytest
 import steinstream as ss
 from steinstream.errors import InputError
 from steinstream.io import chain_of_datatree, open_chain
-from steinstream.io.slabs import Slabs, spans
+from steinstream.io.chunked import Slabs, spans
 from steinstream.io.tree import Array
-from steinstream.kept import Variable
+from steinstream.result import Variable
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")

@@ -13,7 +13,7 @@ import pytest
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError, OutputError
 from steinstream.io import chain_of_datatree, check_output, open_chain, read_kept, write_kept
-from steinstream.kept import Variable
+from steinstream.result import Variable
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
@@ -269,7 +269,7 @@ def same(a, b):
         assert (x is None) == (y is None) and (x is None or (x.dtype == y.dtype and np.array_equal(x, y))), name
     assert (a.ksd, a.settings, a.names, a.kernel) == (b.ksd, b.settings, b.names, b.kernel)
     assert all(np.array_equal(x, y) for x, y in zip(a.history, b.history, strict=True))
-    assert np.array_equal(a.coordinates.factor, b.coordinates.factor)
+    assert np.array_equal(a.preconditioner.factor, b.preconditioner.factor)
     assert list(a.variables) == list(b.variables)
     for name, (values, dims, coords) in a.variables.items():
         assert np.array_equal(values, b.variables[name].values) and dims == b.variables[name].dims
@@ -284,9 +284,9 @@ def test_a_kept_set_comes_back_whole(suffix, kept, tmp_path):
         same(ss.Kept.load(path), this)
         chain = open_chain(path)
         draws, scores, ids = whole(chain, rows=7)
-        assert np.array_equal(draws, this.points) and np.array_equal(scores, this.scores)
+        assert np.array_equal(draws, this.draws) and np.array_equal(scores, this.scores)
         assert np.array_equal(ids, this.ids) and chain.names == this.names
-        assert np.array_equal(chain.variables(this.ids)["mu"].values, this.points[:, 0])
+        assert np.array_equal(chain.variables(this.ids)["mu"].values, this.draws[:, 0])
 
 
 def test_the_tree_has_one_sample_dimension_or_one_chain(kept):
@@ -376,15 +376,15 @@ def test_the_command_line_goes_from_file_to_file(tmp_path):
     assert "steinstream thin fit.nc -o kept.nc" in told
     assert command(tmp_path, "thin", "fit.nc", "-o", "kept.nc", "--size", "20").returncode == 0
     kept = ss.Kept.load(tmp_path / "kept.nc")
-    assert np.array_equal(kept.points, u[kept.ids[:, 0], kept.ids[:, 1]])
-    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.points[:, 1]))
+    assert np.array_equal(kept.draws, u[kept.ids[:, 0], kept.ids[:, 1]])
+    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.draws[:, 1]))
     memory = ss.thin(u, -u, size=20)
     assert np.array_equal(memory.ids, kept.ids)
     assert f"KSD {kept.ksd:.6g}" in command(tmp_path, "ksd", "kept.nc").stdout
     ran = command(tmp_path, "thin", "fit.nc", "-o", "stride.zarr", "--size", "20", "--method", "stride")
     assert ran.returncode == 0, ran.stderr
     other = ss.Kept.load(tmp_path / "stride.zarr")
-    assert np.allclose(other.variables["sigma"].values, np.exp(other.points[:, 1]))
+    assert np.allclose(other.variables["sigma"].values, np.exp(other.draws[:, 1]))
 
 
 def test_compare_takes_a_store(tmp_path):

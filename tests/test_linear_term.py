@@ -12,7 +12,7 @@ from streams import kernels, streams
 import steinstream as ss
 from steinstream._engine.quadratic import stein_matrix
 from steinstream.baselines import kernel_thinning, stein_thinning
-from steinstream.honest import honest_square
+from steinstream.debiased import squared_ksd_debiased
 from steinstream.kernels import PROFILES
 
 
@@ -53,7 +53,7 @@ def test_a_small_set_is_as_wide_as_the_target():
     for linear in (0.0, 1.0):
         thinner = ss.Thinner(10, size=200, kernel=ss.IMQ(linear=linear))
         thinner.extend(x, -x)
-        errors[linear] = abs((thinner.kept.points**2).mean() - 1.0)
+        errors[linear] = abs((thinner.kept.draws**2).mean() - 1.0)
     assert errors[0.0] > 0.15 and errors[1.0] < 0.01
 
 
@@ -61,13 +61,13 @@ def test_coordinates_of_any_kind_and_ksd_of_arrays_know_the_term():
     x = np.random.default_rng(1).normal(size=(400, 3)) * [1.0, 10.0, 0.1]
     s = -x / np.array([1.0, 100.0, 0.01])
     kernel = ss.IMQ(linear=0.5)
-    coordinates = ss.Coordinates.estimate("covariance", x)
-    thinner = ss.Thinner(3, size=40, kernel=kernel, coordinates=coordinates)
+    preconditioner = ss.Preconditioner.estimate("covariance", x)
+    thinner = ss.Thinner(3, size=40, kernel=kernel, preconditioner=preconditioner)
     thinner.extend(x, s)
     kept = thinner.kept
-    y, t = coordinates.apply(kept.points, kept.scores)
+    y, t = preconditioner.apply(kept.draws, kept.scores)
     square = math.fsum(kernel.matrix(y, t, y, t).ravel()) / len(y) ** 2
-    assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=kernel, coordinates=coordinates)
+    assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=kernel, preconditioner=preconditioner)
     assert kept.ksd**2 == pytest.approx(square, rel=1e-10)
 
 
@@ -100,18 +100,21 @@ def test_the_bound_knows_the_term():
 
 def test_second_scores_go_with_it():
     """Unbiased: noise raises k0(x, x) by its mean square times phi(0) + b (1 + |x|^2)."""
-    kernel, coordinates = ss.IMQ(c=2.0, linear=0.7), ss.Coordinates.scales([2.0, 0.5])
+    kernel, preconditioner = ss.IMQ(c=2.0, linear=0.7), ss.Preconditioner.scales([2.0, 0.5])
     x = np.array([[3.0, 1.0], [-3.0, 0.5], [0.0, 1.0]])
     rng = np.random.default_rng(0)
     excess = (0.5 + 0.7) * 0.25 * (4.0 + 0.25)  # noise of variance 1/4 in scores that are scaled by 2 and 1/2
     noise = 0.5 * rng.normal(size=(2000, *x.shape))  # about scores of 0
-    estimates = [honest_square(x, check, excess, kernel, coordinates) for check in noise]
-    true, error = ss.ksd(x, 0.0 * x, kernel=kernel, coordinates=coordinates) ** 2, np.std(estimates) / np.sqrt(2000)
+    estimates = [squared_ksd_debiased(x, check, excess, kernel, preconditioner) for check in noise]
+    true, error = (
+        ss.ksd(x, 0.0 * x, kernel=kernel, preconditioner=preconditioner) ** 2,
+        np.std(estimates) / np.sqrt(2000),
+    )
     assert abs(np.mean(estimates) - true) < 4.0 * error < 0.2 * excess
 
     y = rng.normal(size=(20_000, 2))
-    thinner = ss.Thinner(2, kernel=kernel, size=5, coordinates=coordinates)
-    thinner.extend(y, -y + 0.5 * rng.normal(size=y.shape), check=-y + 0.5 * rng.normal(size=y.shape))
+    thinner = ss.Thinner(2, kernel=kernel, size=5, preconditioner=preconditioner)
+    thinner.extend(y, -y + 0.5 * rng.normal(size=y.shape), second_scores=-y + 0.5 * rng.normal(size=y.shape))
     assert thinner.kept.excess == pytest.approx(excess, rel=0.05)
 
 
@@ -120,21 +123,21 @@ def test_estimated_coordinates_have_a_centre(steinstream, tmp_path):
     s = 100.0 - x
     kernel = ss.IMQ(linear=1.0)
     kept = ss.thin(x, s, size=50, kernel=kernel)
-    assert kept.coordinates.centre == pytest.approx([100.0] * 3, abs=0.2)
-    assert abs(((kept.points - 100.0) ** 2).mean() - 1.0) < 0.05
+    assert kept.preconditioner.centre == pytest.approx([100.0] * 3, abs=0.2)
+    assert abs(((kept.draws - 100.0) ** 2).mean() - 1.0) < 0.05
     np.savez(tmp_path / "chain.npz", draws=x, scores=s)
     ran = steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 50, "--kernel", "imq:linear=1")
     assert ran.returncode == 0, ran.stderr
     read = ss.Kept.load(tmp_path / "kept.npz")
     assert read.kernel == kernel and np.array_equal(read.ids, kept.ids) and read.ksd == kept.ksd
-    live = ss.thin(x, s, size=50, kernel=kernel, coordinates="streaming")
-    assert live.coordinates.centre == pytest.approx([100.0] * 3, abs=0.3)
+    live = ss.thin(x, s, size=50, kernel=kernel, preconditioner="streaming")
+    assert live.preconditioner.centre == pytest.approx([100.0] * 3, abs=0.3)
 
 
 def test_other_methods_use_it_or_say_no():
     x = np.random.default_rng(3).normal(size=(60, 2))
     kernel = ss.IMQ(linear=0.3)
-    ids = stein_thinning(x, -x, 10, kernel=kernel, coordinates="identity")
+    ids = stein_thinning(x, -x, 10, kernel=kernel, preconditioner="identity")
     matrix, chosen = kernel.matrix(x, -x, x, -x), []
     for _ in range(10):
         sums = [matrix[i, i] / 2 + math.fsum(matrix[i, chosen]) for i in range(len(x))]

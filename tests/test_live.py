@@ -10,15 +10,15 @@ import pytest
 from live import Listener, fed, normal, often, same_points, stuck
 
 import steinstream as ss
-from steinstream.live import watch
-from steinstream.live.viewer import Viewer
+from steinstream.live import snapshot
+from steinstream.live.client import Viewer
 
 __all__ = ["often"]
 
 # -- what comes over the wire
 
 
-@pytest.mark.parametrize("settings", [{}, {"size": 30}, {"coordinates": ss.Streaming()}, {"storage": "float32"}])
+@pytest.mark.parametrize("settings", [{}, {"size": 30}, {"preconditioner": ss.Streaming()}, {"storage": "float32"}])
 def test_differences_add_up_to_what_is_kept(settings):
     draws = normal(1200, 3)
     draws[1::3] = draws[::3]  # states repeat
@@ -27,19 +27,19 @@ def test_differences_add_up_to_what_is_kept(settings):
         for first in range(100, 1200, 100):
             fed(thinner, draws[first : first + 100])
             said = listener.hear_until(lambda said: said.get("draws") == thinner.seen)
-            assert (said["kept"], said["ksd"], said["steps"]) == (thinner.size, thinner.ksd, thinner.steps)
-            assert same_points(listener, thinner.kept.points[:, [2, 0]])
+            assert (said["kept"], said["ksd"], said["steps"]) == (len(thinner), thinner.ksd, thinner.steps)
+            assert same_points(listener, thinner.kept.draws[:, [2, 0]])
         assert listener.about["dim"] == 3 and listener.about["x"] == 2
 
 
 def test_draws_far_from_zero_stay_apart():
     draws = normal(500)
-    thinner = ss.Thinner(2, size=20, check_scores=False)
+    thinner = ss.Thinner(2, size=20, validate_scores=False)
     thinner.extend(1e9 + draws, -draws)
     with thinner.serve() as page, Listener(page.url) as listener:
         listener.hear_until(lambda said: "all" in said)
         assert np.allclose(
-            np.sort(listener.points[:, 0] + listener.origin[0]), np.sort(thinner.kept.points[:, 0]), 0, 1e-5
+            np.sort(listener.draws[:, 0] + listener.origin[0]), np.sort(thinner.kept.draws[:, 0]), 0, 1e-5
         )
 
 
@@ -48,23 +48,23 @@ def test_one_dimension_is_shown_along_the_chain_and_numbers_beyond_are_the_last(
     with thinner.serve() as page, Listener(page.url, "?x=-1&y=99") as listener:
         listener.hear_until(lambda said: "all" in said)
         kept = thinner.kept
-        assert same_points(listener, np.column_stack([kept.ids[:, 1] + 1.0, kept.points[:, 0]]))
+        assert same_points(listener, np.column_stack([kept.ids[:, 1] + 1.0, kept.draws[:, 0]]))
 
 
 def test_a_warmup_and_further_passes_are_told():
     draws = normal(400)
-    thinner = ss.Thinner(2, size=20, coordinates=ss.Warmup(draws=200))
+    thinner = ss.Thinner(2, size=20, preconditioner=ss.Warmup(draws=200))
     with thinner.serve() as page, Listener(page.url) as listener:
         fed(thinner, draws[:150])
         said = listener.hear_until(lambda said: said.get("draws") == 150)
-        assert not said["settled"] and said["ksd"] is None and said["kept"] == thinner.size
+        assert not said["settled"] and said["ksd"] is None and said["kept"] == len(thinner)
         fed(thinner, draws[150:])
         said = listener.hear_until(lambda said: said.get("draws") == 400)
         assert said["settled"] and said["ksd"] == thinner.ksd
-        thinner.again()
+        thinner.start_pass()
         fed(thinner, draws[:300])
         said = listener.hear_until(lambda said: (said.get("pass"), said.get("draws")) == (2, 300))
-        assert said["ksd"] == thinner.ksd and same_points(listener, thinner.kept.points)
+        assert said["ksd"] == thinner.ksd and same_points(listener, thinner.kept.draws)
 
 
 def test_any_history_gives_a_short_curve():
@@ -76,9 +76,9 @@ def test_any_history_gives_a_short_curve():
 # -- two threads
 
 
-@pytest.mark.parametrize("settings", [{"size": 300}, {"coordinates": ss.Streaming()}, {"candidates": 4}])
+@pytest.mark.parametrize("settings", [{"size": 300}, {"preconditioner": ss.Streaming()}, {"candidates": 4}])
 def test_every_snapshot_is_whole_and_the_run_is_the_same_to_the_last_bit(settings, monkeypatch):
-    monkeypatch.setattr(watch, "_PIECE", 0.002)
+    monkeypatch.setattr(snapshot, "_PIECE", 0.002)
     draws = normal(400_000)
     plain, thinner = ss.Thinner(2, **settings), ss.Thinner(2, **settings)
     seen, over = [], threading.Event()
@@ -128,11 +128,11 @@ def test_a_run_that_began_in_another_thread_is_not_read_while_it_runs(monkeypatc
             assert thinner._watch.look(frozenset((0,))) is None
         go_on.set()
         run.join()
-        assert thinner._watch.look(frozenset((0,))).size == thinner.size
+        assert thinner._watch.look(frozenset((0,))).size == len(thinner)
 
 
 def test_without_a_page_open_nothing_is_copied(monkeypatch):
-    monkeypatch.setattr(watch.Watch, "take", lambda self: pytest.fail("nobody looks"))
+    monkeypatch.setattr(snapshot.Watch, "take", lambda self: pytest.fail("nobody looks"))
     thinner = ss.Thinner(2, size=20)
     with thinner.serve():
         fed(thinner, normal(3000))

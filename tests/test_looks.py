@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import steinstream as ss
-from steinstream import about
 from steinstream.integrations import generic
-from steinstream.looks import Looks
 from steinstream.samplers import MALA, RandomWalk
 from steinstream.targets import Functions, Gaussian, Mixture, Tempered
+from steinstream.thinner import _about
+from steinstream.thinner.sanity_checks import Looks
 
 
 def normal(count=2000, dim=3, seed=0):
@@ -80,7 +80,7 @@ def test_wrong_scores_are_told_with_their_likely_cause(name):
     with pytest.warns(ss.ScoresWarning, match=f"Stein's identity gives .* for -1 in x.*{cause}") as told:
         kept = ss.thin(draws, scores, size=20)
     assert len(told) == 1 and len(kept) == 20 and told[0].filename == __file__
-    ss.thin(draws, scores, size=20, check_scores=False)
+    ss.thin(draws, scores, size=20, validate_scores=False)
 
 
 def test_draws_far_from_zero_do_not_look_constrained():
@@ -116,15 +116,15 @@ def test_without_coordinates_widths_that_differ_are_told_and_chosen_coordinates_
     x = normal()
     thinner = ss.Thinner(3, size=20)
     thinner.extend(x * widths, -x / widths)
-    with pytest.warns(ss.CoordinatesWarning, match=r"x1 .* 0\.0099, x2 .* 29\. .*=ss.Streaming\(\)"):
+    with pytest.warns(ss.PreconditionerWarning, match=r"x1 .* 0\.0099, x2 .* 29\. .*=ss.Streaming\(\)"):
         assert len(thinner.kept) == 20
     assert len(thinner.kept) == 20
-    chosen = (ss.Coordinates.identity(), ss.Streaming(), ss.Warmup(draws=100), ss.PAPER["coordinates"])
-    for coordinates in chosen:
-        thinner = ss.Thinner(3, size=20, coordinates=coordinates)
+    chosen = (ss.Preconditioner.identity(), ss.Streaming(), ss.Warmup(draws=100), ss.PAPER["preconditioner"])
+    for preconditioner in chosen:
+        thinner = ss.Thinner(3, size=20, preconditioner=preconditioner)
         thinner.extend(x * widths, -x / widths)
         assert len(thinner.kept) == 20
-    ss.thin(x * widths, -x / widths, size=20, coordinates="identity")
+    ss.thin(x * widths, -x / widths, size=20, preconditioner="identity")
     ss.thin(x * widths, -x / widths, size=20, **{**ss.PAPER, "growth": 20})
 
 
@@ -140,7 +140,7 @@ def test_narrow_draws_do_no_harm_and_draws_wider_than_the_kernel_do(widths, kern
     block = ss.thin(normal() * widths, -normal() / widths, size=1).stream
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        Looks(scores=False, coordinates=True).at(block, kernel)
+        Looks(scores=False, preconditioner=True).at(block, kernel)
     assert len(found) == told
 
 
@@ -152,13 +152,13 @@ def test_a_checkpoint_remembers_that_nobody_chose_coordinates(tmp_path):
     thinner.save(tmp_path / "run.npz")
     resumed = ss.Thinner.load(tmp_path / "run.npz")
     resumed.extend(x[1000:], s[1000:])
-    with pytest.warns(ss.CoordinatesWarning):
+    with pytest.warns(ss.PreconditionerWarning):
         assert len(resumed.kept) == 20
 
 
 def test_a_look_takes_less_than_a_millisecond():
     x = normal(6000, 10)
-    thinner = ss.Thinner(10, size=20, coordinates=None)
+    thinner = ss.Thinner(10, size=20, preconditioner=None)
     thinner.extend(x, -x)
     times = []
     for _ in range(50):
@@ -166,7 +166,7 @@ def test_a_look_takes_less_than_a_millisecond():
         thinner._looks.at(thinner._sketch.block, thinner.kernel)
         times.append(time.perf_counter() - began)
     assert min(times) < 1e-3
-    assert np.array_equal(thinner.kept.ids, about.kept(thinner, look=False).ids)
+    assert np.array_equal(thinner.kept.ids, _about.kept(thinner, look=False).ids)
 
 
 def test_the_command_line_tells_it_in_its_own_words_alone(steinstream, tmp_path):

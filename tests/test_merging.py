@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-import steinstream.union
-from steinstream.coordinates import Coordinates
+import steinstream.postprocess.union
 from steinstream.errors import InputError
-from steinstream.merging import Facts, common_coordinates
+from steinstream.postprocess.merging import Facts, common_preconditioner
+from steinstream.preconditioning import Preconditioner
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "posteriordb"
 
@@ -28,14 +28,14 @@ def parts_of(lengths, dim=3, size=20, **settings):
 
 def scratch(kept):
     """KSD from the definition, in plain numpy."""
-    x, s = (kept.coordinates or Coordinates.identity()).apply(kept.points, kept.scores)
+    x, s = (kept.preconditioner or Preconditioner.identity()).apply(kept.draws, kept.scores)
     w = np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
     return float(np.sqrt(w @ kept.kernel.matrix(x, s, x, s) @ w))
 
 
 def greedy(kept, size):
     """Ids left when the draw whose loss costs least goes, again and again, everything computed from scratch."""
-    x, s = kept.coordinates.apply(kept.points, kept.scores)
+    x, s = kept.preconditioner.apply(kept.draws, kept.scores)
     matrix, alive = kept.kernel.matrix(x, s, x, s), np.arange(len(kept))
     mass = np.full(len(kept), 1.0) if kept.weights is None else kept.weights
     while len(alive) > size:
@@ -55,7 +55,7 @@ def test_the_union_is_the_union(lengths, fitted, dim):
     assert len(union) == sum(map(len, parts)) and union.settings["seen"] == sum(lengths)
     assert union.ksd == pytest.approx(scratch(union), rel=1e-11)
     assert union.ksd == pytest.approx(
-        ss.ksd(union.points, union.scores, coordinates=union.coordinates, weights=union.weights), rel=1e-12
+        ss.ksd(union.draws, union.scores, preconditioner=union.preconditioner, weights=union.weights), rel=1e-12
     )
     mass = np.bincount(
         union.ids[:, 0], weights=union.weights if union.weights is not None else np.full(len(union), 1 / len(union))
@@ -67,16 +67,16 @@ def test_the_union_is_the_union(lengths, fitted, dim):
 def test_thinning_the_union_is_greedy(lengths, monkeypatch):
     parts = parts_of(lengths)
     best = ss.merge(parts, size=15)
-    monkeypatch.setattr(steinstream.union, "_STARTS", (0, 0))
+    monkeypatch.setattr(steinstream.postprocess.union, "_STARTS", (0, 0))
     swapped = ss.merge(parts, size=15)
-    monkeypatch.setattr(steinstream.union, "_PASSES", 0)
+    monkeypatch.setattr(steinstream.postprocess.union, "_PASSES", 0)
     dropped = ss.merge(parts, size=15)
     assert np.array_equal(dropped.ids, greedy(ss.merge(parts), 15))
     assert best.ksd < swapped.ksd < dropped.ksd and len(best) == 15
 
 
 def test_swaps_end_where_no_single_swap_helps(monkeypatch):
-    monkeypatch.setattr(steinstream.union, "_GAIN", 0.0)
+    monkeypatch.setattr(steinstream.postprocess.union, "_GAIN", 0.0)
     parts = parts_of([200, 500], size=15)
     union, kept = ss.merge(parts), ss.merge(parts, size=8)
     inside = [union.ids.tolist().index(id) for id in kept.ids.tolist()]
@@ -84,15 +84,15 @@ def test_swaps_end_where_no_single_swap_helps(monkeypatch):
         for new in set(range(len(union))) - set(inside):
             rows = [new if row == out else row for row in inside]
             weights = union.weights[rows]
-            other = ss.ksd(union.points[rows], union.scores[rows], coordinates=union.coordinates, weights=weights)
+            other = ss.ksd(union.draws[rows], union.scores[rows], preconditioner=union.preconditioner, weights=weights)
             assert other >= kept.ksd * (1 - 1e-9)
 
 
 def test_after_thinning_ksd_is_still_that_of_what_is_left():
     x, s = chain(0, 3000, 4)
     parts = [ss.thin(x[i::5], s[i::5], size=80) for i in range(5)]
-    for kept in (ss.merge(parts, size=30), ss.merge(parts, size=1), ss.merge(parts, budget=1e-3)):
-        again = ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates, weights=kept.weights)
+    for kept in (ss.merge(parts, size=30), ss.merge(parts, size=1), ss.merge(parts, merge_budget=1e-3)):
+        again = ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner, weights=kept.weights)
         assert kept.ksd == pytest.approx(again, rel=1e-11)
 
 
@@ -111,12 +111,12 @@ def test_a_budget_is_never_overspent_and_is_spent():
     parts = parts_of([400, 400, 400], size=40)
     whole = ss.merge(parts)
     for budget in (0.0, 1e-4, 1e-2):
-        kept = ss.merge(parts, budget=budget)
+        kept = ss.merge(parts, merge_budget=budget)
         assert kept.ksd**2 <= (whole.ksd**2 + budget) * (1 + 1e-12)
         assert kept.settings["merged"]["rises"][-1] == pytest.approx(kept.ksd**2 - whole.ksd**2, abs=1e-15)
-    assert len(ss.merge(parts, budget=1e-2)) < len(ss.merge(parts, budget=1e-4)) < len(whole)
-    assert len(ss.merge(parts, size=50, budget=1e9)) == 50
-    assert len(ss.merge(parts, size=50, budget=0.0)) == len(ss.merge(parts, budget=0.0)) > 50
+    assert len(ss.merge(parts, merge_budget=1e-2)) < len(ss.merge(parts, merge_budget=1e-4)) < len(whole)
+    assert len(ss.merge(parts, size=50, merge_budget=1e9)) == 50
+    assert len(ss.merge(parts, size=50, merge_budget=0.0)) == len(ss.merge(parts, merge_budget=0.0)) > 50
 
 
 @settings(max_examples=100, deadline=None)
@@ -131,14 +131,14 @@ def test_the_bound_of_a_tree_holds(leaves, fan_in, seed, fitted):
                 x,
                 -x,
                 size=int(rng.integers(3, 15)),
-                coordinates="auto" if fitted else Coordinates.identity(),
-                check_scores=False,
+                preconditioner="auto" if fitted else Preconditioner.identity(),
+                validate_scores=False,
             )
         )
     kept = ss.merge(nodes, size=8, fan_in=fan_in)
     ledger = kept.settings["merged"]
     assert kept.ksd <= ledger["bound"] * (1 + 1e-12)
-    own = [ss.ksd(node.points, node.scores, coordinates=kept.coordinates) ** 2 for node in nodes]
+    own = [ss.ksd(node.draws, node.scores, preconditioner=kept.preconditioner) ** 2 for node in nodes]
     mass = np.array([node.settings["seen"] for node in nodes], dtype=float)
     assert ledger["leaves"] == pytest.approx(mass @ own / mass.sum(), rel=1e-9)
     assert len(ledger["rises"]) == int(np.ceil(np.log(leaves) / np.log(fan_in) - 1e-9))
@@ -154,18 +154,18 @@ def test_the_bound_holds_on_the_ten_chains_of_real_posteriors(path):
     kept = ss.merge(leaves, size=50, fan_in=2)
     assert len(kept) == 50 and kept.ksd < kept.settings["merged"]["bound"]
     assert kept.ksd == pytest.approx(
-        ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates, weights=kept.weights), rel=1e-9
+        ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner, weights=kept.weights), rel=1e-9
     )
-    assert all((draws[chain, draw] == point).all() for (chain, draw), point in zip(kept.ids, kept.points, strict=True))
+    assert all((draws[chain, draw] == point).all() for (chain, draw), point in zip(kept.ids, kept.draws, strict=True))
 
 
 def test_nodes_below_the_root_keep_what_is_to_spare(monkeypatch):
-    monkeypatch.setattr(steinstream.union, "_STARTS", (4, 4))  # else the last merge begins from more sets
+    monkeypatch.setattr(steinstream.postprocess.union, "_STARTS", (4, 4))  # else the last merge begins from more sets
     parts = parts_of([400] * 6, dim=2, size=60)
     lean, rich = ss.merge(parts, size=20, fan_in=2), ss.merge(parts, size=20, fan_in=2, spare=2.5)
     assert len(lean) == len(rich) == 20 and lean.ksd != rich.ksd
     ours = [replace(part, ids=part.ids + np.array([chain, 0])) for chain, part in enumerate(parts)]
-    inner = [ss.merge(ours[i : i + 2], size=50, coordinates=rich.coordinates) for i in (0, 2, 4)]
+    inner = [ss.merge(ours[i : i + 2], size=50, preconditioner=rich.preconditioner) for i in (0, 2, 4)]
     by_hand = ss.merge([ss.merge(inner[:2], size=50), ss.merge(inner[2:], size=50)], size=20)
     assert np.array_equal(by_hand.ids, rich.ids) and by_hand.ksd == rich.ksd
     with pytest.raises(InputError, match="spare must be"):
@@ -174,17 +174,17 @@ def test_nodes_below_the_root_keep_what_is_to_spare(monkeypatch):
 
 def test_a_budget_for_each_level_and_what_it_promises():
     parts = parts_of([300, 200, 100, 400, 150], dim=2, size=30)
-    kept = ss.merge(parts, budget=[1e-3, 1e-4], fan_in=2)
+    kept = ss.merge(parts, merge_budget=[1e-3, 1e-4], fan_in=2)
     ledger = kept.settings["merged"]
     assert len(ledger["rises"]) == 3
     for rise, budget in zip(ledger["rises"], [1e-3, 1e-4, 1e-4], strict=True):
         assert rise <= budget * (1 + 1e-9)
     assert ledger["promised"] == pytest.approx(np.sqrt(ledger["leaves"] + 1.2e-3), rel=1e-9)
     assert kept.ksd <= ledger["bound"] <= ledger["promised"] * (1 + 1e-12)
-    assert len(ss.merge(parts, budget=[0.0, 1e-2], fan_in=2)) < len(ss.merge(parts, budget=0.0, fan_in=2))
+    assert len(ss.merge(parts, merge_budget=[0.0, 1e-2], fan_in=2)) < len(ss.merge(parts, merge_budget=0.0, fan_in=2))
     assert ss.merge(parts).settings["merged"]["promised"] == pytest.approx(np.sqrt(ledger["leaves"]), rel=1e-9)
     assert ss.merge(parts, size=10, fan_in=2).settings["merged"]["promised"] is None
-    assert ss.merge(parts, budget=1e-3, anchor=True).settings["merged"]["promised"] is None
+    assert ss.merge(parts, merge_budget=1e-3, anchor=True).settings["merged"]["promised"] is None
 
 
 def test_a_part_that_got_worse_after_its_merge_does_not_bring_an_old_bound():
@@ -216,7 +216,7 @@ def test_masses():
 
 def test_initial_draws_have_their_mass(tmp_path):
     x, s = chain(0, 600, 2)
-    other = ss.thin(x, s, size=20, coordinates="identity")
+    other = ss.thin(x, s, size=20, preconditioner="identity")
     begun = ss.Thinner(2, initial=(x[:50], s[:50]), growth="none")
     assert len(ss.merge([begun])) == 50  # that nothing came since does no harm
     begun.push([9.0, 9.0], [-9.0, -9.0])
@@ -247,25 +247,25 @@ def test_a_part_without_mass_is_refused():
 def test_coordinates_are_reconciled():
     wide, narrow = ss.thin(*chain(0, 500, 2, 2.0), size=30), ss.thin(*chain(1, 500, 2, 0.5), size=30)
     union = ss.merge([wide, narrow])
-    expected = (np.linalg.norm(wide.coordinates.factor) ** 2 + np.linalg.norm(narrow.coordinates.factor) ** 2) / 2
-    assert np.trace(union.coordinates.factor @ union.coordinates.factor.T) == pytest.approx(expected)
-    same = ss.merge([wide, replace(narrow, coordinates=wide.coordinates)])
-    assert same.coordinates is wide.coordinates
-    chosen = ss.merge([wide, narrow], coordinates=Coordinates.identity())
-    assert chosen.ksd == pytest.approx(ss.ksd(chosen.points, chosen.scores), rel=1e-12)
-    mixed = common_coordinates(
+    expected = (np.linalg.norm(wide.preconditioner.factor) ** 2 + np.linalg.norm(narrow.preconditioner.factor) ** 2) / 2
+    assert np.trace(union.preconditioner.factor @ union.preconditioner.factor.T) == pytest.approx(expected)
+    same = ss.merge([wide, replace(narrow, preconditioner=wide.preconditioner)])
+    assert same.preconditioner is wide.preconditioner
+    chosen = ss.merge([wide, narrow], preconditioner=Preconditioner.identity())
+    assert chosen.ksd == pytest.approx(ss.ksd(chosen.draws, chosen.scores), rel=1e-12)
+    mixed = common_preconditioner(
         [
-            Facts.of(replace(wide, coordinates=Coordinates.length_scale(2.0))),
-            Facts.of(replace(narrow, coordinates=Coordinates.scales([1.0, 3.0]))),
+            Facts.of(replace(wide, preconditioner=Preconditioner.length_scale(2.0))),
+            Facts.of(replace(narrow, preconditioner=Preconditioner.scales([1.0, 3.0]))),
         ],
         np.array([1.0, 1.0]),
     )
     assert mixed.factor == pytest.approx(np.sqrt([2.5, 6.5]))
     centred = [
-        replace(part, coordinates=Coordinates(part.coordinates.factor, np.full(2, float(i))))
+        replace(part, preconditioner=Preconditioner(part.preconditioner.factor, np.full(2, float(i))))
         for i, part in enumerate([wide, narrow])
     ]
-    assert ss.merge(centred).coordinates.centre == pytest.approx([0.5, 0.5])
+    assert ss.merge(centred).preconditioner.centre == pytest.approx([0.5, 0.5])
 
 
 def test_ids_keep_their_chain_or_are_numbered_anew():
@@ -281,11 +281,11 @@ def test_ids_keep_their_chain_or_are_numbered_anew():
 
 def test_what_else_the_draws_have_comes_along():
     parts = [
-        replace(part, names=("a", "b", "c"), variables={"sigma": ss.Variable(np.exp(part.points[:, :1]), ("one",))})
+        replace(part, names=("a", "b", "c"), variables={"sigma": ss.Variable(np.exp(part.draws[:, :1]), ("one",))})
         for part in parts_of([200, 300])
     ]
     kept = ss.merge(parts, size=12)
-    assert np.array_equal(kept.variables["sigma"].values, np.exp(kept.points[:, :1])) and kept.names == ("a", "b", "c")
+    assert np.array_equal(kept.variables["sigma"].values, np.exp(kept.draws[:, :1])) and kept.names == ("a", "b", "c")
 
 
 def test_weighted_parts_keep_their_weights():
@@ -304,7 +304,7 @@ def test_the_anchor_keeps_the_proportions_of_the_union():
         draws, scores = target.sample(3000, seed=seed)
         leaves.append(ss.thin(draws, scores, size=100, anchor=True))
     share = {
-        anchor: float(np.mean(ss.merge(leaves, size=50, anchor=anchor).points[:, 0] < 3.0)) for anchor in (False, True)
+        anchor: float(np.mean(ss.merge(leaves, size=50, anchor=anchor).draws[:, 0] < 3.0)) for anchor in (False, True)
     }
     assert abs(share[True] - 0.2) < 0.04 < abs(share[False] - 0.2)
 

@@ -20,13 +20,15 @@ def thinned(dim=4, size=40, seed=0):
 @given(stream=streams(max_dim=6, max_length=25), kernel=kernels)
 def test_the_order_is_a_permutation_and_its_curve_the_ksd_of_prefixes(stream, kernel):
     x, s = stream
-    kept = ss.thin(x, s, growth="none", kernel=kernel, coordinates=ss.Coordinates.identity(), check_scores=False)
+    kept = ss.thin(
+        x, s, growth="none", kernel=kernel, preconditioner=ss.Preconditioner.identity(), validate_scores=False
+    )
     ordered = kept.ordered()
-    rows = sorted(map(tuple, np.hstack([kept.ids, kept.points, kept.scores]).tolist()))
-    assert sorted(map(tuple, np.hstack([ordered.ids, ordered.points, ordered.scores]).tolist())) == rows
+    rows = sorted(map(tuple, np.hstack([kept.ids, kept.draws, kept.scores]).tolist()))
+    assert sorted(map(tuple, np.hstack([ordered.ids, ordered.draws, ordered.scores]).tolist())) == rows
     assert ordered.order.tolist() == list(range(len(kept)))
     for k in range(1, len(kept) + 1):
-        value = ss.ksd(ordered.points[:k], ordered.scores[:k], kernel=kernel)
+        value = ss.ksd(ordered.draws[:k], ordered.scores[:k], kernel=kernel)
         assert ordered.prefix_ksd[k - 1] == pytest.approx(value, rel=1e-12, abs=1e-15)
     assert ordered.prefix_ksd[-1] == kept.ksd  # sums are exact, so the order does not show in them
 
@@ -34,7 +36,7 @@ def test_the_order_is_a_permutation_and_its_curve_the_ksd_of_prefixes(stream, ke
 def test_each_next_draw_is_the_best_one():
     kept = thinned(size=25)
     ordered = kept.ordered()
-    x, s = kept.coordinates.apply(ordered.points, ordered.scores)
+    x, s = kept.preconditioner.apply(ordered.draws, ordered.scores)
     matrix = ss.IMQ().matrix(x, s, x, s)
     for k in range(len(kept)):
         cost = 0.5 * np.diag(matrix) + matrix[:, :k].sum(axis=1)
@@ -46,7 +48,7 @@ def test_prefixes_are_better_than_in_any_usual_order():
     ordered, random = kept.ordered().prefix_ksd, np.random.default_rng(0)
 
     def curve(order):
-        return ss.cumulative_ksd(kept.points[order], kept.scores[order], coordinates=kept.coordinates)
+        return ss.cumulative_ksd(kept.draws[order], kept.scores[order], preconditioner=kept.preconditioner)
 
     shuffled = np.mean([curve(random.permutation(100)) for _ in range(10)], axis=0)
     assert (ordered[:90] < 0.9 * shuffled[:90]).all() and (ordered[9:50] < 0.7 * shuffled[9:50]).all()
@@ -55,7 +57,7 @@ def test_prefixes_are_better_than_in_any_usual_order():
 
 def test_ties_go_to_the_first_and_copies_stay():
     x = np.array([[1.0], [-1.0], [1.0], [0.0]])
-    kept = ss.thin(x, -x, growth="none", coordinates=ss.Coordinates.identity(), check_scores=False)
+    kept = ss.thin(x, -x, growth="none", preconditioner=ss.Preconditioner.identity(), validate_scores=False)
     assert kept.ordered().ids[:, 1].tolist() == [3, 0, 1, 2]
 
 
@@ -72,7 +74,7 @@ def test_a_prefix_is_a_set_of_its_own():
     ordered = thinned().weighted().ordered()
     first = ordered.prefix(12)
     assert len(first) == 12 and first.weights is None and "weights" not in first.settings
-    assert first.ksd == ordered.prefix_ksd[11] and np.array_equal(first.points, ordered.points[:12])
+    assert first.ksd == ordered.prefix_ksd[11] and np.array_equal(first.draws, ordered.draws[:12])
     weighted = ordered.prefix(12, weighted=True)
     assert weighted.weights.shape == (12,) and weighted.weights.sum() == pytest.approx(1.0)
     assert np.array_equal(weighted.weights, first.weighted().weights)

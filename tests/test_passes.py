@@ -18,9 +18,9 @@ from test_invariance import same
 import steinstream as ss
 from steinstream.baselines import stein_thinning
 from steinstream.cli.progress import Stop
-from steinstream.door import Block, consecutive
-from steinstream.passes import good_set
-from steinstream.selection import Selection
+from steinstream.thinner.local_search import Selection
+from steinstream.thinner.passes import good_set
+from steinstream.validation import Block, consecutive
 
 command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -28,8 +28,8 @@ POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz")) if DATA.exists() else 
 
 choices = st.fixed_dictionaries(
     {
-        "coordinates": st.sampled_from(
-            [None, ss.Coordinates.length_scale(2.0), ss.Warmup(draws=7), ss.Streaming(first=5)]
+        "preconditioner": st.sampled_from(
+            [None, ss.Preconditioner.length_scale(2.0), ss.Warmup(draws=7), ss.Streaming(first=5)]
         ),
         "kernel": kernels,
         "growth": growths.filter(lambda growth: not callable(growth)),
@@ -42,7 +42,7 @@ choices = st.fixed_dictionaries(
 
 
 def make(dim, choice):
-    return ss.Thinner(dim, check_scores=False, history="all", **choice)
+    return ss.Thinner(dim, validate_scores=False, history="all", **choice)
 
 
 @settings(max_examples=60, deadline=None)
@@ -52,8 +52,8 @@ def test_ksd_never_rises_and_the_number_kept_stays(stream, choice):
     thinner = make(x.shape[1], choice)
     thinner.extend(x, s)
     for number in (2, 3):
-        thinner.again()
-        began, size, before = thinner.steps, thinner.size, thinner.ksd
+        thinner.start_pass()
+        began, size, before = thinner.steps, len(thinner), thinner.ksd
         thinner.extend(x, s)
         history = thinner.history
         later = history.step > began
@@ -62,8 +62,8 @@ def test_ksd_never_rises_and_the_number_kept_stays(stream, choice):
         kept = thinner.kept
         assert kept.settings["passes"] == number and thinner.seen == len(x)
         assert len(np.unique(kept.ids, axis=0)) == len(kept) == size
-        assert np.array_equal(kept.points, x[kept.ids[:, 1]]) and np.array_equal(kept.scores, s[kept.ids[:, 1]])
-        assert kept.ksd == ss.ksd(kept.points, kept.scores, kernel=kept.kernel, coordinates=kept.coordinates)
+        assert np.array_equal(kept.draws, x[kept.ids[:, 1]]) and np.array_equal(kept.scores, s[kept.ids[:, 1]])
+        assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=kept.kernel, preconditioner=kept.preconditioner)
         assert kept.settings["ksd_after_passes"][-2:] == [before, kept.ksd]
 
 
@@ -73,13 +73,13 @@ def test_a_pass_is_what_is_written_down(seed, dim, kernel, size, candidates):
     """Against the slow reference, which is told only the draws that are offered; no two states are alike."""
     x = np.random.default_rng(seed).normal(size=(25, dim))
     s = -x + np.random.default_rng(seed + 1).normal(size=x.shape)
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, check_scores=False)
+    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, validate_scores=False)
     thinner.extend(x, s)
     reference = Reference(
-        kernel, [*thinner.kept.points], [*thinner.kept.scores], [*map(tuple, thinner.kept.ids.tolist())]
+        kernel, [*thinner.kept.draws], [*thinner.kept.scores], [*map(tuple, thinner.kept.ids.tolist())]
     )
     resting = set(reference.ids)
-    thinner.again()
+    thinner.start_pass()
     thinner.extend(x, s)
     offered = [i for i in range(len(x)) if (0, i) not in resting]
     for first in range(0, len(offered) // candidates * candidates, candidates):
@@ -97,8 +97,8 @@ def test_blocks_do_not_matter(stream, choice, edges):
     edges = sorted(min(edge, len(x)) for edge in edges)
     for number in range(3):
         if number:
-            whole.again()
-            blocks.again()
+            whole.start_pass()
+            blocks.start_pass()
         whole.extend(x, s)
         for begin, end in zip([0, *edges], [*edges, len(x)], strict=True):
             blocks.extend(x[begin:end], s[begin:end])
@@ -114,8 +114,8 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
     through, resumed = make(x.shape[1], choice), make(x.shape[1], choice)
     for number in range(2):
         if number:
-            through.again()
-            resumed.again()
+            through.start_pass()
+            resumed.start_pass()
         for draw, score in zip(x, s, strict=True):
             through.push(draw, score)
             resumed.save(path)
@@ -131,7 +131,7 @@ def test_following_the_steps_gives_what_is_kept(stream, choice, block):
     x, s = stream
     thinner, store = make(x.shape[1], choice), set()
     for number in range(3):
-        steps = [thinner.again()] if number else []
+        steps = [thinner.start_pass()] if number else []
         for first in range(0, len(x), block):
             steps.append(thinner.extend(x[first : first + block], s[first : first + block]))
         for step in steps:
@@ -150,10 +150,10 @@ def test_passes_by_number():
     once = ss.thin(x, s, size=30)
     assert ss.thin(x, s, size=30, passes=1).ksd == once.ksd
     thrice = ss.thin(x, s, size=30, passes=3)
-    by_hand = ss.Thinner(3, size=30, coordinates=once.coordinates)
+    by_hand = ss.Thinner(3, size=30, preconditioner=once.preconditioner)
     for number in range(3):
         if number:
-            by_hand.again()
+            by_hand.start_pass()
         for chain in (0, 1):
             by_hand.extend(x[chain], s[chain], chain=chain)
     assert np.array_equal(by_hand.kept.ids, thrice.ids) and by_hand.ksd == thrice.ksd < once.ksd
@@ -171,12 +171,12 @@ def test_auto_begins_well_and_stops_in_time():
             assert kept.ksd < ss.thin(x, s, size=size).ksd
             ends = kept.settings.get("ksd_after_passes", [kept.ksd])
             assert all(after < 0.99 * before for before, after in pairwise(ends[:-1]))
-            for (chain, draw), point in zip(kept.ids, kept.points, strict=True):
+            for (chain, draw), point in zip(kept.ids, kept.draws, strict=True):
                 assert np.array_equal(point, x[chain, draw])
     too_many = ss.thin(x, s, size=2500, passes="auto")  # the sample is too small to begin with
     once = ss.thin(x, s, size=2500)
     assert len(too_many) == 2500 and too_many.ksd < once.ksd and too_many.bound == once.bound
-    assert ss.thin(x, s, passes="auto", coordinates="streaming").ksd > 0
+    assert ss.thin(x, s, passes="auto", preconditioner="streaming").ksd > 0
     few = ss.thin(x[:, :5], s[:, :5], size=30, passes="auto")
     assert len(few) == 10 and few.settings["passes"] == 2
 
@@ -191,7 +191,7 @@ def test_a_start_with_a_sample_for_any_number_of_passes():
     assert sampled.ksd < ss.thin(x, s, size=60).ksd
     assert auto.settings.get("ksd_after_passes", [auto.ksd])[0] == sampled.ksd
     assert streamed.settings["ksd_after_passes"][0] == ss.thin(x, s, size=60).ksd
-    for wrong in ({}, {"size": 5, "growth": "sqrt"}, {"size": 5, "coordinates": "streaming"}):
+    for wrong in ({}, {"size": 5, "growth": "sqrt"}, {"size": 5, "preconditioner": "streaming"}):
         with pytest.raises(ss.SteinstreamError, match="needs a fixed size"):
             ss.thin(x, s, start="sample", **wrong)
     with pytest.raises(ss.SteinstreamError, match="start must be"):
@@ -201,12 +201,12 @@ def test_a_start_with_a_sample_for_any_number_of_passes():
 def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice():
     x = np.random.default_rng(0).normal(size=(700, 6))
     sample = Block(x, -x, consecutive(3, 10, 700))
-    within = ss.Coordinates.length_scale(2.0)
+    within = ss.Preconditioner.length_scale(2.0)
     greedy = Selection(sample, 15, ss.IMQ(), within).greedy()
-    ids = stein_thinning(x, -x, 15, coordinates=within, check_scores=False)
+    ids = stein_thinning(x, -x, 15, preconditioner=within, validate_scores=False)
     assert np.array_equal(greedy.block().ids[:, 1], 10 + np.sort(ids[:, 1]))
     blocks = [greedy.block(), greedy.swap().block(), greedy.shake().block(), good_set(sample, 15, ss.IMQ(), within)]
-    values = [ss.ksd(block.draws, block.scores, coordinates=within) for block in blocks]
+    values = [ss.ksd(block.draws, block.scores, preconditioner=within) for block in blocks]
     assert values == sorted(values, reverse=True) and values[2] < values[1] < values[0]
     assert greedy.energy == pytest.approx(15**2 * values[2] ** 2)
     for block in blocks:
@@ -220,7 +220,7 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
 def test_each_swap_takes_the_draw_that_leaves_the_least_ksd(seed, size, greedily):
     x = np.random.default_rng(seed).normal(size=(20, 2))
     matrix = ss.IMQ().matrix(x, -x, x, -x)
-    one = Selection(Block(x, -x, consecutive(0, 0, 20)), size, ss.IMQ(), ss.Coordinates.identity())
+    one = Selection(Block(x, -x, consecutive(0, 0, 20)), size, ss.IMQ(), ss.Preconditioner.identity())
     chosen = (one.greedy() if greedily else one.even()).chosen.tolist()
     energy = lambda places: matrix[np.ix_(places, places)].sum()  # noqa: E731
     assert one.energy == pytest.approx(energy(chosen), abs=1e-9)
@@ -242,7 +242,7 @@ def test_bad_draws_are_counted_once():
 
 def test_nonsense_is_refused():
     with pytest.raises(ss.SteinstreamError, match="Nothing is kept"):
-        ss.Thinner(2).again()
+        ss.Thinner(2).start_pass()
     with pytest.raises(ss.SteinstreamError, match="one step takes 2"):
         ss.thin([[1.0]], [[-1.0]], size=1, candidates=2, passes=3)
     x, s = chain_of(2, 50, 0)
@@ -258,8 +258,8 @@ def test_on_real_posteriors_auto_is_below_stein_thinning(path):
         x, s = arrays["draws"], arrays["scores"]
     for size in (20, 100, 500):
         kept = ss.thin(x, s, size=size, passes="auto")
-        chain, draw = stein_thinning(x, s, size, coordinates=kept.coordinates).T
-        assert kept.ksd < ss.ksd(x[chain, draw], s[chain, draw], coordinates=kept.coordinates)
+        chain, draw = stein_thinning(x, s, size, preconditioner=kept.preconditioner).T
+        assert kept.ksd < ss.ksd(x[chain, draw], s[chain, draw], preconditioner=kept.preconditioner)
 
 
 # -- the command line ----------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_on_real_posteriors_auto_is_below_stein_thinning(path):
     ("options", "same"),
     [
         ("--size 40 --passes auto", {"size": 40, "passes": "auto"}),
-        ("--size 40 --start sample --scale identity", {"size": 40, "start": "sample", "coordinates": "identity"}),
+        ("--size 40 --start sample --scale identity", {"size": 40, "start": "sample", "preconditioner": "identity"}),
         ("--passes 3", {"passes": 3}),
     ],
 )

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream.draw_store import Payloads
 from steinstream.errors import CheckpointError, InputError, OutputError
-from steinstream.payloads import Payloads
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs fork, kill and locks")
 
@@ -95,8 +95,8 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
 import steinstream as ss
-from steinstream import checkpoint
-from steinstream.payloads import Payloads
+from steinstream.io import checkpoint
+from steinstream.draw_store import Payloads
 
 folder, kills = Path(sys.argv[1]), int(sys.argv[2])
 saved, names, dim = folder / "thinner.npz", ("points", "scores"), 40
@@ -116,10 +116,10 @@ def load(payloads):
 
 def agree(payloads):
     thinner = load(payloads)  # fails where a kept draw has no payload
-    kept = [tuple(id) for id in thinner.kept.ids.tolist()] if thinner.size else []
+    kept = [tuple(id) for id in thinner.kept.ids.tolist()] if len(thinner) else []
     payloads.reconcile(kept)
     assert payloads.ids() == kept
-    for point, id in zip(thinner.kept.points if kept else (), kept):
+    for point, id in zip(thinner.kept.draws if kept else (), kept):
         assert np.array_equal(point, draw(id[1])[0])
     return thinner
 
@@ -173,7 +173,7 @@ def test_kill_9_at_fifty_random_instants_never_parts_a_draw_and_its_payload(tmp_
 @posix
 def test_a_folder_serves_one_process_at_a_time(tmp_path):
     payloads = Payloads(tmp_path)
-    other = f"from steinstream.payloads import Payloads; Payloads({str(tmp_path)!r})"
+    other = f"from steinstream.draw_store import Payloads; Payloads({str(tmp_path)!r})"
     refused = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True)
     assert refused.returncode and "Another process uses" in refused.stderr
     payloads.close()

@@ -65,7 +65,7 @@ def run(plan, stream, dim, seeds):
         thinner = ss.Thinner(dim, **plan.settings, history="all")
         thinner.extend(*stream(plan.draws, dim, seed))
         squares.append(thinner.ksd**2)
-        ends.append(thinner.size)
+        ends.append(len(thinner))
         most.append(thinner.history.size.max())
     return np.mean(squares), ends, max(most)
 
@@ -141,23 +141,23 @@ def test_no_other_number_of_steps_allows_a_larger_budget():
 def test_kappa_is_the_mean_diagonal_of_independent_draws():
     x, s = gaussian(20_000, 3, 0)
     x[:10_000] *= 100.0  # burn-in, which the plan does not look at
-    identity = ss.Coordinates.identity()
+    identity = ss.Preconditioner.identity()
     for kernel, exact in ((ss.IMQ(), 6.0), (ss.IMQ(c=2.0, beta=-0.3), 4**-0.3 * (3 + 0.6 / 4 * 3)), (ss.RBF(), 4.0)):
-        plan = ss.plan(0.5, x, s, kernel=kernel, coordinates=identity)
+        plan = ss.plan(0.5, x, s, kernel=kernel, preconditioner=identity)
         assert np.isclose(plan.diagonal, exact, rtol=0.03)
         assert plan.diagonal <= plan.kappa < 1.5 * exact
     assert np.isclose(ss.plan(0.5, x, s).diagonal, 2 * 9 + 3, rtol=0.06)  # |s|^2 is 2 d times what it was
 
 
 def test_kappa_of_a_correlated_chain_is_its_long_run_value():
-    length = ss.Coordinates.length_scale(2.0)
+    length = ss.Preconditioner.length_scale(2.0)
     chains = [correlated(4000, 2, seed) for seed in range(8)]
-    limit = np.mean([4000 * ss.ksd(*chain, coordinates=length) ** 2 for chain in chains])
-    many = ss.plan(0.5, *map(np.stack, zip(*chains, strict=True)), coordinates=length)
+    limit = np.mean([4000 * ss.ksd(*chain, preconditioner=length) ** 2 for chain in chains])
+    many = ss.plan(0.5, *map(np.stack, zip(*chains, strict=True)), preconditioner=length)
     assert limit > 10 * many.diagonal
     assert np.isclose(many.kappa, limit, rtol=0.4)
-    assert np.isclose(ss.plan(0.5, *chains[0], coordinates=length).kappa, limit, rtol=0.7)
-    apart = ss.plan(0.5, *chains[0], coordinates=length, candidates=20)
+    assert np.isclose(ss.plan(0.5, *chains[0], preconditioner=length).kappa, limit, rtol=0.7)
+    apart = ss.plan(0.5, *chains[0], preconditioner=length, candidates=20)
     assert apart.kappa < 2 * apart.diagonal and apart.kept < many.kept / 5
 
 
@@ -189,7 +189,7 @@ def test_a_run_as_planned_ends_within_the_radius(stream, dim, radius, options):
 def test_the_plan_is_not_far_off_where_every_draw_counts():
     """Ten dimensions and a short length scale: each draw stands alone, and the bound is nearly reached."""
     for radius in (0.4, 0.2):
-        plan = ss.plan(radius, *gaussian(4000, 10, 1000), growth=1.3, coordinates="identity")
+        plan = ss.plan(radius, *gaussian(4000, 10, 1000), growth=1.3, preconditioner="identity")
         square, ends, most = run(plan, gaussian, 10, 3)
         assert 0.7 * plan.bound < np.sqrt(square) <= plan.bound
         assert set(ends) == {plan.kept} and most == plan.kept
@@ -201,7 +201,7 @@ def test_settings_serve_thin_and_thinner_alike():
         plan = ss.plan(0.8, x, s, budget=budget, candidates=2)
         thinner = ss.Thinner(3, **plan.settings)
         thinner.extend(x[: plan.draws], s[: plan.draws])
-        assert thinner.steps == plan.steps and thinner.size == plan.kept
+        assert thinner.steps == plan.steps and len(thinner) == plan.kept
         assert ss.thin(x[: plan.draws], s[: plan.draws], **plan.settings).ksd == thinner.ksd
 
 
@@ -242,8 +242,8 @@ def test_slower_growth_takes_more_draws_and_smaller_radii_take_more_of_both():
         (0.1, {"sizes": "all"}, "Unknown sizes 'all'"),
         (0.1, {"candidates": 0}, "at least 1, got 0"),
         (0.1, {"candidates": 10}, "Give at least 2000 draws"),
-        (0.1, {"coordinates": "wide"}, "Unknown coordinates 'wide'"),
-        (0.1, {"coordinates": ss.Coordinates.scales([1.0, 2.0, 3.0])}, "for 3 dimensions, the draws have 2"),
+        (0.1, {"preconditioner": "wide"}, "Unknown coordinates 'wide'"),
+        (0.1, {"preconditioner": ss.Preconditioner.scales([1.0, 2.0, 3.0])}, "for 3 dimensions, the draws have 2"),
     ],
 )
 def test_mistakes_get_one_clear_error(radius, options, says):
@@ -275,7 +275,7 @@ def test_bad_warmups_get_one_clear_error():
     [
         ["-o", "my coordinates.npz"],
         ["-o", "c.npz", "--exponent", "1.3", "--candidates", "2", "--scale", "scales", "--kernel", "imq:c=2"],
-        ["--scale", "1", "--budget", "share", "--growth", "linear", "--trust-scores"],
+        ["--scale", "1", "--budget", "share", "--growth", "linear", "--no-validate-scores"],
     ],
 )
 def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, options):
@@ -293,10 +293,10 @@ def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, opti
     with np.load(tmp_path / "kept.npz") as written:
         assert len(written["draws"]) == kept and written["ksd"] <= 1.2
         if "--scale" in options and "-o" not in options:
-            assert written["coordinates"] == 1.0
+            assert written["preconditioner"] == 1.0
         if "-o" in options:
-            with np.load(tmp_path / options[1]) as coordinates:
-                assert np.array_equal(written["coordinates"], coordinates["coordinates"])
+            with np.load(tmp_path / options[1]) as preconditioner:
+                assert np.array_equal(written["preconditioner"], preconditioner["preconditioner"])
 
 
 def test_the_coordinates_of_a_plan_keep_their_centre(steinstream, tmp_path):

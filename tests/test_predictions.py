@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steinstream.errors import InputError
-from steinstream.predictions import (
+from steinstream.ensemble import (
     Predictions,
     accuracy,
     agreement,
     expected_calibration_error,
     total_variation,
 )
+from steinstream.errors import InputError
 
 
 def softmax(logits):

@@ -22,10 +22,10 @@ def test_a_hundred_draws_stand_for_ten_thousand(path):
     kept = ss.thin(draws, scores, size=100)
     stride = every[:: len(every) // 100]
     sd = every.std(axis=0)
-    assert (np.abs(kept.points.mean(axis=0) - every.mean(axis=0)) < 0.15 * sd).all()
-    assert (np.abs(kept.points.std(axis=0) / sd - 1.0) < 0.25).all()
+    assert (np.abs(kept.draws.mean(axis=0) - every.mean(axis=0)) < 0.15 * sd).all()
+    assert (np.abs(kept.draws.std(axis=0) / sd - 1.0) < 0.25).all()
     assert kept.ksd < 0.5 * ss.ksd(
-        stride, scores.reshape(every.shape)[:: len(every) // 100], coordinates=kept.coordinates
+        stride, scores.reshape(every.shape)[:: len(every) // 100], preconditioner=kept.preconditioner
     )
 
 

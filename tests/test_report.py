@@ -22,8 +22,8 @@ from steinstream.cli import main
 
 pytest.importorskip("matplotlib")
 
-from steinstream.report import again, page
-from steinstream.report.outline import outline
+from steinstream.report import page, provenance
+from steinstream.report.chain_summary import outline
 
 #: Names that a page, a style sheet or matplotlib could take for something else.
 NAMES = ("<script>alert(1)</script>", "</style></svg><b>bold", "$x$ & #009e73 1.23456", "tau")
@@ -105,9 +105,9 @@ def test_differences_are_those_of_the_settled_chain(written, chain):
     sd = settled.std(axis=0)
     told = np.array([[float(cell.replace("\N{MINUS SIGN}", "-")) for cell in row[1:]] for row in cells])
     assert np.allclose(told[:, 0] / sd, settled.mean(axis=0) / sd, atol=0.1)
-    assert np.allclose(told[:, 2], (kept.points.mean(axis=0) - settled.mean(axis=0)) / sd, atol=0.1)
-    assert np.allclose(told[:, 5], kept.points.std(axis=0) / sd, atol=0.1)
-    quantiles = [np.quantile(x, [0.05, 0.5, 0.95], axis=0) for x in (kept.points, settled)]
+    assert np.allclose(told[:, 2], (kept.draws.mean(axis=0) - settled.mean(axis=0)) / sd, atol=0.1)
+    assert np.allclose(told[:, 5], kept.draws.std(axis=0) / sd, atol=0.1)
+    quantiles = [np.quantile(x, [0.05, 0.5, 0.95], axis=0) for x in (kept.draws, settled)]
     assert np.allclose(told[:, 6:].T, (quantiles[0] - quantiles[1]) / sd, atol=0.15)
 
 
@@ -116,7 +116,7 @@ def test_findings_are_those_of_the_thinner(chain):
         draws, scores = arrays["draws"], arrays["scores"]
     kept = ss.thin(draws, scores, size=120)
     assert outline(kept, ss.io.open_chain(chain)).stream.draws.tolist() == kept.stream.draws.tolist()
-    half = ss.thin(draws[0] * [1, 1, 1, 0.2], scores[0], size=120, check_scores=False)
+    half = ss.thin(draws[0] * [1, 1, 1, 0.2], scores[0], size=120, validate_scores=False)
     text = html.unescape(half.report().html)
     fired = half.diagnose().fired
     assert fired and all(finding.says[1:] in text and finding.advice[1:] in text for finding in fired)
@@ -166,7 +166,7 @@ def test_settings_from_a_file_are_text():
     draws = np.random.default_rng(0).normal(size=(300, 1))
     kept = ss.thin(draws, -draws, size=20)
     evil = "<img src=x onerror=alert(1)>"
-    for name in ("seen", "growth", "coordinates", "proxy", "size", "commands", "passes", evil):
+    for name in ("seen", "growth", "preconditioner", "proxy", "size", "commands", "passes", evil):
         kept.settings[name] = [evil] if name == "commands" else evil
     text = kept.report().html
     assert "<img" not in text and html.escape(evil) in text
@@ -207,7 +207,12 @@ def test_a_chain_is_never_held_whole(folder):
 
 @pytest.mark.parametrize(
     ("dim", "settings"),
-    [(1, {"size": 1}), (2, {"growth": "none"}), (3, {"candidates": 7, "coordinates": "streaming"}), (14, {"size": 2})],
+    [
+        (1, {"size": 1}),
+        (2, {"growth": "none"}),
+        (3, {"candidates": 7, "preconditioner": "streaming"}),
+        (14, {"size": 2}),
+    ],
 )
 def test_odd_sets_have_a_report(dim, settings):
     draws = np.random.default_rng(0).normal(size=(150, dim))
@@ -225,7 +230,7 @@ def test_sets_of_other_kinds_have_a_report(chain):
     text = weighted.report().html
     assert _numbers(text)["worth"] == weighted.effective_size and "kept.ordered()" in text
     stuck = np.zeros((200, 2))  # a chain that never moves
-    assert "<svg" in ss.thin(stuck, stuck, size=10, check_scores=False).report().html
+    assert "<svg" in ss.thin(stuck, stuck, size=10, validate_scores=False).report().html
 
 
 def test_the_call_in_the_report_makes_the_set_again(chain, folder):
@@ -235,30 +240,30 @@ def test_the_call_in_the_report_makes_the_set_again(chain, folder):
         {"size": 60},
         {"growth": "linear", "budget": 0.01, "rule": "monotone"},
         {"passes": 2, "size": 30},
-        {"coordinates": "streaming", "kernel": ss.RBF(h=2.0)},
+        {"preconditioner": "streaming", "kernel": ss.RBF(h=2.0)},
         {"candidates": 3, "anchor": True, "size": 20},
     )
     for settings in several:
         kept = ss.thin(**names, **settings)
         kept.save(folder / "again.npz")
-        exec(again.python(kept, str(folder / "again.npz")), here := dict(names))
+        exec(provenance.python(kept, str(folder / "again.npz")), here := dict(names))
         assert here["kept"].ids.tolist() == kept.ids.tolist() and here["kept"].ksd == kept.ksd
 
 
 def test_weights_like_a_chain_are_called_so(chain):
     with np.load(chain) as arrays:
         draws, scores = arrays["draws"][:, 200:], arrays["scores"][:, 200:]
-    call = again.python(ss.thin(draws, scores, size=40).weighted(like=draws))
+    call = provenance.python(ss.thin(draws, scores, size=40).weighted(like=draws))
     assert "kept.weighted(like=draws, linear=1.0)  # like 5600 draws, without burn-in" in call
 
 
 def test_the_command_in_the_report_makes_the_set_again(written, folder):
-    ran = _run(folder, "thin", "chain.npz", "-o", "weighted.npz", "--size", 50, "--scale", "scales", "--trust-scores",
+    ran = _run(folder, "thin", "chain.npz", "-o", "weighted.npz", "--size", 50, "--scale", "scales", "--no-validate-scores",
                "--weights", "stein")  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert _run(folder, "refine", "weighted.npz", "-o", "a b.npz", "--order").returncode == 0
     kept = ss.Kept.load(folder / "a b.npz")
-    commands = again.commands(kept, "a b.npz")
+    commands = provenance.commands(kept, "a b.npz")
     assert commands[1] == "steinstream refine weighted.npz --order -o 'a b.npz'" and len(commands) == 2
     for name in ("weighted.npz", "a b.npz"):
         (folder / name).unlink()

@@ -10,15 +10,16 @@ import time
 
 import numpy as np
 import pytest
+from experiments.paper import NAMES, Options, Stopped, experiment
 
 import steinstream as ss
-from steinstream.experiments import NAMES, Options, Stopped, experiment
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("matplotlib")
 
-from steinstream.experiments import chains, goodwin, laboratory, tape
-from steinstream.experiments.columns import matching, read
+from experiments.paper import chains, goodwin, laboratory, tape
+from experiments.paper.columns import matching, read
+
 from steinstream.samplers import RandomWalk
 from steinstream.targets import Functions
 
@@ -58,7 +59,7 @@ def test_a_chain_of_the_users_replaces_ours(steinstream, walk, tmp_path):
         thinner.extend(x, s) if stream == "best" else thinner.extend(x[::10], s[::10])
         curve = matching(results, stream=stream, part=part, kernel=kernel, method="KSDT-SQRT")
         assert curve["ksd"][-1] == thinner.ksd
-        assert curve["kept"][-1] == thinner.size
+        assert curve["kept"][-1] == len(thinner)
     again = steinstream("reproduce", "goodwin-rwm", "--chain", "theta.csv", "--scores", "gradient.csv", "-o", "out")
     assert again.returncode == 0 and again.stdout.splitlines()[:-1] == ran.stdout.splitlines()[:-1]
 
@@ -152,7 +153,7 @@ def test_a_tape_is_the_samplers_chain_wherever_it_is_read_from(tmp_path):
 def test_toy_problems(name, tmp_path, monkeypatch):
     from importlib import import_module
 
-    module = import_module(f"steinstream.experiments.{name}")
+    module = import_module(f"experiments.paper.{name}")
     monkeypatch.setitem(module._STEPS, "quick", 300)
     monkeypatch.setitem(module._REPEATS, "quick", 2)
     lab = laboratory.Laboratory(experiment(name, Options("quick")), tmp_path / name, {"experiment": name})
@@ -164,7 +165,7 @@ def test_toy_problems(name, tmp_path, monkeypatch):
 
 
 def test_kept_draws_grow_with_the_modes_under_the_monotone_rule(monkeypatch, tmp_path):
-    from steinstream.experiments import adaptivity
+    from experiments.paper import adaptivity
 
     monkeypatch.setitem(adaptivity._REPEATS, "quick", 4)
     units = {unit.name: unit for unit in experiment("adaptivity", Options("quick")).units()}

@@ -11,9 +11,9 @@ import numba
 import numpy as np
 import pytest
 
-from steinstream import door
+from steinstream import validation
 from steinstream.errors import InputError
-from steinstream.samplers import MALA, SGLD, Draws, RandomWalk, SamplerWarning, State, chain
+from steinstream.samplers import MALA, SGLD, Draws, RandomWalk, SamplerWarning, State, base
 from steinstream.targets import Compiled, Functions, Gaussian, Goodwin, Mixture, Tempered
 
 Maker = Callable[[Any], Any]
@@ -298,7 +298,7 @@ def test_a_broken_target_is_named_with_position_and_value(make_rejecting: Maker,
 
 
 def test_huge_means_the_same_as_at_the_thinners_door() -> None:
-    assert chain.HUGE == door.HUGE
+    assert base.HUGE == validation.HUGE
 
 
 def test_a_chain_that_stands_still_is_told_so(make_rejecting: Maker) -> None:

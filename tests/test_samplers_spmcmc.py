@@ -10,7 +10,7 @@ from test_samplers import GAUSSIAN, assert_same
 
 from steinstream import Thinner
 from steinstream.errors import InputError
-from steinstream.samplers import MALA, SGLD, RandomWalk, spmcmc, stein_points
+from steinstream.samplers import MALA, SGLD, RandomWalk, spmcmc, stein_point_mcmc
 
 SAMPLERS = [RandomWalk(GAUSSIAN, 1.0), MALA(GAUSSIAN, 1.0), SGLD(GAUSSIAN, 0.1)]
 
@@ -42,7 +42,7 @@ def test_blocks_and_repeated_calls_do_not_change_the_result(monkeypatch: pytest.
     state = sampler.init(np.zeros(2), seed=1)
     whole, parts = Thinner(2, candidates=5), Thinner(2, candidates=5)
     expected = spmcmc(sampler, state, whole, 400)
-    monkeypatch.setattr(stein_points, "_BLOCK", 17)
+    monkeypatch.setattr(stein_point_mcmc, "_BLOCK", 17)
     for steps in (0, 1, 99, 300):
         state = spmcmc(sampler, state, parts, steps)
     assert_same_kept(whole, parts)
@@ -58,7 +58,7 @@ def test_ids_are_positions_in_the_chain() -> None:
     _, block = sampler.sample(start, 123 + 2000)
     kept = thinner.kept
     assert kept.ids[:, 1].min() >= 123
-    np.testing.assert_array_equal(kept.points, block.draws[kept.ids[:, 1]])
+    np.testing.assert_array_equal(kept.draws, block.draws[kept.ids[:, 1]])
     np.testing.assert_array_equal(kept.scores, block.scores[kept.ids[:, 1]])
 
 

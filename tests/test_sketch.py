@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steinstream import door
-from steinstream.sketch import Sketch
+from steinstream import validation
+from steinstream.thinner.subsample import Subsample
 
 
 def stream(length):
     x = np.arange(float(length))[:, None]
-    return door.Block(x, -x, door.consecutive(0, 0, length))
+    return validation.Block(x, -x, validation.consecutive(0, 0, length))
 
 
 @given(st.integers(1, 30_000), st.lists(st.integers(0, 30_000), max_size=8))
 def test_blocks_do_not_matter_and_the_subset_is_evenly_spaced(length, edges):
-    whole, blocks = Sketch(1), Sketch(1)
+    whole, blocks = Subsample(1), Subsample(1)
     everything = stream(length)
     whole.add(everything)
     cuts = sorted(min(edge, length) for edge in edges)
@@ -31,10 +31,10 @@ def test_blocks_do_not_matter_and_the_subset_is_evenly_spaced(length, edges):
 
 
 def test_settled_is_the_second_half_of_each_chain():
-    sketch = Sketch(1)
+    sketch = Subsample(1)
     for chain in range(3):
         x = np.arange(10.0)[:, None]
-        sketch.add(door.Block(x, -x, door.consecutive(chain, 0, 10)))
+        sketch.add(validation.Block(x, -x, validation.consecutive(chain, 0, 10)))
     assert sketch.settled().ids.tolist() == [[chain, draw] for chain in range(3) for draw in range(5, 10)]
 
 
@@ -42,8 +42,8 @@ def test_settled_is_the_second_half_of_each_chain():
 @settings(max_examples=30)
 def test_blocks_do_not_matter_when_chains_come_in_turn(length, edges, chains):
     x = np.arange(float(length))[:, None]
-    everything = door.Block(x, -x, np.column_stack([np.arange(length) % chains, np.arange(length) // chains]))
-    whole, blocks = Sketch(1), Sketch(1)
+    everything = validation.Block(x, -x, np.column_stack([np.arange(length) % chains, np.arange(length) // chains]))
+    whole, blocks = Subsample(1), Subsample(1)
     whole.add(everything)
     cuts = sorted(min(edge, length) for edge in edges)
     for begin, end in zip([0, *cuts], [*cuts, length], strict=True):
@@ -57,15 +57,15 @@ def test_no_chain_hides_behind_the_stride(chains):
     """With four chains in turn every fourth draw would be of one chain only."""
     length = 40 * 5000
     x = np.zeros((length, 1))
-    sketch = Sketch(1)
-    sketch.add(door.Block(x, x, np.column_stack([np.arange(length) % chains, np.arange(length) // chains])))
+    sketch = Subsample(1)
+    sketch.add(validation.Block(x, x, np.column_stack([np.arange(length) % chains, np.arange(length) // chains])))
     held = np.unique(sketch.block.ids[:, 0])
     assert 1000 < len(sketch.block.ids) <= 4096 and len(held) >= min(chains, 1000)
 
 
 def test_the_sketch_keeps_copies():
     x = np.zeros((10, 1))
-    sketch = Sketch(1)
-    sketch.add(door.Block(x, x, door.consecutive(0, 0, 10)))
+    sketch = Subsample(1)
+    sketch.add(validation.Block(x, x, validation.consecutive(0, 0, 10)))
     x += 1.0
     assert not sketch.block.draws.any()

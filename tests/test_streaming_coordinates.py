@@ -1,4 +1,4 @@
-"""Coordinates that follow the stream: what they come to, that nothing else changes, that no bit depends on the cuts."""
+"""Preconditioner that follow the stream: what they come to, that nothing else changes, that no bit depends on the cuts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from streams import budgets, growths, kernels, rules, streams
 from test_invariance import same
 
 import steinstream as ss
-from steinstream.dictionary import Dictionary
-from steinstream.door import Block
-from steinstream.moments import Moments
+from steinstream.running_moments import Moments
+from steinstream.thinner.dictionary import Dictionary
+from steinstream.validation import Block
 
 following = st.builds(
     ss.Streaming,
@@ -23,7 +23,7 @@ following = st.builds(
 )
 choices = st.fixed_dictionaries(
     {
-        "coordinates": following,
+        "preconditioner": following,
         "kernel": kernels,
         "growth": growths,
         "budget": budgets,
@@ -56,7 +56,7 @@ def test_moments_are_those_of_the_draws_whatever_the_cut(stream, whole, cut):
 @given(streams(max_dim=6, max_length=70), choices, st.data())
 def test_blocks_do_not_matter(stream, choice, data):
     x, s = stream
-    whole, blocks, one_by_one = (ss.Thinner(x.shape[1], check_scores=False, **choice) for _ in range(3))
+    whole, blocks, one_by_one = (ss.Thinner(x.shape[1], validate_scores=False, **choice) for _ in range(3))
     whole.extend(x, s)
     edges = sorted(data.draw(st.lists(st.integers(0, len(x)), max_size=6)))
     for begin, end in zip([0, *edges], [*edges, len(x)], strict=True):
@@ -65,7 +65,9 @@ def test_blocks_do_not_matter(stream, choice, data):
         one_by_one.push(draw, score)
     for other in (blocks, one_by_one):
         same(whole, other)
-        assert whole.settings == other.settings and np.array_equal(whole.coordinates.factor, other.coordinates.factor)
+        assert whole.settings == other.settings and np.array_equal(
+            whole.preconditioner.factor, other.preconditioner.factor
+        )
 
 
 def test_the_bound_does_not_depend_on_the_order_of_storage(tmp_path):
@@ -85,7 +87,7 @@ def test_the_bound_does_not_depend_on_the_order_of_storage(tmp_path):
 def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choice):
     x, s = stream
     path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
-    through, resumed = (ss.Thinner(x.shape[1], check_scores=False, **choice) for _ in range(2))
+    through, resumed = (ss.Thinner(x.shape[1], validate_scores=False, **choice) for _ in range(2))
     own = {"budget": choice["budget"]} if callable(choice["budget"]) else {}
     for draw, score in zip(x, s, strict=True):
         through.push(draw, score)
@@ -94,7 +96,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
         resumed.push(draw, score)
     same(through, resumed)
     assert through.settings == resumed.settings
-    assert np.array_equal(through.coordinates.factor, resumed.coordinates.factor)
+    assert np.array_equal(through.preconditioner.factor, resumed.preconditioner.factor)
     through.save(path)
     again = path.read_bytes()
     resumed.save(path)
@@ -106,22 +108,22 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
 def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(stream, kernel, growth, first):
     x, s = stream
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, coordinates=ss.Streaming(first=first), check_scores=False
+        x.shape[1], kernel=kernel, growth=growth, preconditioner=ss.Streaming(first=first), validate_scores=False
     )
     changed = first
     while 2 * changed <= len(x):
         changed *= 2
     assume(len(np.unique(x[changed // 2 : changed], axis=0)) > 1)  # else all stays as it is
     thinner.extend(x[:changed], s[:changed])  # the last of these steps ends with a change
-    assert thinner.settings["coordinates_changed"][-1] == changed
+    assert thinner.settings["preconditioner_changed"][-1] == changed
     points, scores, ids, _ = thinner._dictionary.contents()
     order = np.argsort(ids[:, 2])
-    fresh = Dictionary(x.shape[1], kernel, thinner.coordinates)
+    fresh = Dictionary(x.shape[1], kernel, thinner.preconditioner)
     fresh.fill(Block(points[order], scores[order], ids[order, :2]))
     expected, state = fresh.state(), thinner._dictionary.state()
     expected["ids"], state["ids"] = expected["ids"][:, :2], state["ids"][:, :2]
     assert all(np.array_equal(expected[name], state[name]) for name in expected)
-    assert thinner.ksd == ss.ksd(points, scores, kernel=kernel, coordinates=thinner.coordinates)
+    assert thinner.ksd == ss.ksd(points, scores, kernel=kernel, preconditioner=thinner.preconditioner)
     assert thinner.history.ksd[-1] == thinner.ksd == thinner.kept.ksd
     assert thinner.history.step[-1] == changed
     assert [tuple(id) for id in thinner._dictionary.arrived_after(changed - 1).tolist()] in ([], [(0, changed - 1)])
@@ -132,7 +134,7 @@ def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(str
 def test_following_the_steps_gives_what_is_kept(stream, choice, block):
     """Two chains by turns, the second one first, so that draws do not come in the order of their ids."""
     x, s = stream
-    thinner, store = ss.Thinner(x.shape[1], check_scores=False, **choice), set()
+    thinner, store = ss.Thinner(x.shape[1], validate_scores=False, **choice), set()
     for first in range(0, len(x), block):
         rows = slice(first, first + block)
         step = thinner.extend(x[rows], s[rows], chain=1 - (first // block) % 2)
@@ -145,9 +147,9 @@ def test_draws_are_measured_anew_in_the_order_they_came():
     """Repeats of a state come to one slot however their ids are ordered."""
     x = np.repeat(np.random.default_rng(0).normal(size=(10, 2)), 4, axis=0)
     ids = np.column_stack([np.tile([1, 0], 20), np.arange(40)])
-    thinner = ss.Thinner(2, growth="none", coordinates=ss.Streaming(first=40), check_scores=False)
+    thinner = ss.Thinner(2, growth="none", preconditioner=ss.Streaming(first=40), validate_scores=False)
     thinner.extend(x, -x, ids=ids)
-    assert thinner.settings["coordinates_changed"] == [40]
+    assert thinner.settings["preconditioner_changed"] == [40]
     assert sorted(thinner._dictionary.state()["copies"]) == [4] * 10
 
 
@@ -156,12 +158,12 @@ def test_widths_are_right_with_no_setting_by_the_user():
         x = np.random.default_rng(seed).normal(size=(20_000, 2)) * [1.0, 0.01]
         s = -x / np.array([1.0, 1e-4])
         for size in (100, None):
-            kept = [ss.thin(x, s, size=size), ss.thin(x, s, size=size, coordinates="streaming")]
-            for coordinates in (ss.Streaming(), ss.Coordinates.identity()):
-                thinner = ss.Thinner(2, size=size, coordinates=coordinates)
+            kept = [ss.thin(x, s, size=size), ss.thin(x, s, size=size, preconditioner="streaming")]
+            for preconditioner in (ss.Streaming(), ss.Preconditioner.identity()):
+                thinner = ss.Thinner(2, size=size, preconditioner=preconditioner)
                 thinner.extend(x, s)
                 kept.append(thinner.kept)
-            ratios = [one.points.std(axis=0) / [1.0, 0.01] for one in kept]
+            ratios = [one.draws.std(axis=0) / [1.0, 0.01] for one in kept]
             for ratio in ratios[:3]:
                 assert (np.abs(ratio - 1.0) < 0.1).all()
             assert ratios[3][1] < 0.95  # the identity does not see the narrow one
@@ -175,16 +177,16 @@ def test_burn_in_is_forgotten():
     _, block = sampler.sample(sampler.init(np.ones(4), seed=1), 12_800)
     x, s = block.draws, block.scores
     assert np.abs(x[0] - x[6400:].mean(axis=0)).max() > 50 * x[6400:].std(axis=0).min()
-    thinner = ss.Thinner(4, size=100, coordinates=ss.Streaming())
+    thinner = ss.Thinner(4, size=100, preconditioner=ss.Streaming())
     thinner.extend(x, s)
-    expected = ss.Coordinates.estimate("auto", x[6400:12_800])
-    assert thinner.coordinates.factor == pytest.approx(expected.factor, rel=1e-9)
+    expected = ss.Preconditioner.estimate("auto", x[6400:12_800])
+    assert thinner.preconditioner.factor == pytest.approx(expected.factor, rel=1e-9)
     kept = thinner.kept
     assert kept.ids[:, 1].min() > 1000
-    assert (np.abs(kept.points.std(axis=0) / x[6400:].std(axis=0) - 1.0) < 0.25).all()
-    plain = ss.Thinner(4, size=100, coordinates=ss.Coordinates.identity())
+    assert (np.abs(kept.draws.std(axis=0) / x[6400:].std(axis=0) - 1.0) < 0.25).all()
+    plain = ss.Thinner(4, size=100, preconditioner=ss.Preconditioner.identity())
     plain.extend(x, s)
-    ours, theirs = (ss.ksd(one.points, one.scores, coordinates=expected) for one in (kept, plain.kept))
+    ours, theirs = (ss.ksd(one.draws, one.scores, preconditioner=expected) for one in (kept, plain.kept))
     assert ours < 0.5 * theirs
 
 
@@ -195,10 +197,10 @@ def test_a_drift_is_followed_and_soon_with_forget():
     s = -x / np.array([1.0, 25.0])
     widths = {}
     for forget in (None, 1000):
-        thinner = ss.Thinner(2, size=60, coordinates=ss.Streaming("scales", forget=forget))
+        thinner = ss.Thinner(2, size=60, preconditioner=ss.Streaming("scales", forget=forget))
         thinner.extend(x, s)
-        widths[forget] = thinner.coordinates.factor / 2.0  # sqrt(2 d)
-        assert thinner.kept.points.std(axis=0) == pytest.approx([1.0, 5.0], rel=0.15)
+        widths[forget] = thinner.preconditioner.factor / 2.0  # sqrt(2 d)
+        assert thinner.kept.draws.std(axis=0) == pytest.approx([1.0, 5.0], rel=0.15)
     assert widths[1000] == pytest.approx([1.0, 5.0], rel=0.1)
     assert (widths[None] < [0.6, 3.0]).all()  # last estimated from draws 6400 to 12 800
 
@@ -207,57 +209,57 @@ def test_few_distinct_draws_and_a_direction_that_stands_still_are_no_trouble():
     x = np.zeros((400, 3))
     x[:, 0] = np.repeat(np.random.default_rng(0).normal(size=4), 100)
     x[:, 1] = 2.0 * x[:, 0]
-    thinner = ss.Thinner(3, coordinates=ss.Streaming(first=100), check_scores=False)
+    thinner = ss.Thinner(3, preconditioner=ss.Streaming(first=100), validate_scores=False)
     thinner.extend(x, -x)
-    assert thinner.settings["coordinates_changed"] == [400]  # before, each look saw one state only
-    expected = ss.Coordinates.estimate("auto", x[200:400])
-    assert thinner.coordinates.factor == pytest.approx(expected.factor)
+    assert thinner.settings["preconditioner_changed"] == [400]  # before, each look saw one state only
+    expected = ss.Preconditioner.estimate("auto", x[200:400])
+    assert thinner.preconditioner.factor == pytest.approx(expected.factor)
     assert np.isfinite(thinner.ksd)
 
 
 @pytest.mark.parametrize("forget", [None, 500])
 def test_a_chain_that_is_stuck_keeps_its_coordinates(forget):
     x = np.random.default_rng(0).normal(size=(1599, 2)) * 1e-3
-    thinner = ss.Thinner(2, size=20, coordinates=ss.Streaming(first=100, forget=forget))
+    thinner = ss.Thinner(2, size=20, preconditioner=ss.Streaming(first=100, forget=forget))
     thinner.extend(x, -x * 1e6)
     stuck = np.repeat(x[-1:], 3000, axis=0)
     thinner.extend(stuck, -stuck * 1e6)
-    widths = np.diagonal(thinner.coordinates.factor)
+    widths = np.diagonal(thinner.preconditioner.factor)
     assert ((widths > 1e-3) & (widths < 3e-3)).all()
-    assert thinner.settings["coordinates_changed"][-1] <= 2100  # the last look that saw two states
+    assert thinner.settings["preconditioner_changed"][-1] <= 2100  # the last look that saw two states
 
 
 def test_a_chain_that_is_stuck_from_the_start_has_no_estimate():
     x = np.ones((400, 2))
-    thinner = ss.Thinner(2, coordinates=ss.Streaming(first=100), check_scores=False)
+    thinner = ss.Thinner(2, preconditioner=ss.Streaming(first=100), validate_scores=False)
     thinner.extend(x, -x)
-    assert thinner.settings["coordinates_changed"] == [] and str(thinner.coordinates) == "identity"
+    assert thinner.settings["preconditioner_changed"] == [] and str(thinner.preconditioner) == "identity"
 
 
 def test_above_200_dimensions_only_variances_are_carried():
     x = np.random.default_rng(0).normal(size=(120, 201)) * np.geomspace(0.1, 10, 201)
-    thinner = ss.Thinner(201, coordinates=ss.Streaming(), check_scores=False)
+    thinner = ss.Thinner(201, preconditioner=ss.Streaming(), validate_scores=False)
     thinner.extend(x, -x)
-    assert thinner.coordinates.factor == pytest.approx(ss.Coordinates.estimate("auto", x[50:100]).factor)
+    assert thinner.preconditioner.factor == pytest.approx(ss.Preconditioner.estimate("auto", x[50:100]).factor)
     assert max(array.size for array in thinner._follower.arrays().values()) == 201
 
 
 def test_select_and_extend_count_alike():
     x = np.random.default_rng(0).normal(size=(300, 2)) * [1.0, 20.0]
     s = -x / np.array([1.0, 400.0])
-    groups, one = (ss.Thinner(2, candidates=m, coordinates=ss.Streaming(first=50)) for m in (5, 1))
+    groups, one = (ss.Thinner(2, candidates=m, preconditioner=ss.Streaming(first=50)) for m in (5, 1))
     groups.extend(x, s)
     for first in range(0, 300, 5):
         one.select(x[first : first + 5], s[first : first + 5])
     assert np.array_equal(groups.kept.ids, one.kept.ids) and groups.ksd == one.ksd
-    assert groups.settings["coordinates_changed"] == [10, 20, 40]
+    assert groups.settings["preconditioner_changed"] == [10, 20, 40]
 
 
 def test_with_forget_the_list_of_changes_stays_short():
     x = np.random.default_rng(0).normal(size=(5000, 1))
-    thinner = ss.Thinner(1, size=5, coordinates=ss.Streaming(first=20, forget=20))
+    thinner = ss.Thinner(1, size=5, preconditioner=ss.Streaming(first=20, forget=20))
     thinner.extend(x, -x)
-    assert thinner.settings["coordinates_changed"] == list(range(3020, 5001, 20))
+    assert thinner.settings["preconditioner_changed"] == list(range(3020, 5001, 20))
 
 
 def test_nonsense_is_refused():
@@ -267,7 +269,7 @@ def test_nonsense_is_refused():
         lambda: ss.Streaming(first=1),
         lambda: ss.Streaming(first=True),
         lambda: ss.Streaming(forget=0),
-        lambda: ss.Thinner(2, coordinates=ss.Coordinates(np.array(1.0), centre=np.zeros(3))),
+        lambda: ss.Thinner(2, preconditioner=ss.Preconditioner(np.array(1.0), centre=np.zeros(3))),
     ):
         with pytest.raises(ss.SteinstreamError):
             make()
@@ -277,10 +279,10 @@ def test_on_the_command_line(steinstream, chain, tmp_path):
     ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 50, "--scale", "streaming")
     assert ran.returncode == 0, ran.stderr
     with np.load(chain) as arrays:
-        kept = ss.thin(arrays["draws"], arrays["scores"], size=50, coordinates="streaming")
+        kept = ss.thin(arrays["draws"], arrays["scores"], size=50, preconditioner="streaming")
     with np.load(tmp_path / "kept.npz") as written:
         assert np.array_equal(written["ids"], kept.ids) and float(written["ksd"]) == kept.ksd
-        assert np.array_equal(written["coordinates"], kept.coordinates.factor)
+        assert np.array_equal(written["preconditioner"], kept.preconditioner.factor)
     assert "unknown coordinates 'streaming'" in steinstream("ksd", "kept.npz", "--scale", "streaming").stderr
 
 
@@ -289,21 +291,21 @@ def test_a_centre_moves_the_origin_and_nothing_else(tmp_path, steinstream):
     x = np.random.default_rng(0).normal(size=(400, 3)) + mean
     s = mean - x
     for kind in ("identity", "scale", "scales", "covariance"):
-        plain, centred = (ss.Coordinates.estimate(kind, x, centred=centred) for centred in (False, True))
+        plain, centred = (ss.Preconditioner.estimate(kind, x, centred=centred) for centred in (False, True))
         assert plain.centre is None and np.array_equal(plain.factor, centred.factor)
         assert np.array_equal(centred.centre, x.mean(axis=0))
         assert centred.apply(x, s)[0].mean(axis=0) == pytest.approx(0.0, abs=1e-12)
         assert np.array_equal(centred.apply(x, s)[1], plain.apply(x, s)[1])
-        assert ss.ksd(x, s, coordinates=centred) == pytest.approx(ss.ksd(x, s, coordinates=plain), rel=1e-9)
-        thinner = ss.Thinner(3, size=30, coordinates=centred)
+        assert ss.ksd(x, s, preconditioner=centred) == pytest.approx(ss.ksd(x, s, preconditioner=plain), rel=1e-9)
+        thinner = ss.Thinner(3, size=30, preconditioner=centred)
         thinner.extend(x[:200], s[:200])
         thinner.save(tmp_path / "run.npz")
         thinner = ss.Thinner.load(tmp_path / "run.npz")
         thinner.extend(x[200:], s[200:])
-        whole = ss.thin(x, s, size=30, coordinates=centred)
-        assert np.array_equal(thinner.kept.points, whole.points) and thinner.ksd == whole.ksd
-        assert all((x == point).all(axis=1).any() for point in whole.points)  # as given, bit for bit
+        whole = ss.thin(x, s, size=30, preconditioner=centred)
+        assert np.array_equal(thinner.kept.draws, whole.draws) and thinner.ksd == whole.ksd
+        assert all((x == point).all(axis=1).any() for point in whole.draws)  # as given, bit for bit
     whole.save(tmp_path / "kept.npz")
     with np.load(tmp_path / "kept.npz") as written:
-        assert np.array_equal(written["centre"], whole.coordinates.centre)
+        assert np.array_equal(written["centre"], whole.preconditioner.centre)
     assert f"KSD {whole.ksd:.6g}" in steinstream("ksd", "kept.npz", "--scale", "kept.npz").stdout

@@ -19,10 +19,10 @@ import steinstream as ss
 
 @settings(max_examples=60, deadline=None)
 @given(streams(max_dim=5, max_length=60), growths, st.integers(1, 9), st.sampled_from([None, ss.Warmup("scales", 10)]))
-def test_following_the_steps_gives_what_is_kept(stream, growth, block, coordinates):
+def test_following_the_steps_gives_what_is_kept(stream, growth, block, preconditioner):
     """A store that makes what is added and deletes what is dropped always holds exactly the kept ids."""
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], growth=growth, coordinates=coordinates, check_scores=False)
+    thinner = ss.Thinner(x.shape[1], growth=growth, preconditioner=preconditioner, validate_scores=False)
     store = {}
     for first in range(0, len(x), block):
         step = thinner.extend(x[first : first + block], s[first : first + block])
@@ -44,9 +44,9 @@ def test_chains_keep_their_numbers():
     thinner.extend(x[0, 150:], -x[0, 150:])
     kept = thinner.kept
     assert [tuple(id) for id in kept.ids[:200].tolist()] == [(0, i) for i in range(200)]
-    assert np.array_equal(kept.points, np.vstack([x[0], x[1, :150], x[2, :150]]))
+    assert np.array_equal(kept.draws, np.vstack([x[0], x[1, :150], x[2, :150]]))
     whole = ss.thin(x, -x, size=40)
-    for (chain, draw), point in zip(whole.ids, whole.points, strict=True):
+    for (chain, draw), point in zip(whole.ids, whole.draws, strict=True):
         assert np.array_equal(point, x[chain, draw])
 
 
@@ -59,17 +59,17 @@ def test_ids_of_ones_own():
 
 def test_numbers_go_on_behind_ids_of_ones_own():
     thinner = ss.Thinner(1, growth="none", size=20)
-    assert thinner.numbered() == thinner.numbered(7) == 0
+    assert thinner.next_index() == thinner.next_index(7) == 0
     thinner.extend(np.ones((4, 1)), -np.ones((4, 1)), ids=[(7, 41), (0, 3), (7, 8), (0, 2)])
-    assert (thinner.numbered(), thinner.numbered(7), thinner.numbered(8)) == (4, 42, 0)
+    assert (thinner.next_index(), thinner.next_index(7), thinner.next_index(8)) == (4, 42, 0)
     thinner.push([1.0], [-1.0], id=(7, 5))  # one that comes late
     for chain, number in ((7, 42), (0, 4), (8, 0)):
         assert thinner.extend([[2.0], [3.0]], [[-2.0], [-3.0]], chain=chain).added[0] == (chain, number)
-    assert (thinner.numbered(), thinner.numbered(7), thinner.numbered(8)) == (6, 44, 2)
+    assert (thinner.next_index(), thinner.next_index(7), thinner.next_index(8)) == (6, 44, 2)
     with pytest.raises(ss.SteinstreamError):
         thinner.extend([[np.nan]], [[1.0]], ids=[(0, 90)])
     thinner.extend(np.zeros((0, 1)), np.zeros((0, 1)), ids=np.zeros((0, 2), dtype=int))
-    assert thinner.numbered() == 6
+    assert thinner.next_index() == 6
 
 
 def test_repeated_states_are_stored_once_and_counted():
@@ -78,31 +78,31 @@ def test_repeated_states_are_stored_once_and_counted():
     thinner.extend(x, -x)
     assert len(thinner._dictionary.state()["copies"]) == 20
     kept = thinner.kept
-    assert len(kept) == 1000 and np.array_equal(kept.points, x)
+    assert len(kept) == 1000 and np.array_equal(kept.draws, x)
     states = kept.states()
-    assert len(states.points) == 20 and (states.multiplicity == 50).all()
+    assert len(states.draws) == 20 and (states.multiplicity == 50).all()
     assert kept.ksd == ss.ksd(x, -x)
 
 
 def test_draws_come_back_bit_for_bit_whatever_the_coordinates():
     x = np.random.default_rng(0).normal(size=(300, 4)) * [1.0, 1e-3, 1e3, 1 / 3]
     s = -x / np.array([1.0, 1e-3, 1e3, 1 / 3]) ** 2
-    for coordinates in ("auto", "scales", "scale", "identity"):
-        kept = ss.thin(x, s, size=30, coordinates=coordinates)
+    for preconditioner in ("auto", "scales", "scale", "identity"):
+        kept = ss.thin(x, s, size=30, preconditioner=preconditioner)
         rows = kept.ids[:, 1]
-        assert np.array_equal(kept.points, x[rows]) and np.array_equal(kept.scores, s[rows])
+        assert np.array_equal(kept.draws, x[rows]) and np.array_equal(kept.scores, s[rows])
 
 
 def test_warmup_waits_and_then_is_the_same_as_known_coordinates():
     x = np.random.default_rng(0).normal(size=(500, 2)) * [1.0, 100.0]
     s = -x / np.array([1.0, 1e4])
-    waiting = ss.Thinner(2, coordinates=ss.Warmup("covariance", 200))
+    waiting = ss.Thinner(2, preconditioner=ss.Warmup("covariance", 200))
     step = waiting.extend(x[:150], s[:150])
     assert len(step.added) == 150 and step.dropped == () and np.isnan(step.ksd)
     early = waiting.kept  # as if the stream ended here
     assert 0 < len(early) < 150 and waiting.size == 150
     waiting.extend(x[150:], s[150:])
-    known = ss.Thinner(2, coordinates=ss.Coordinates.estimate("covariance", x[100:200]))
+    known = ss.Thinner(2, preconditioner=ss.Preconditioner.estimate("covariance", x[100:200]))
     known.extend(x, s)
     assert np.array_equal(waiting.kept.ids, known.kept.ids) and waiting.ksd == known.ksd
 
@@ -120,7 +120,7 @@ def test_history_is_log_spaced_and_ends_now():
     thinner.extend(x, -x)
     step, size, ksd = thinner.history
     assert step[0] == 1 and step[-1] == 5000 and len(step) < 80 and (np.diff(step) > 0).all()
-    assert size[-1] == thinner.size and ksd[-1] == thinner.ksd
+    assert size[-1] == len(thinner) and ksd[-1] == thinner.ksd
     for rule, steps in (("all", 5000), (100, 50), (None, 1)):
         other = ss.Thinner(1, history=rule)
         other.extend(x, -x)
@@ -132,12 +132,12 @@ def test_expectations():
     kept = ss.thin(x, -x, size=200)
     assert kept.expect(lambda point: point**2) == pytest.approx(1.0, abs=0.1)
     calls = []
-    twice = ss.Kept(np.vstack([kept.points] * 2), kept.scores, kept.ids, 0.0, kept.history)
+    twice = ss.Kept(np.vstack([kept.draws] * 2), kept.scores, kept.ids, 0.0, kept.history)
     twice.expect(lambda point: calls.append(1) or 1.0)
     assert len(calls) == 200
     weights = np.zeros(200)
     weights[3] = 2.0
-    assert kept.expect(lambda point: point, weights) == pytest.approx(kept.points[3])
+    assert kept.expect(lambda point: point, weights) == pytest.approx(kept.draws[3])
 
 
 @settings(max_examples=30, deadline=None)
@@ -147,12 +147,12 @@ def test_coordinates_are_a_change_of_variables(stream, kernel):
     x, s = stream
     dim = x.shape[1]
     root = np.linalg.cholesky(np.eye(dim) + 0.5)
-    for coordinates, y, t in (
-        (ss.Coordinates.covariance(root @ root.T), np.linalg.solve(root, x.T).T, s @ root),
-        (ss.Coordinates.scales(np.arange(1.0, dim + 1)), x / np.arange(1.0, dim + 1), s * np.arange(1.0, dim + 1)),
-        (ss.Coordinates.length_scale(2.0), x / 2.0, s * 2.0),
+    for preconditioner, y, t in (
+        (ss.Preconditioner.covariance(root @ root.T), np.linalg.solve(root, x.T).T, s @ root),
+        (ss.Preconditioner.scales(np.arange(1.0, dim + 1)), x / np.arange(1.0, dim + 1), s * np.arange(1.0, dim + 1)),
+        (ss.Preconditioner.length_scale(2.0), x / 2.0, s * 2.0),
     ):
-        assert ss.ksd(x, s, kernel=kernel, coordinates=coordinates) == pytest.approx(
+        assert ss.ksd(x, s, kernel=kernel, preconditioner=preconditioner) == pytest.approx(
             ss.ksd(y, t, kernel=kernel), rel=1e-6, abs=1e-9
         )
 
@@ -160,7 +160,7 @@ def test_coordinates_are_a_change_of_variables(stream, kernel):
 def test_default_coordinates_serve_different_widths():
     x = np.random.default_rng(0).normal(size=(20_000, 2)) * [1.0, 0.01]
     kept = ss.thin(x, -x / np.array([1.0, 1e-4]), size=100)
-    assert (np.abs(kept.points.std(axis=0) / [1.0, 0.01] - 1.0) < 0.1).all()
+    assert (np.abs(kept.draws.std(axis=0) / [1.0, 0.01] - 1.0) < 0.1).all()
 
 
 @pytest.mark.parametrize("number", [int, np.int64, np.float32, float, Fraction])
@@ -183,11 +183,11 @@ def test_kernels_say_no_to_nonsense():
         with pytest.raises(ss.SteinstreamError):
             make()
     for make in (
-        lambda: ss.Coordinates.scales([1.0, -1.0]),
-        lambda: ss.Coordinates.covariance([[1.0, 2.0], [2.0, 1.0]]),
-        lambda: ss.Coordinates.covariance([[1.0, 0.5], [0.2, 1.0]]),
-        lambda: ss.Coordinates.covariance([1.0, 2.0]),
-        lambda: ss.Coordinates.estimate("wide", np.ones((3, 2))),
+        lambda: ss.Preconditioner.scales([1.0, -1.0]),
+        lambda: ss.Preconditioner.covariance([[1.0, 2.0], [2.0, 1.0]]),
+        lambda: ss.Preconditioner.covariance([[1.0, 0.5], [0.2, 1.0]]),
+        lambda: ss.Preconditioner.covariance([1.0, 2.0]),
+        lambda: ss.Preconditioner.estimate("wide", np.ones((3, 2))),
         lambda: ss.Warmup("wide"),
         lambda: ss.Warmup("auto", draws=1),
     ):
@@ -197,12 +197,12 @@ def test_kernels_say_no_to_nonsense():
 
 def test_in_a_warmup_normalised_ksd_is_that_of_what_would_be_kept():
     x = np.random.default_rng(0).normal(size=(600, 2))
-    thinner = ss.Thinner(2, coordinates=ss.Warmup(draws=1000))
+    thinner = ss.Thinner(2, preconditioner=ss.Warmup(draws=1000))
     thinner.extend(x, -x)
     assert thinner.normalised_ksd == thinner.kept.normalised_ksd
 
 
-@pytest.mark.parametrize("chosen", [{}, {"candidates": 3}, {"coordinates": ss.Streaming(first=500)}], ids=str)
+@pytest.mark.parametrize("chosen", [{}, {"candidates": 3}, {"preconditioner": ss.Streaming(first=500)}], ids=str)
 def test_after_a_ctrl_c_no_draw_is_lost_and_none_comes_twice(chosen):
     x = np.random.default_rng(0).normal(size=(40_000, 2))
     interrupts = {3000, 9000, 9001, 12_345}
@@ -257,7 +257,7 @@ def test_a_set_that_has_forgotten_its_stream_is_diagnosed_with_the_chain(tmp_pat
 def test_repeated_states_show_in_what_is_printed():
     x = np.repeat(np.random.default_rng(0).normal(size=(60, 2)), 10, axis=0)
     kept = ss.thin(x, -x, size=100)
-    assert f"Kept(100 of 600 draws, {len(kept.states().points)} distinct, " in repr(kept)
+    assert f"Kept(100 of 600 draws, {len(kept.states().draws)} distinct, " in repr(kept)
 
 
 def test_tensors_that_want_a_gradient_are_taken():

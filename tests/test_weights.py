@@ -15,9 +15,9 @@ from scipy.optimize import minimize, nnls
 import steinstream as ss
 from steinstream.errors import InputError
 from steinstream.io import open_chain, read_kept
-from steinstream.kept import History, Kept
-from steinstream.quadratic import least
-from steinstream.weights import linear_term
+from steinstream.postprocess._simplex_qp import least
+from steinstream.postprocess.weighting import linear_term
+from steinstream.result import History, Kept
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "posteriordb"
 SUFFIXES = [
@@ -121,7 +121,7 @@ def test_weights_lower_ksd_and_never_more_than_proven():
     assert weighted.weights.min() >= 0 and weighted.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert weighted.ksd < kept.ksd
     assert weighted.ksd == ss.ksd(
-        kept.points, kept.scores, kernel=kept.kernel, coordinates=kept.coordinates, weights=weighted.weights
+        kept.draws, kept.scores, kernel=kept.kernel, preconditioner=kept.preconditioner, weights=weighted.weights
     )
     assert 0 <= weighted.settings["weights"]["gap"] < 1e-8
     assert 1.0 <= weighted.effective_size < 60 and "effective size" in repr(weighted)
@@ -230,10 +230,10 @@ def test_weighted_ksd_is_the_quadratic_form(kernel):
     x = rng.normal(size=(150, 3))
     s, w = -x + 0.1 * rng.normal(size=x.shape), rng.random(150)
     w[::7] = 0.0
-    scales = ss.Coordinates.scales([1.0, 2.0, 0.5])
+    scales = ss.Preconditioner.scales([1.0, 2.0, 0.5])
     matrix = kernel.matrix(*scales.apply(x, s), *scales.apply(x, s))
     expected = np.sqrt(w @ matrix @ w) / w.sum()
-    assert ss.ksd(x, s, kernel=kernel, coordinates=scales, weights=w) == pytest.approx(expected, rel=1e-12)
+    assert ss.ksd(x, s, kernel=kernel, preconditioner=scales, weights=w) == pytest.approx(expected, rel=1e-12)
     assert ss.ksd(x, s, kernel=kernel, weights=np.full(150, 3.0)) == pytest.approx(
         ss.ksd(x, s, kernel=kernel), rel=1e-12
     )
@@ -317,7 +317,7 @@ def test_a_weighted_file_is_read_as_the_same_draws(suffix, names, what, tmp_path
     chain = open_chain(tmp_path / f"kept{suffix}")
     draws, scores, ids = (np.concatenate(part) for part in zip(*chain.blocks(), strict=True))
     assert chain.names == (names or ("x0", "x1"))
-    assert np.array_equal(draws, kept.points) and np.array_equal(scores, kept.scores) and np.array_equal(ids, kept.ids)
+    assert np.array_equal(draws, kept.draws) and np.array_equal(scores, kept.scores) and np.array_equal(ids, kept.ids)
 
 
 def test_a_table_has_a_column_of_weights_and_one_of_the_order(tmp_path):
@@ -350,7 +350,7 @@ def test_npz_gives_the_kept_set_back(tmp_path):
         for name in ("points", "scores", "ids", "weights", "prefix_ksd", "order"):
             assert np.array_equal(getattr(again, name), getattr(kept, name)), name
         assert again.kernel == kernel and again.names == kept.names and again.settings == kept.settings
-        assert np.array_equal(again.coordinates.factor, kept.coordinates.factor) and again.ksd == kept.ksd
+        assert np.array_equal(again.preconditioner.factor, kept.preconditioner.factor) and again.ksd == kept.ksd
         assert all(np.array_equal(a, b) for a, b in zip(again.history, kept.history, strict=True))
         assert np.array_equal(again.weighted().weights, kept.weighted().weights)
 
@@ -359,11 +359,11 @@ def test_npz_gives_the_variables_back_in_the_order_of_the_draws(tmp_path):
     x, s = gaussian(draws=200, dim=2)
     kept = ss.thin(x, s, size=10)
     variables = {
-        "sigma": ss.Variable(np.exp(kept.points[:, 0])),
+        "sigma": ss.Variable(np.exp(kept.draws[:, 0])),
         "a/b": ss.Variable(np.arange(40).reshape(10, 2, 2), ("school", "time"), {"school": np.array(["A", "B"])}),
     }
     ordered = replace(kept, variables=variables).ordered()
-    assert np.array_equal(ordered.variables["sigma"].values, np.exp(ordered.points[:, 0]))
+    assert np.array_equal(ordered.variables["sigma"].values, np.exp(ordered.draws[:, 0]))
     ordered.save(tmp_path / "kept.npz")
     again = Kept.load(tmp_path / "kept.npz").variables
     assert list(again) == ["sigma", "a/b"] and again["a/b"].dims == ("school", "time") and again["sigma"].dims == ()

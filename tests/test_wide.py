@@ -13,7 +13,7 @@ from streams import budgets, growths, kernels, rules, streams
 from test_engine_against_reference import budget_at, floor_at
 
 import steinstream as ss
-from steinstream._engine.wide import compare, compare_scaled
+from steinstream._engine.float32 import compare, compare_scaled
 from steinstream.errors import InputError, NegatedScoresError
 
 plain = kernels.filter(lambda kernel: not kernel.linear)
@@ -25,7 +25,7 @@ def singles(stream):
 
 
 def both(dim, **options):
-    return [ss.Thinner(dim, storage=storage, check_scores=False, **options) for storage in ("float64", "float32")]
+    return [ss.Thinner(dim, storage=storage, validate_scores=False, **options) for storage in ("float64", "float32")]
 
 
 @settings(max_examples=100, deadline=None)
@@ -49,31 +49,31 @@ def test_keeps_what_the_algorithm_as_written_keeps(stream, kernel, growth, budge
         assert set(step.dropped) == before - set(reference.ids)
         magnitude = np.abs(reference.matrix()).mean()
         assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude)
-        assert np.array_equal(kept.points, x[[draw for _, draw in sorted(reference.ids)]])
+        assert np.array_equal(kept.draws, x[[draw for _, draw in sorted(reference.ids)]])
 
 
 COORDINATES = {
-    "identity": ss.Coordinates.identity(),
-    "length": ss.Coordinates.length_scale(30.0),
-    "scales": ss.Coordinates.scales(np.linspace(5.0, 60.0, 1001)),
+    "identity": ss.Preconditioner.identity(),
+    "length": ss.Preconditioner.length_scale(30.0),
+    "scales": ss.Preconditioner.scales(np.linspace(5.0, 60.0, 1001)),
     "streaming": ss.Streaming(first=40),
     "warmup": ss.Warmup("scale", 50),
 }
 
 
-@pytest.mark.parametrize("coordinates", COORDINATES.values(), ids=COORDINATES)
+@pytest.mark.parametrize("preconditioner", COORDINATES.values(), ids=COORDINATES)
 @pytest.mark.parametrize("candidates", [1, 3])
-def test_at_a_thousand_dimensions_it_is_the_thinner_up_to_rounding(coordinates, candidates):
+def test_at_a_thousand_dimensions_it_is_the_thinner_up_to_rounding(preconditioner, candidates):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(300, 1001))
     x, s = singles([x, rng.normal(size=x.shape) - x])
-    narrow, wide = both(1001, coordinates=coordinates, size=25, candidates=candidates)
+    narrow, wide = both(1001, preconditioner=preconditioner, size=25, candidates=candidates)
     for thinner in (narrow, wide):
         thinner.extend(x, s)
     a, b = narrow.kept, wide.kept
     assert np.array_equal(a.ids, b.ids)
     assert b.ksd == pytest.approx(a.ksd, rel=1e-10)
-    assert np.array_equal(a.points, b.points) and b.points.dtype == b.scores.dtype == np.float32
+    assert np.array_equal(a.draws, b.draws) and b.draws.dtype == b.scores.dtype == np.float32
     assert np.allclose(a.history.ksd, b.history.ksd, rtol=1e-10)
 
 
@@ -96,7 +96,7 @@ def test_blocks_do_not_change_a_bit():
     x = rng.normal(size=(200, 300))
     kept = []
     for size in (1, 7, 200):
-        thinner = ss.Thinner(300, storage="float32", coordinates=ss.Streaming(first=30), size=12)
+        thinner = ss.Thinner(300, storage="float32", preconditioner=ss.Streaming(first=30), size=12)
         for first in range(0, 200, size):
             thinner.extend(x[first : first + size], -x[first : first + size])
         kept.append(thinner.kept)
@@ -126,10 +126,10 @@ def test_nothing_drifts_after_a_burn_in_with_huge_scores(huge):
     x = rng.normal(size=(400, 50))
     s = -x
     s[:100] *= huge
-    thinner = ss.Thinner(50, storage="float32", size=10, check_scores=False)
+    thinner = ss.Thinner(50, storage="float32", size=10, validate_scores=False)
     thinner.extend(x, s)
     kept = thinner.kept
-    matrix = kept.kernel.matrix(kept.points, kept.scores, kept.points, kept.scores)
+    matrix = kept.kernel.matrix(kept.draws, kept.scores, kept.draws, kept.scores)
     assert kept.ids[:, 1].min() >= 100
     assert kept.ksd == pytest.approx(math.sqrt(math.fsum(matrix.ravel())) / 10, rel=1e-12)
 
@@ -139,7 +139,7 @@ def test_an_initial_set_and_a_second_pass_work():
     narrow, wide = both(40, size=8, initial=(x[:5], -x[:5]))
     for thinner in (narrow, wide):
         thinner.extend(x, -x)
-        thinner.again()
+        thinner.start_pass()
         thinner.extend(x, -x)
     assert np.array_equal(narrow.kept.ids, wide.kept.ids)
     assert wide.ksd == pytest.approx(narrow.ksd, rel=1e-6)
@@ -147,7 +147,7 @@ def test_an_initial_set_and_a_second_pass_work():
 
 def test_what_cannot_be_stored_is_refused_with_a_remedy():
     with pytest.raises(InputError, match=r"covariance.*float32") as caught:
-        ss.Thinner(3, storage="float32", coordinates=ss.Coordinates.covariance(np.eye(3)))
+        ss.Thinner(3, storage="float32", preconditioner=ss.Preconditioner.covariance(np.eye(3)))
     assert "length_scale" in caught.value.remedy
     with pytest.raises(InputError, match="storage must be 'float64' or 'float32', got 'float16'"):
         ss.Thinner(3, storage="float16")

@@ -19,7 +19,7 @@ def table(path, columns, values):
 
 
 def thin(paths, **how):
-    return ss.distributed.thin(paths, size=10, workers=0, **how)
+    return ss.parallel.thin(paths, size=10, workers=0, **how)
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def test_a_leaf_of_other_arrays_of_the_same_file_is_refused(tmp_path):
     first = thin([path], folder=work)
     with pytest.raises(CheckpointError, match=r"\(read differ\)"):
         thin([path], folder=work, read={"draws_name": "other", "scores_name": "oscores"})
-    assert np.array_equal(thin([path], folder=work).points, first.points)
+    assert np.array_equal(thin([path], folder=work).draws, first.draws)
 
 
 def test_a_leaf_of_other_scores_is_refused(pair, tmp_path):
     (draws, _), scores = pair
     work, how = tmp_path / "work", {"scores": scores}
     first = thin([draws], folder=work, read=how)
-    assert np.array_equal(thin([draws], folder=work, read=how).points, first.points)
+    assert np.array_equal(thin([draws], folder=work, read=how).draws, first.draws)
     about = scores.stat()
     os.utime(scores, ns=(about.st_atime_ns, about.st_mtime_ns + 10**9))
     with pytest.raises(CheckpointError, match=r"\(scores differ\)"):
@@ -72,11 +72,11 @@ def test_a_table_that_is_said_not_to_be_transposed_is_not(tmp_path):
     draws, scores = tmp_path / "d.csv", tmp_path / "s.csv"
     for path, values in ((draws, wide), (scores, -wide)):
         np.savetxt(path, values, delimiter=",")
-    options = ["--scores", scores, "--workers", 0, "--size", 3, "--scale", "identity", "--trust-scores"]
+    options = ["--scores", scores, "--workers", 0, "--size", 3, "--scale", "identity", "--no-validate-scores"]
     for word, dim in (("--transposed", 8), ("--not-transposed", 300)):
         arguments = ["thin", draws, "-o", tmp_path / "kept.npz", word, *options]
         CliRunner().invoke(commands, [*map(str, arguments)], catch_exceptions=False)
-        assert ss.Kept.load(tmp_path / "kept.npz").points.shape[1] == dim
+        assert ss.Kept.load(tmp_path / "kept.npz").draws.shape[1] == dim
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_plain_words(tmp_path):

@@ -124,26 +124,28 @@ def parts(draws: Array, scores: Array) -> Make:
 def measure(name: str, make: Make) -> Iterator[Line]:
     """One line for each gamma, size and kind of coordinates."""
     streams = [make(seed) for seed in range(SEEDS)]
-    for coordinates in COORDINATES:
+    for preconditioner in COORDINATES:
         for how in SIZES:
-            if coordinates == "identity" and "growth" in how and streams[0].draws.shape[1] > MOST:
+            if preconditioner == "identity" and "growth" in how and streams[0].draws.shape[1] > MOST:
                 continue
             found: dict[float, list[tuple[float, ...]]] = {gamma: [] for gamma in GAMMAS}
             for stream in streams:
                 plain = 0.0
                 for gamma in GAMMAS:
-                    kept = thinned(stream, coordinates, gamma, how)
+                    kept = thinned(stream, preconditioner, gamma, how)
                     plain = plain or kept.ksd
                     found[gamma].append((kept.ksd / plain, *errors(stream, kept), float(len(kept))))
             for gamma in GAMMAS:
-                yield line(name, coordinates, how, gamma, np.array(found[gamma]))
-        print(f"{name}, {coordinates}", flush=True)
+                yield line(name, preconditioner, how, gamma, np.array(found[gamma]))
+        print(f"{name}, {preconditioner}", flush=True)
 
 
-def thinned(stream: Stream, coordinates: str, gamma: float, how: dict[str, Any]) -> ss.Kept:
+def thinned(stream: Stream, preconditioner: str, gamma: float, how: dict[str, Any]) -> ss.Kept:
     """What is kept of the stream."""
-    within = ss.Streaming() if coordinates == "streaming" else ss.Coordinates.estimate(coordinates, stream.draws)
-    thinner = ss.Thinner(stream.draws.shape[1], coordinates=within, anchor=gamma, check_scores=False, **how)
+    within = (
+        ss.Streaming() if preconditioner == "streaming" else ss.Preconditioner.estimate(preconditioner, stream.draws)
+    )
+    thinner = ss.Thinner(stream.draws.shape[1], preconditioner=within, anchor=gamma, validate_scores=False, **how)
     thinner.extend(stream.draws, stream.scores)
     return thinner.kept
 
@@ -160,16 +162,16 @@ def errors(stream: Stream, kept: ss.Kept) -> tuple[float, ...]:
         its, mine = its / its.sum(), mine / mine.sum()
         smallest, small, share = float(its.min()), float(mine[its.argmin()]), float(np.abs(mine - its).max())
     width = stream.draws.std(axis=0)
-    shift = (kept.points.mean(axis=0) - stream.draws.mean(axis=0)) / width
-    spread = kept.points.std(axis=0) / width - 1.0
+    shift = (kept.draws.mean(axis=0) - stream.draws.mean(axis=0)) / width
+    spread = kept.draws.std(axis=0) / width - 1.0
     return smallest, small, share, float(np.sqrt(np.mean(shift**2))), float(np.sqrt(np.mean(spread**2)))
 
 
-def line(name: str, coordinates: str, how: dict[str, Any], gamma: float, found: Array) -> Line:
+def line(name: str, preconditioner: str, how: dict[str, Any], gamma: float, found: Array) -> Line:
     """Means over the seeds and twice their standard errors."""
     mean, error = found.mean(axis=0), 2.0 * found.std(axis=0, ddof=1) / np.sqrt(len(found))
     keep = "size 100" if "size" in how else "sqrt"
-    row: Line = {"target": name, "coordinates": coordinates, "keep": keep, "gamma": gamma}
+    row: Line = {"target": name, "coordinates": preconditioner, "keep": keep, "gamma": gamma}
     labels = ("ksd ratio", "small share of stream", "small share", "share error", "mean error", "sd error", "kept")
     for place, label in enumerate(labels):
         row[label], row[f"{label} +-"] = f"{mean[place]:.4g}", f"{error[place]:.2g}"

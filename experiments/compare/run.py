@@ -22,7 +22,7 @@ import steinstream as ss
 from steinstream.baselines import METHODS, selector
 from steinstream.baselines._stein_thinning import select as stein_thinning
 from steinstream.baselines.job import job
-from steinstream.report import figures
+from steinstream.report import plots
 
 HERE = Path(__file__).parent
 SIZES = (20, 100, 500)
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     """What was measured."""
 
     chain: str
-    coordinates: str
+    preconditioner: str
     method: str
     size: int
 
@@ -79,16 +79,16 @@ def measure(data: Path) -> Results:
     methods = [name for name in METHODS if name != "kernel_thinning" or find_spec("goodpoints")]
     results: Results = {}
     for chain, draws, scores in chains(data):
-        for coordinates in COORDINATES:
+        for preconditioner in COORDINATES:
             for size in SIZES:
-                work = job(draws, scores, size, ss.IMQ(), coordinates)
-                every = squared(work.coordinates, *work.whole()[:2])
+                work = job(draws, scores, size, ss.IMQ(), preconditioner)
+                every = squared(work.preconditioner, *work.whole()[:2])
                 for method in methods:
                     x, s, ids = selector(method)(work)
-                    results[Case(chain, coordinates, method, size)] = Result(
-                        ss.ksd(x, s, coordinates=work.coordinates),
+                    results[Case(chain, preconditioner, method, size)] = Result(
+                        ss.ksd(x, s, preconditioner=work.preconditioner),
                         len(np.unique(ids, axis=0)),
-                        float(squared(work.coordinates, x, s).mean() / np.median(every)),
+                        float(squared(work.preconditioner, x, s).mean() / np.median(every)),
                     )
     return results
 
@@ -97,18 +97,18 @@ def aside(data: Path) -> str:
     """Diamonds more closely: how far from white, with the plain covariance, after five passes, without repeats."""
     _, draws, scores = next(chain for chain in chains(data) if chain[0] == "diamonds")
     every = draws.reshape(-1, draws.shape[-1])
-    plain = ss.Coordinates.covariance(2.0 * every.shape[1] * np.cov(every, rowvar=False))
+    plain = ss.Preconditioner.covariance(2.0 * every.shape[1] * np.cov(every, rowvar=False))
     lines = []
-    for name, coordinates in (("auto", "auto"), ("plain covariance", plain)):
+    for name, preconditioner in (("auto", "auto"), ("plain covariance", plain)):
         for size in SIZES:
-            work = job(draws, scores, size, ss.IMQ(), coordinates)
-            white = float(np.median(squared(work.coordinates, *work.whole()[:2])))
-            again = ss.Thinner(work.dim, size=size, coordinates=work.coordinates)
+            work = job(draws, scores, size, ss.IMQ(), preconditioner)
+            white = float(np.median(squared(work.preconditioner, *work.whole()[:2])))
+            again = ss.Thinner(work.dim, size=size, preconditioner=work.preconditioner)
             for turn in range(5):
                 for block in work.blocks():
                     again.extend(block.draws, block.scores, ids=block.ids + np.array([turn * len(draws), 0]))
             chosen = selector("ksdt")(work), selector("stein_thinning")(work), stein_thinning(work, unique=True)
-            once, greedy, unique = (ss.ksd(x, s, coordinates=work.coordinates) for x, s, _ in chosen)
+            once, greedy, unique = (ss.ksd(x, s, preconditioner=work.preconditioner) for x, s, _ in chosen)
             lines.append(
                 f"diamonds, {name}, {size}: median squared score {white:.0f}; "
                 f"ksdt over stein_thinning {once / greedy:.3f}, after five passes {again.ksd / greedy:.3f}, "
@@ -117,9 +117,9 @@ def aside(data: Path) -> str:
     return "\n".join(lines)
 
 
-def squared(coordinates: ss.Coordinates, draws: Array, scores: Array) -> Array:
+def squared(preconditioner: ss.Preconditioner, draws: Array, scores: Array) -> Array:
     """Squared scores in these coordinates."""
-    return np.sum(coordinates.apply(draws, scores)[1] ** 2, axis=1)
+    return np.sum(preconditioner.apply(draws, scores)[1] ** 2, axis=1)
 
 
 def write(results: Results) -> None:
@@ -144,9 +144,9 @@ def read() -> Results:
 
 def table(results: Results) -> str:
     """KSD of ksdt over that of each other method: chain by chain for Stein thinning, then the range of all chains."""
-    columns = [(coordinates, size) for coordinates in COORDINATES for size in SIZES]
+    columns = [(preconditioner, size) for preconditioner in COORDINATES for size in SIZES]
     rule = ["---"] * (1 + len(columns))
-    head = [f"{coordinates}, {size}" for coordinates, size in columns]
+    head = [f"{preconditioner}, {size}" for preconditioner, size in columns]
     names = list(dict.fromkeys(case.chain for case in results))
     lines = [["chain", *head], rule]
     for chain in names:
@@ -160,24 +160,24 @@ def table(results: Results) -> str:
     return "\n".join(f"| {' | '.join(line)} |" if line else "" for line in lines)
 
 
-def ratio(results: Results, chain: str, method: str, coordinates: str, size: int) -> float:
+def ratio(results: Results, chain: str, method: str, preconditioner: str, size: int) -> float:
     """KSD of ksdt over that of the method."""
-    ours, theirs = (results[Case(chain, coordinates, name, size)].ksd for name in ("ksdt", method))
+    ours, theirs = (results[Case(chain, preconditioner, name, size)].ksd for name in ("ksdt", method))
     return ours / theirs
 
 
 def picture(results: Results, size: int = 100) -> None:
     """KSD of each method over that of ksdt."""
-    plt = figures.pyplot()
+    plt = plots.pyplot()
     figure, both = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
     names = list(dict.fromkeys(case.chain for case in results))[::-1]
-    for axes, coordinates in zip(both, COORDINATES, strict=True):
+    for axes, preconditioner in zip(both, COORDINATES, strict=True):
         for number, method in enumerate(dict.fromkeys(case.method for case in results)):
-            values = [1.0 / ratio(results, chain, method, coordinates, size) for chain in names]
-            style = {"color": figures.METHOD_COLOURS[number], "marker": figures.MARKERS[number], "label": method}
+            values = [1.0 / ratio(results, chain, method, preconditioner, size) for chain in names]
+            style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "label": method}
             axes.semilogx(values, range(len(names)), ls="", ms=5, **style)
         axes.axvline(1.0, color="0.8", lw=1, zorder=0)
-        axes.set(title=f"{coordinates} coordinates", xlabel=f"KSD of {size} draws / KSD of ksdt")
+        axes.set(title=f"{preconditioner} coordinates", xlabel=f"KSD of {size} draws / KSD of ksdt")
         low, high = axes.get_xlim()
         ticks = [tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low < tick < high]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

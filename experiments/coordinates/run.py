@@ -67,8 +67,8 @@ def kept_by(way: str, draws: Array, scores: Array, size: int | None) -> ss.Kept:
     """What is kept: of a stored chain, of a live one, and by the paper."""
     if way == "ss.thin":
         return ss.thin(draws, scores, size=size)
-    coordinates = ss.Streaming() if way == "Streaming" else ss.Coordinates.identity()
-    thinner = ss.Thinner(draws.shape[1], size=size, coordinates=coordinates)
+    preconditioner = ss.Streaming() if way == "Streaming" else ss.Preconditioner.identity()
+    thinner = ss.Thinner(draws.shape[1], size=size, preconditioner=preconditioner)
     thinner.extend(draws, scores)
     return thinner.kept
 
@@ -83,7 +83,7 @@ def measure() -> Iterator[Row]:
                 draws, scores = make(target, seed)
                 for size in (None, 100):
                     for way in ("ss.thin", "Streaming", "identity"):
-                        ratios = (kept_by(way, draws, scores, size).points @ axes).std(axis=0) / np.sqrt(variances)
+                        ratios = (kept_by(way, draws, scores, size).draws @ axes).std(axis=0) / np.sqrt(variances)
                         yield Row(name, stream, str(size or "sqrt"), way, seed, ratios.min(), ratios.max())
 
 

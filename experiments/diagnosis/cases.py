@@ -17,7 +17,7 @@ from steinstream.targets import Functions, Gaussian, Mixture
 Array = NDArray[np.float64]
 Stream = Callable[[int], tuple[Array, Array]]
 
-IDENTITY = ss.Coordinates.identity()
+IDENTITY = ss.Preconditioner.identity()
 STREAMING = ss.Streaming()
 SMALL, LARGE = {"size": 100}, {"size": 500}
 
@@ -175,7 +175,7 @@ def clean() -> list[Case]:
     short, brief = chain(MALA, two, 2, 1000, 0.574), chain(RandomWalk, two, 2, 1000, 0.234)
     return [
         *cases,
-        Case("normal d=2, independent, identity", thinned(independent(two, 10_000), coordinates=IDENTITY)),
+        Case("normal d=2, independent, identity", thinned(independent(two, 10_000), preconditioner=IDENTITY)),
         Case("normal d=2, 1000 MALA draws, sqrt", thinned(short)),
         Case("normal d=2, 1000 MALA draws, 30", thinned(short, size=30)),
         Case("normal d=2, 1000 random walk draws, sqrt", thinned(brief)),
@@ -207,7 +207,9 @@ def clean() -> list[Case]:
         Case("modes 6 apart, independent, 500 at random", at_random(independent(far, 10_000), 500)),
         Case("modes 6 apart, independent, 3000", thinned(independent(far, 10_000), size=3000)),
         Case("modes 6 apart, independent, 200, weighed like the stream", weighed(independent(far, 10_000), 200)),
-        Case("normal d=10, MALA 0.574, streaming", thinned(chain(MALA, ten, 10, 20_000, 0.574), coordinates=STREAMING)),
+        Case(
+            "normal d=10, MALA 0.574, streaming", thinned(chain(MALA, ten, 10, 20_000, 0.574), preconditioner=STREAMING)
+        ),
     ]
 
 
@@ -319,8 +321,8 @@ def faults() -> list[Case]:
             "modes 6 apart, the paper's settings, 100 000 draws", thinned(independent(far, 100_000), **ss.PAPER), lost
         ),
         *cases,
-        Case("diag(1, 1e-4), identity, sqrt", thinned(narrow, coordinates=IDENTITY), ("spread",)),
-        Case("correlation 0.9999, identity, sqrt", thinned(ridge, coordinates=IDENTITY), ("spread",)),
+        Case("diag(1, 1e-4), identity, sqrt", thinned(narrow, preconditioner=IDENTITY), ("spread",)),
+        Case("correlation 0.9999, identity, sqrt", thinned(ridge, preconditioner=IDENTITY), ("spread",)),
         Case("frozen half-way", thinned(altered(mala, frozen)), ("stuck",)),
         Case("random walk 0.001", thinned(chain(RandomWalk, two, 2, 10_000, 0.001, step=50.0)), ("stuck", "slow")),
         Case("random walk with tiny steps", thinned(walk(two, 0.01, 0.0, 10_000)), ("slow",)),

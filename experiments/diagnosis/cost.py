@@ -10,11 +10,11 @@ import time
 import numpy as np
 
 import steinstream as ss
-from steinstream.door import Array
-from steinstream.sketch import Sketch
+from steinstream.thinner.subsample import Subsample
+from steinstream.validation import Array
 
 KEPT, DIM, ROUNDS, DRAWS = 1000, 10, 9, 6000
-ADD = Sketch.add
+ADD = Subsample.add
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
         rounds = [[microseconds(draws, block, on) for on in (True, False)] for _ in range(ROUNDS)]
         on, off = np.min(rounds, axis=0)
         print(f"| {block} | {on:.2f} | {off:.2f} | {on / off:.2f} |")
-    Sketch.add = ADD  # type: ignore[method-assign]
+    Subsample.add = ADD  # type: ignore[method-assign]
     kept = ss.thin(draws, -draws, size=KEPT)
     began = time.process_time()
     print(f"\n{kept.diagnose()} {time.process_time() - began:.2f} s")
@@ -33,7 +33,7 @@ def main() -> None:
 
 def microseconds(draws: Array, block: int, on: bool) -> float:
     """Per draw, once so many are kept."""
-    Sketch.add = ADD if on else lambda sketch, rows: None  # type: ignore[method-assign]
+    Subsample.add = ADD if on else lambda sketch, rows: None  # type: ignore[method-assign]
     thinner = ss.Thinner(DIM, size=KEPT)
     thinner.extend(draws[:KEPT], -draws[:KEPT])
     began = time.process_time()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from steinstream.merging import groups
-from steinstream.union import starts
+from steinstream.postprocess.merging import groups
+from steinstream.postprocess.union import starts
 
 PASSES = 4  # that swaps take, about
 BASE = 250e6  # bytes of a worker that does nothing: Python, numpy, numba, Dask

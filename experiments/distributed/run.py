@@ -94,8 +94,13 @@ def quality(data: Path | None) -> Iterator[Line]:
                     x, s = draws[:chains], scores[:chains]
                     dim = x.shape[2]
                     one = ss.thin(x.reshape(-1, dim), s.reshape(-1, dim), size=SIZE)
-                    tree = ss.distributed.thin(
-                        (x, s), size=SIZE, spare=spare, workers=0, check_scores=False, coordinates=one.coordinates
+                    tree = ss.parallel.thin(
+                        (x, s),
+                        size=SIZE,
+                        spare=spare,
+                        workers=0,
+                        validate_scores=False,
+                        preconditioner=one.preconditioner,
                     )
                     ratios.append(tree.ksd / one.ksd)
                     bounds.append(tree.ksd / tree.settings["merged"]["bound"])
@@ -145,13 +150,13 @@ def peak() -> int:
 def loop(seeds: range) -> float:
     """Thin these chains one after another; processor seconds of it."""
     busy = time.process_time()
-    ss.distributed.thin([Sampler(seed) for seed in seeds], size=SIZE, workers=0)
+    ss.parallel.thin([Sampler(seed) for seed in seeds], size=SIZE, workers=0)
     return time.process_time() - busy
 
 
 def scaling() -> Iterator[Line]:
     """The same work in plain loops, one in each of as many processes, and on clusters."""
-    from steinstream.distributed.cluster import local
+    from steinstream.parallel.backends import local
 
     for workers in (1, 2):
         with (
@@ -169,14 +174,14 @@ def scaling() -> Iterator[Line]:
                 return time.process_time() + sum(client.run(time.process_time).values())
 
             loops(4)  # all is compiled
-            ss.distributed.thin([Sampler(seed) for seed in range(4)], size=SIZE, client=client)
+            ss.parallel.thin([Sampler(seed) for seed in range(4)], size=SIZE, client=client)
             for leaves in LEAVES:
                 rows = []
-                same = ss.distributed.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, workers=0).ksd
+                same = ss.parallel.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, workers=0).ksd
                 for _ in range(REPEATS):
                     seconds, work = loops(leaves)
                     before, bytes_before, began = busy(), sum(client.run(written).values()), time.perf_counter()
-                    kept = ss.distributed.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, client=client)
+                    kept = ss.parallel.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, client=client)
                     wall = time.perf_counter() - began
                     moved = sum(client.run(written).values()) - bytes_before
                     rows.append((seconds, work, wall, busy() - before, moved, max(client.run(peak).values())))
@@ -201,7 +206,7 @@ def machine() -> Iterator[Line]:
         for kept in (100, 400):
             values = []
             for _ in range(REPEATS):
-                thinner = ss.Thinner(dim, size=kept, coordinates=ss.Streaming())
+                thinner = ss.Thinner(dim, size=kept, preconditioner=ss.Streaming())
                 blocks = Sampler(0, 40_000, dim)()
                 thinner.extend(*next(blocks))
                 began = time.process_time()
@@ -212,7 +217,7 @@ def machine() -> Iterator[Line]:
         evaluation = (times[400] - times[100]) / 300
         yield line("model", "leaf", 1, f"d = {dim}", "ns an evaluation", 1e9 * evaluation)
         yield line("model", "leaf", 1, f"d = {dim}", "ns a draw", 1e9 * (times[100] - 100 * evaluation))
-        parts = [ss.thin(*next(Sampler(seed, 2000, dim)()), size=200, check_scores=False) for seed in range(16)]
+        parts = [ss.thin(*next(Sampler(seed, 2000, dim)()), size=200, validate_scores=False) for seed in range(16)]
         values = []
         for _ in range(REPEATS):
             began = time.process_time()
@@ -226,7 +231,7 @@ def machine() -> Iterator[Line]:
 
 def scheduler() -> Iterator[Line]:
     """Seconds that the scheduler takes for a task that does nothing, the client's part included."""
-    from steinstream.distributed.cluster import There, local
+    from steinstream.parallel.backends import There, local
 
     with local(1, memory_limit="2GiB", dashboard_address=None) as client:
         cluster, values = There(client), []

@@ -44,7 +44,9 @@ def measure() -> Iterator[Row]:
         for seed in range(SEEDS):
             draws, scores = target.sample(DRAWS, seed=seed)
             for size in (10, 50, 250):
-                thinner = ss.Thinner(draws.shape[1], size=size, history="all", coordinates=ss.Coordinates.identity())
+                thinner = ss.Thinner(
+                    draws.shape[1], size=size, history="all", preconditioner=ss.Preconditioner.identity()
+                )
                 thinner.extend(draws, scores)
                 kept = thinner.kept
                 kappa, mean = (kept.kernel.diagonal(s).mean() for s in (scores, kept.scores))

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steinstream as ss
-from steinstream.honest import honest_square
-from steinstream.report import figures
+from steinstream.debiased import squared_ksd_debiased
+from steinstream.report import plots
 
 HERE = Path(__file__).parent
 SEEDS = 100
@@ -65,7 +65,7 @@ def measure() -> Iterator[Row]:
         for seed in range(SEEDS):
             stream = normal(dim, sd, seed)
             for size in SIZES:
-                yield row(f"normal, d = {dim}, noise {sd:g}", size, seed, stream, ss.Coordinates.identity())
+                yield row(f"normal, d = {dim}, noise {sd:g}", size, seed, stream, ss.Preconditioner.identity())
     regression = Logistic()
     for batch in (100, 20):
         for seed in range(SEEDS):
@@ -74,22 +74,22 @@ def measure() -> Iterator[Row]:
                 yield row(f"SGLD, minibatches of {batch}", size, seed, stream, ss.Warmup())
 
 
-def row(target: str, size: int, seed: int, stream: Stream, coordinates: ss.Coordinates | ss.Warmup) -> Row:
+def row(target: str, size: int, seed: int, stream: Stream, preconditioner: ss.Preconditioner | ss.Warmup) -> Row:
     """Keep so many draws, and look at them in all ways."""
-    thinner = ss.Thinner(stream.draws.shape[1], size=size, coordinates=coordinates)
-    thinner.extend(stream.draws, stream.scores, check=stream.check)
+    thinner = ss.Thinner(stream.draws.shape[1], size=size, preconditioner=preconditioner)
+    thinner.extend(stream.draws, stream.scores, second_scores=stream.check)
     kept = thinner.kept
-    within = kept.coordinates or ss.Coordinates.identity()
+    within = kept.preconditioner or ss.Preconditioner.identity()
     true = stream.true[kept.ids[:, 1]]
     checks = stream.check[kept.ids[:, 1]]
-    plain = ss.ksd(kept.points, checks, coordinates=within) ** 2
-    _, a = within.apply(kept.points, kept.scores)
-    _, c = within.apply(kept.points, checks)
+    plain = ss.ksd(kept.draws, checks, preconditioner=within) ** 2
+    _, a = within.apply(kept.draws, kept.scores)
+    _, c = within.apply(kept.draws, checks)
     return Row(
         target, size, seed,
-        true=ss.ksd(kept.points, true, coordinates=within) ** 2,
+        true=ss.ksd(kept.draws, true, preconditioner=within) ** 2,
         reported=kept.ksd**2,
-        honest=honest_square(kept.points, checks, kept.excess, ss.IMQ(), within),
+        honest=squared_ksd_debiased(kept.draws, checks, kept.excess, ss.IMQ(), within),
         product=plain + float(np.sum((a - c) * c)) / size**2,
         plain=plain,
     )  # fmt: skip
@@ -166,7 +166,7 @@ def table(rows: list[Row]) -> str:
 
 def picture(rows: list[Row]) -> None:
     """Reported and honest KSD^2 over the true one, with two standard errors."""
-    plt = figures.pyplot()
+    plt = plots.pyplot()
     figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
     cases = list(dict.fromkeys(row[:2] for row in rows))
     for number, name in enumerate(("reported", "honest", "product")):
@@ -177,7 +177,7 @@ def picture(rows: list[Row]) -> None:
             places.append(place + 0.2 * (1 - number))
             values.append(ratio.mean())
             errors.append(2.0 * ratio.std(ddof=1) / np.sqrt(len(ratio)))
-        style = {"color": figures.METHOD_COLOURS[number], "marker": figures.MARKERS[number], "ms": 4, "label": name}
+        style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "ms": 4, "label": name}
         axes.errorbar(values, places, xerr=errors, ls="", **style)
     axes.axvline(1.0, color="0.8", lw=1, zorder=0)
     axes.set(xlabel="KSD$^2$ / true KSD$^2$, means over the seeds")

@@ -26,16 +26,16 @@ def main() -> None:
         ["| d | coordinates | size | " + " | ".join(f"b = {b:g}" for b in TERMS) + " |", "|---" * 8 + "|"],
     )
     for dim in (2, 10, 30):
-        for coordinates in ("auto", "identity"):
+        for preconditioner in ("auto", "identity"):
             for size in (50, 200):
                 cells = []
                 for linear in TERMS:
-                    found = np.array([measure(dim, coordinates, size, linear, seed) for seed in range(SEEDS)])
+                    found = np.array([measure(dim, preconditioner, size, linear, seed) for seed in range(SEEDS)])
                     mean, error = found.mean(axis=0), 2.0 * found.std(axis=0, ddof=1) / np.sqrt(SEEDS)
                     cells.append(f"{100 * mean[0]:+.1f} % (x {mean[1]:.2f})")
                     numbers = (f"{value:.4g}" for pair in zip(mean, error, strict=True) for value in pair)
-                    lines.append([dim, coordinates, size, linear, *numbers])
-                shown.append(f"| {dim} | {coordinates} | {size} | " + " | ".join(cells) + " |")
+                    lines.append([dim, preconditioner, size, linear, *numbers])
+                shown.append(f"| {dim} | {preconditioner} | {size} | " + " | ".join(cells) + " |")
                 print(shown[-1], flush=True)
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -44,14 +44,14 @@ def main() -> None:
     print("\n".join(shown))
 
 
-def measure(dim: int, coordinates: str, size: int, linear: float, seed: int) -> tuple[float, float]:
+def measure(dim: int, preconditioner: str, size: int, linear: float, seed: int) -> tuple[float, float]:
     """Error of the second moment, and KSD with the plain kernel over that of the set chosen by it."""
     draws = np.random.default_rng(seed).normal(size=(10_000, dim))
     plain, kept = (
-        ss.thin(draws, -draws, size=size, kernel=ss.IMQ(linear=b), coordinates=coordinates) for b in (0, linear)
+        ss.thin(draws, -draws, size=size, kernel=ss.IMQ(linear=b), preconditioner=preconditioner) for b in (0, linear)
     )
-    ratio = ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates) / plain.ksd
-    return float((kept.points**2).mean() - 1.0), ratio
+    ratio = ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner) / plain.ksd
+    return float((kept.draws**2).mean() - 1.0), ratio
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def draw(page: dict[str, Any], errors: dict[str, list[tuple[float, float]]]) -> 
     left.plot(page["x"], page["y"], "k.", ms=4)
     left.set(xlabel="x", ylabel="prediction", title="prediction")
     left.legend(frameon=False)
-    kept = page["collector"].kept.points
+    kept = page["collector"].kept.draws
     middle.plot(chain[:, 1], chain[:, 2], ".", color="0.75", ms=2)
     middle.plot(kept[:, 1], kept[:, 2], "C3.", ms=7)
     middle.set(xlabel="z2", ylabel="z3", title="draws")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import steinstream as ss
 from steinstream.baselines._stein_thinning import select as stein_thinning
 from steinstream.baselines.job import job
-from steinstream.report import figures
+from steinstream.report import plots
 
 HERE = Path(__file__).parent
 SIZES = (20, 100, 500)
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     """One measurement; ``method`` is a number of passes, start (a sample, one pass), auto, or Stein thinning."""
 
     chain: str
-    coordinates: str
+    preconditioner: str
     size: int
     seed: int
     method: str
@@ -55,8 +55,8 @@ def main() -> None:
     if data:
         write(rows)
     print(synthetic_table(rows))
-    for coordinates in COORDINATES:
-        print(real_table(rows, coordinates))
+    for preconditioner in COORDINATES:
+        print(real_table(rows, preconditioner))
     picture(rows)
 
 
@@ -73,17 +73,17 @@ def made_up() -> Iterator[Row]:
     """One to five passes, and auto, at a cap of 500."""
     for seed in range(5):
         for name, x, s in targets(seed):
-            for coordinates in COORDINATES:
-                within = job(x, s, 500, None, coordinates).coordinates
-                thinner, began = ss.Thinner(x.shape[1], size=500, coordinates=within), time.process_time()
+            for preconditioner in COORDINATES:
+                within = job(x, s, 500, None, preconditioner).preconditioner
+                thinner, began = ss.Thinner(x.shape[1], size=500, preconditioner=within), time.process_time()
                 for number in PASSES:
                     if number > 1:
-                        thinner.again()
+                        thinner.start_pass()
                     thinner.extend(x, s)
                     spent = time.process_time() - began
-                    yield Row(name, coordinates, 500, seed, str(number), thinner.ksd, spent, number)
-                kept, spent = timed(lambda: ss.thin(x, s, size=500, coordinates=within, passes="auto"), 1)  # noqa: B023
-                yield Row(name, coordinates, 500, seed, "auto", kept.ksd, spent, kept.settings["passes"])
+                    yield Row(name, preconditioner, 500, seed, str(number), thinner.ksd, spent, number)
+                kept, spent = timed(lambda: ss.thin(x, s, size=500, preconditioner=within, passes="auto"), 1)  # noqa: B023
+                yield Row(name, preconditioner, 500, seed, "auto", kept.ksd, spent, kept.settings["passes"])
 
 
 def chains(data: Path) -> Iterator[tuple[str, Array, Array]]:
@@ -106,24 +106,24 @@ def measured(chains: Iterable[tuple[str, Array, Array]]) -> Iterator[Row]:
     """One pass, five, auto and Stein thinning, in the same coordinates."""
     for name, x, s in chains:
         short = len(x) <= 20_000
-        for coordinates in COORDINATES if short else COORDINATES[:1]:
+        for preconditioner in COORDINATES if short else COORDINATES[:1]:
             for size in SIZES if short else SIZES[1:]:
-                work = job(x, s, size, None, coordinates)
-                options = {"size": size, "coordinates": work.coordinates}
+                work = job(x, s, size, None, preconditioner)
+                options = {"size": size, "preconditioner": work.preconditioner}
                 ways = {"1": {}, "5": {"passes": 5}, "start": {"start": "sample"}, "auto": {"passes": "auto"}}
                 for method, way in ways.items():
                     kept, spent = timed(lambda: ss.thin(x, s, **options, **way), 3 if short else 2)  # noqa: B023
-                    yield Row(name, coordinates, size, 0, method, kept.ksd, spent, kept.settings["passes"])
+                    yield Row(name, preconditioner, size, 0, method, kept.ksd, spent, kept.settings["passes"])
                 chosen, spent = timed(lambda: stein_thinning(work), 3 if short else 2)  # noqa: B023
-                greedy = ss.ksd(chosen.draws, chosen.scores, coordinates=work.coordinates)
-                yield Row(name, coordinates, size, 0, "stein_thinning", greedy, spent, 1)
-                if coordinates == "identity" and find_spec("stein_thinning"):
+                greedy = ss.ksd(chosen.draws, chosen.scores, preconditioner=work.preconditioner)
+                yield Row(name, preconditioner, size, 0, "stein_thinning", greedy, spent, 1)
+                if preconditioner == "identity" and find_spec("stein_thinning"):
                     from stein_thinning.thinning import thin
 
                     flat = [part.reshape(-1, part.shape[-1]) for part in (x, s)]
                     places, spent = timed(lambda: thin(*flat, size, standardize=False, preconditioner="id"), 1)  # noqa: B023
                     ksd = ss.ksd(*(part[places] for part in flat))
-                    yield Row(name, coordinates, size, 0, "stein-thinning", ksd, spent, 1)
+                    yield Row(name, preconditioner, size, 0, "stein-thinning", ksd, spent, 1)
 
 
 def timed(work: Callable[[], Any], times: int = 3) -> tuple[Any, float]:
@@ -162,20 +162,20 @@ def synthetic_table(rows: list[Row]) -> str:
     methods = [*map(str, PASSES), "auto"]
     lines = [["target", "coordinates", *methods], ["---"] * (2 + len(methods))]
     for chain in dict.fromkeys(row.chain for row in rows if "d = " in row.chain):
-        for coordinates in COORDINATES:
-            some = [row for row in rows if (row.chain, row.coordinates) == (chain, coordinates)]
+        for preconditioner in COORDINATES:
+            some = [row for row in rows if (row.chain, row.preconditioner) == (chain, preconditioner)]
             values = [[row.ksd for row in some if row.method == method] for method in methods]
             spread = [np.std(value, ddof=1) / np.sqrt(len(value)) for value in values]
             cells = [f"{np.mean(value):.4g} ± {error:.1g}" for value, error in zip(values, spread, strict=True)]
-            lines.append([chain, coordinates, *cells])
+            lines.append([chain, preconditioner, *cells])
     return as_table(lines)
 
 
-def real_table(rows: list[Row], coordinates: str) -> str:
+def real_table(rows: list[Row], preconditioner: str) -> str:
     """KSD over that of Stein thinning, and times."""
     methods = ("1", "5", "start", "auto")
     head = ["chain", "size", "Stein thinning", *methods, "ms: Stein thinning", *methods]
-    found = {(row.chain, row.size, row.method): row for row in rows if row.coordinates == coordinates}
+    found = {(row.chain, row.size, row.method): row for row in rows if row.preconditioner == preconditioner}
     package = any(method == "stein-thinning" for _, _, method in found)
     lines = [head + ["the package"] * package, ["---"] * (len(head) + package)]
     for chain, size in dict.fromkeys((chain, size) for chain, size, method in found if method == "stein_thinning"):
@@ -186,7 +186,7 @@ def real_table(rows: list[Row], coordinates: str) -> str:
         if package:
             cells.append(f"{1e3 * found[chain, size, 'stein-thinning'].seconds:.0f}")
         lines.append(cells)
-    return f"\n{coordinates}\n\n{as_table(lines)}"
+    return f"\n{preconditioner}\n\n{as_table(lines)}"
 
 
 def bold(ratio: float) -> str:
@@ -201,15 +201,15 @@ def as_table(lines: list[list[str]]) -> str:
 
 def picture(rows: list[Row]) -> None:
     """KSD over that of Stein thinning, for one pass and for auto."""
-    plt = figures.pyplot()
+    plt = plots.pyplot()
     figure, both = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
-    for axes, coordinates in zip(both, COORDINATES, strict=True):
-        found = {(row.chain, row.size, row.method): row.ksd for row in rows if row.coordinates == coordinates}
+    for axes, preconditioner in zip(both, COORDINATES, strict=True):
+        found = {(row.chain, row.size, row.method): row.ksd for row in rows if row.preconditioner == preconditioner}
         names = list(dict.fromkeys(chain for chain, _, _ in found if " " not in chain))[::-1]
         for number, (method, label) in enumerate((("1", "one pass"), ("auto", "auto"))):
             for place, size in enumerate(SIZES):
                 values = [found[name, size, method] / found[name, size, "stein_thinning"] for name in names]
-                style = {"color": figures.METHOD_COLOURS[number], "marker": figures.MARKERS[number], "ms": 4}
+                style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "ms": 4}
                 axes.semilogx(
                     values,
                     np.arange(len(names)) + 0.2 * (1 - place),
@@ -218,7 +218,7 @@ def picture(rows: list[Row]) -> None:
                     **style,
                 )
         axes.axvline(1.0, color="0.8", lw=1, zorder=0)
-        axes.set(title=f"{coordinates} coordinates", xlabel="KSD / KSD of Stein thinning")
+        axes.set(title=f"{preconditioner} coordinates", xlabel="KSD / KSD of Stein thinning")
         axes.set_xticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
         axes.minorticks_off()
         axes.set_yticks(range(len(names)), names)

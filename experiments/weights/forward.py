@@ -21,7 +21,7 @@ from PIL import Image
 
 import steinstream as ss
 from steinstream.baselines import stein_thinning
-from steinstream.report import figures
+from steinstream.report import plots
 from steinstream.samplers import RandomWalk
 from steinstream.targets import Goodwin
 
@@ -116,14 +116,14 @@ def errors(posterior: Goodwin, seed: int, exact: Truth) -> Iterator[Error]:
     moments = ss.Moments.of(settled)
     yield error("chain", 0, seed, exact, simulations(settled[::75]))
     ordered = ss.thin(draws, scores, size=max(SIZES)).ordered()
-    outputs = simulations(ordered.points)
+    outputs = simulations(ordered.draws)
     for size in SIZES:
         every = len(settled) // size
         yield error("stride", size, seed, exact, simulations(settled[every - 1 :: every]))
         chosen = stein_thinning(draws, scores, size)[:, 1]
         yield error("Stein thinning", size, seed, exact, simulations(draws[chosen]))
         kept = ss.thin(draws, scores, size=size)
-        here = simulations(kept.points)
+        here = simulations(kept.draws)
         yield error("KSDT", size, seed, exact, here)
         yield error("KSDT, weights", size, seed, exact, here, kept.weighted().weights)
         yield error("KSDT, like the chain", size, seed, exact, here, kept.weighted(like=moments).weights)
@@ -184,7 +184,7 @@ def table(rows: list[Error], field: str) -> str:
 
 def picture(rows: list[Error]) -> None:
     """Both errors against the number of simulations, a column for each number of observations."""
-    plt = figures.pyplot()
+    plt = plots.pyplot()
     figure, axes = plt.subplots(2, len(OBSERVED), figsize=(12, 6), sharex=True, sharey="row", layout="constrained")
     labels = {
         "mean": "error of the mean,\nin standard deviations",
@@ -214,8 +214,8 @@ def draw(axis: Any, rows: list[Error], field: str) -> None:
     for number, method in enumerate(PICTURED):
         values, bars = np.array([summary(rows, method, size, field) for size in SIZES]).T
         axis.errorbar(
-            np.array(SIZES) * 1.03 ** (number - 3), values, bars, color=figures.METHOD_COLOURS[number],
-            marker=figures.MARKERS[number], ms=4, lw=1.3, capsize=1.5, label=method,
+            np.array(SIZES) * 1.03 ** (number - 3), values, bars, color=plots.METHOD_COLOURS[number],
+            marker=plots.MARKERS[number], ms=4, lw=1.3, capsize=1.5, label=method,
         )  # fmt: skip
     axis.axhline(summary(rows, "chain", 0, field)[0], color="0.5", ls="--", lw=1.2, label="the whole chain")
     axis.spines[["top", "right"]].set_visible(False)

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steinstream as ss
-from steinstream.kept import Kept
-from steinstream.quadratic import least
+from steinstream.postprocess._simplex_qp import least
+from steinstream.postprocess.weighting import LINEAR, objective
+from steinstream.result import Kept
 from steinstream.targets import Mixture
-from steinstream.weights import LINEAR, objective
 
 HERE = Path(__file__).parent
 RUNS = 10
@@ -50,12 +50,12 @@ def linear(kept: Kept, draws: Array) -> Kept:
 
 def quadratic(kept: Kept, draws: Array) -> Kept:
     """With the linear term and the Stein kernel of 10 (1 + <x, y>)^2 besides, to see what it would add."""
-    x, s = kept.coordinates.apply(kept.points, kept.scores)
+    x, s = kept.preconditioner.apply(kept.draws, kept.scores)
     x = x - x.mean(axis=0)
     inner, along, dim = x @ x.T, np.sum(s * x, axis=1), x.shape[1]
     base = 1.0 + inner
     more = base**2 * (s @ s.T) + 2.0 * base * (along[:, None] + along + dim) + 2.0 * inner
-    solution = least(objective(kept, kept.points, kept.scores, LINEAR, None) + 10.0 * more)
+    solution = least(objective(kept, kept.draws, kept.scores, LINEAR, None) + 10.0 * more)
     return ss.weights.weighted_by(kept, solution.weights, {"gap": solution.gap})
 
 
@@ -201,7 +201,7 @@ def of_gaussian(dim: int) -> Reference:
 def moments_of(name: str, run: int, weights: str, kept: Kept, weighted: Kept, truth: Reference) -> Moments:
     """One row."""
     w = np.full(len(kept), 1.0 / len(kept)) if weighted.weights is None else weighted.weights
-    z = (kept.points - truth.mean) / truth.spread
+    z = (kept.draws - truth.mean) / truth.spread
     directions, phases = waves(z.shape[1])
     cosines = w @ np.cos(z @ directions + phases) - truth.cosines
     second = np.abs(w @ z**2 - 1.0)
@@ -223,7 +223,7 @@ def modes() -> list[Modes]:
         for name, weigh in WEIGHTS.items():
             weighted = weigh(kept, draws)
             w = np.full(len(kept), 1.0 / len(kept)) if weighted.weights is None else weighted.weights
-            rows.append(Modes(run, name, float(w[kept.points[:, 0] < 3.0].sum()), weighted.ksd))
+            rows.append(Modes(run, name, float(w[kept.draws[:, 0] < 3.0].sum()), weighted.ksd))
     return rows
 
 
@@ -237,8 +237,8 @@ def prefixes(name: str, run: int, kept: Kept) -> list[Order]:
 
 def curve(kept: Kept, order: NDArray[np.int64]) -> Array:
     """KSD of the first 1, 2, ... in this order, over that of all."""
-    points, scores = kept.points[order], kept.scores[order]
-    return ss.cumulative_ksd(points, scores, kernel=kept.kernel, coordinates=kept.coordinates) / kept.ksd
+    points, scores = kept.draws[order], kept.scores[order]
+    return ss.cumulative_ksd(points, scores, kernel=kept.kernel, preconditioner=kept.preconditioner) / kept.ksd
 
 
 def timing() -> str:
@@ -249,7 +249,7 @@ def timing() -> str:
         for dim in (4, 10):
             draws = np.random.default_rng(0).normal(size=(10 * size, dim))
             kept = ss.thin(draws, -draws, size=size)
-            matrix = objective(kept, kept.points, kept.scores, LINEAR, None)
+            matrix = objective(kept, kept.draws, kept.scores, LINEAR, None)
             least(matrix[:50, :50])
             began = time.process_time()
             solution = least(matrix)

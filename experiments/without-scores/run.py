@@ -79,7 +79,7 @@ def main() -> None:
         for name, kept in ways.items():
             rows = kept.ids[:, 1] if isinstance(kept, ss.Kept) else np.arange(0, DRAWS, DRAWS // SIZE)
             clipped = kept.settings.get("clipped") if isinstance(kept, ss.Kept) else None
-            value = ss.ksd(x[rows], scores[rows], coordinates=best.coordinates)
+            value = ss.ksd(x[rows], scores[rows], preconditioner=best.preconditioner)
             mean = np.abs((x[rows].mean(axis=0) - many.mean(axis=0)) / many.std(axis=0)).max()
             spread = np.abs(x[rows].std(axis=0) / many.std(axis=0) - 1.0).max()
             share = "" if clipped is None else f"{clipped:.1%}"

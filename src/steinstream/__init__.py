@@ -16,70 +16,70 @@ from steinstream.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from steinstream import baselines as baselines
-    from steinstream import distributed as distributed
     from steinstream import integrations as integrations
     from steinstream import io as io
+    from steinstream import parallel as parallel
     from steinstream import plot as plot
     from steinstream import samplers as samplers
     from steinstream import schedules as schedules
     from steinstream import targets as targets
-    from steinstream.coordinates import Coordinates as Coordinates
-    from steinstream.coordinates import Streaming as Streaming
-    from steinstream.coordinates import Warmup as Warmup
-    from steinstream.diagnosis import Diagnosis as Diagnosis
-    from steinstream.diagnosis import Finding as Finding
+    from steinstream.api import PAPER as PAPER
+    from steinstream.api import thin as thin
+    from steinstream.diagnostics import Diagnosis as Diagnosis
+    from steinstream.diagnostics import Finding as Finding
     from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
     from steinstream.discrepancy import ksd as ksd
     from steinstream.discrepancy import normalised_ksd as normalised_ksd
-    from steinstream.errors import CoordinatesWarning as CoordinatesWarning
+    from steinstream.draw_store import Payloads as Payloads
+    from steinstream.ensemble import Predictions as Predictions
+    from steinstream.errors import PreconditionerWarning as PreconditionerWarning
     from steinstream.errors import ScoresWarning as ScoresWarning
     from steinstream.errors import SteinstreamError as SteinstreamError
     from steinstream.gradient_free import gradient_free_ksd as gradient_free_ksd
-    from steinstream.kept import History as History
-    from steinstream.kept import Kept as Kept
-    from steinstream.kept import Variable as Variable
     from steinstream.kernels import IMQ as IMQ
     from steinstream.kernels import RBF as RBF
-    from steinstream.merging import merge as merge
-    from steinstream.moments import Moments as Moments
-    from steinstream.payloads import Payloads as Payloads
     from steinstream.planning import plan as plan
-    from steinstream.predictions import Predictions as Predictions
-    from steinstream.step import Step as Step
+    from steinstream.postprocess.merging import merge as merge
+    from steinstream.preconditioning import Preconditioner as Preconditioner
+    from steinstream.preconditioning import Streaming as Streaming
+    from steinstream.preconditioning import Warmup as Warmup
+    from steinstream.result import History as History
+    from steinstream.result import Kept as Kept
+    from steinstream.result import Variable as Variable
+    from steinstream.running_moments import Moments as Moments
     from steinstream.thinner import Thinner as Thinner
-    from steinstream.thinning import PAPER as PAPER
-    from steinstream.thinning import thin as thin
+    from steinstream.thinner.step import StepInfo as StepInfo
 
 # Names are loaded when first used: importing the package costs nothing, least of all numba.
 _HOME = {
-    "Coordinates": "coordinates",
-    "Streaming": "coordinates",
-    "Warmup": "coordinates",
-    "Diagnosis": "diagnosis",
-    "Finding": "diagnosis",
+    "Preconditioner": "preconditioning",
+    "Streaming": "preconditioning",
+    "Warmup": "preconditioning",
+    "Diagnosis": "diagnostics",
+    "Finding": "diagnostics",
     "cumulative_ksd": "discrepancy",
     "ksd": "discrepancy",
     "normalised_ksd": "discrepancy",
-    "CoordinatesWarning": "errors",
+    "PreconditionerWarning": "errors",
     "ScoresWarning": "errors",
     "SteinstreamError": "errors",
     "gradient_free_ksd": "gradient_free",
-    "History": "kept",
-    "Kept": "kept",
-    "Variable": "kept",
+    "History": "result",
+    "Kept": "result",
+    "Variable": "result",
     "IMQ": "kernels",
     "RBF": "kernels",
-    "merge": "merging",
-    "Moments": "moments",
-    "Payloads": "payloads",
+    "merge": "postprocess.merging",
+    "Moments": "running_moments",
+    "Payloads": "draw_store",
     "plan": "planning",
-    "Predictions": "predictions",
-    "PAPER": "thinning",
-    "thin": "thinning",
-    "Step": "step",
+    "Predictions": "ensemble",
+    "PAPER": "api",
+    "thin": "api",
+    "StepInfo": "thinner.step",
     "Thinner": "thinner",
 }
-_MODULES = ("baselines", "distributed", "integrations", "io", "plot", "samplers", "schedules", "targets")
+_MODULES = ("baselines", "parallel", "integrations", "io", "plot", "samplers", "schedules", "targets")
 
 __all__ = [*sorted(_HOME), *_MODULES, "__version__"]
 

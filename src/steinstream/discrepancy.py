@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream import door
-from steinstream.coordinates import Coordinates, as_fixed
+from steinstream import validation
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner, as_fixed
 
 Array = NDArray[np.float64]
 
@@ -28,14 +28,14 @@ def ksd(
     scores: ArrayLike,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | ArrayLike | None = None,
+    preconditioner: Preconditioner | ArrayLike | None = None,
     weights: ArrayLike | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> float:
     """KSD of points (n, d) with their scores: n^2/2 kernel evaluations, O(n d) memory, all cores.
 
     ``weights`` are non-negative numbers, one per point, in any unit; without them all points count alike.
-    ``coordinates`` are the points' own unless given: :class:`~steinstream.Coordinates`, scales (d,), a covariance.
+    ``coordinates`` are the points' own unless given: :class:`~steinstream.Preconditioner`, scales (d,), a covariance.
 
     >>> points = np.array([[-1.0], [0.0], [1.0]])
     >>> round(ksd(points, -points), 4)
@@ -44,8 +44,8 @@ def ksd(
     0.3443
     """
     if weights is not None:
-        return _weighted_ksd(points, scores, weights, kernel, coordinates, progress)
-    return float(cumulative_ksd(points, scores, kernel=kernel, coordinates=coordinates, progress=progress)[-1])
+        return _weighted_ksd(points, scores, weights, kernel, preconditioner, progress)
+    return float(cumulative_ksd(points, scores, kernel=kernel, preconditioner=preconditioner, progress=progress)[-1])
 
 
 def normalised_ksd(
@@ -53,7 +53,7 @@ def normalised_ksd(
     scores: ArrayLike,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | ArrayLike | None = None,
+    preconditioner: Preconditioner | ArrayLike | None = None,
 ) -> float:
     """KSD times sqrt(n), the paper's measure that charges for size: constant in n for independent draws.
 
@@ -61,7 +61,7 @@ def normalised_ksd(
     >>> round(normalised_ksd(points, -points), 4)
     0.5826
     """
-    return ksd(points, scores, kernel=kernel, coordinates=coordinates) * float(np.sqrt(len(np.asarray(points))))
+    return ksd(points, scores, kernel=kernel, preconditioner=preconditioner) * float(np.sqrt(len(np.asarray(points))))
 
 
 def cumulative_ksd(
@@ -69,7 +69,7 @@ def cumulative_ksd(
     scores: ArrayLike,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | ArrayLike | None = None,
+    preconditioner: Preconditioner | ArrayLike | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Array:
     """KSD of the first 1, 2, ..., n points, for the cost of the last one.
@@ -83,8 +83,8 @@ def cumulative_ksd(
     x, s = _checked(points, scores, kernel)
     squares = np.zeros(len(x))
     x, s, copies = _states(x, s, np.ones(len(x)))
-    sums = _row_sums(x, s, copies, kernel, coordinates, progress)
-    from steinstream._engine.pairs import running_squares  # brings numba
+    sums = _row_sums(x, s, copies, kernel, preconditioner, progress)
+    from steinstream._engine.pairwise import running_squares  # brings numba
 
     running_squares(*sums, copies, squares)
     root: Array = np.sqrt(squares)
@@ -96,7 +96,7 @@ def _weighted_ksd(
     scores: ArrayLike,
     weights: ArrayLike,
     kernel: Kernel | None,
-    coordinates: Coordinates | ArrayLike | None,
+    preconditioner: Preconditioner | ArrayLike | None,
     progress: Callable[[float], None] | None,
 ) -> float:
     x, s = _checked(points, scores, kernel)
@@ -104,16 +104,16 @@ def _weighted_ksd(
     if w.shape != (len(x),) or not (w >= 0).all() or not 0 < w.sum() < np.inf:
         raise InputError(f"Weights must be {len(x)} non-negative numbers with a positive sum.")
     x, s, w = _states(x, s, w / w.sum())
-    high, low, diagonal = _row_sums(x, s, w, kernel, coordinates, progress)
+    high, low, diagonal = _row_sums(x, s, w, kernel, preconditioner, progress)
     return math.sqrt(max(math.fsum(np.concatenate([2.0 * w * high, 2.0 * w * low, w * w * diagonal])), 0.0))
 
 
 def _checked(points: ArrayLike, scores: ArrayLike, kernel: Kernel | None) -> tuple[Array, Array]:
-    x, s = door.as_block(points, scores)
+    x, s = validation.as_block(points, scores)
     if len(x) == 0:
         raise InputError("KSD needs at least one point, got none.")
-    block = door.Block(x, s, door.consecutive(0, 0, len(x)))
-    door.usable(block, "raise", door.as_kernel(kernel).linear > 0)
+    block = validation.Block(x, s, validation.consecutive(0, 0, len(x)))
+    validation.usable(block, "raise", validation.as_kernel(kernel).linear > 0)
     return x, s
 
 
@@ -122,16 +122,16 @@ def _row_sums(
     s: Array,
     copies: Array,
     kernel: Kernel | None,
-    coordinates: Coordinates | ArrayLike | None,
+    preconditioner: Preconditioner | ArrayLike | None,
     progress: Callable[[float], None] | None,
 ) -> tuple[Array, Array, Array]:
     """For each point the sum of copies * k0 over the points before it, as a pair, and k0 with itself."""
-    from steinstream._engine.pairs import as_tiles, rows_before  # brings numba
+    from steinstream._engine.pairwise import as_tiles, rows_before  # brings numba
 
-    fixed = Coordinates.identity() if coordinates is None else as_fixed(coordinates)
+    fixed = Preconditioner.identity() if preconditioner is None else as_fixed(preconditioner)
     fixed.require(x.shape[1])
     x, s = fixed.apply(x, s)
-    compiled = door.as_kernel(kernel).compiled(x.shape[1])
+    compiled = validation.as_kernel(kernel).compiled(x.shape[1])
     tiles, draws = as_tiles(x, s), np.stack([x, s], axis=1)
     padded = np.zeros(len(tiles) * tiles.shape[-1])
     padded[: len(copies)] = copies

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steinstream.kept import Kept
+    from steinstream.result import Kept
 
 
 class SteinstreamError(Exception):
@@ -56,7 +56,7 @@ class ScoresWarning(UserWarning):
     """The scores that came do not fit the draws: they are of another density, or in another order."""
 
 
-class CoordinatesWarning(UserWarning):
+class PreconditionerWarning(UserWarning):
     """Nobody chose coordinates, and the draws are much wider or narrower than the kernel, or than each other."""
 
 

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream import door
-from steinstream.admission import plan as plan_of
-from steinstream.coordinates import Coordinates, Streaming
+from steinstream import validation
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
-from steinstream.history import Recorder
-from steinstream.kept import History, Kept, Variable
 from steinstream.kernels import Kernel
-from steinstream.sketch import Sketch
+from steinstream.preconditioning import Preconditioner, Streaming
+from steinstream.result import History, Kept, Variable
+from steinstream.thinner.history import Recorder
+from steinstream.thinner.ingest import plan as plan_of
+from steinstream.thinner.subsample import Subsample
 
 if TYPE_CHECKING:
     from steinstream.targets import Gaussian, Target
@@ -44,7 +44,7 @@ RATIO = "ratio"  # the name of r among the variables of a kept draw
 
 # What the gradient-free discrepancy cannot be combined with, and what it is when nobody asks for it.
 _PLAIN = {
-    "candidates": 1, "passes": 1, "start": None, "anchor": False, "cost": 0.0, "costs": None, "pinned": None,
+    "candidates": 1, "passes": 1, "start": None, "anchor": False, "cost_weight": 0.0, "costs": None, "pinned": None,
 }  # fmt: skip
 
 _OPPOSED = -0.5  # correlation of log q and log p below which p surely has the wrong sign
@@ -53,8 +53,8 @@ _OPPOSED = -0.5  # correlation of log q and log p below which p surely has the w
 class _Lent(NamedTuple):
     """What a proxy makes of draws: those that are usable with its scores, a block for each chain."""
 
-    chains: list[door.Block]
-    sketch: Sketch
+    chains: list[validation.Block]
+    sketch: Subsample
     name: str
     usable: NDArray[np.bool_]
     density: Array | None
@@ -74,7 +74,7 @@ def gradient_free_ksd(
     proxy: str | Target = "gaussian",
     clip: float = CLIP,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | ArrayLike | str = "auto",
+    preconditioner: Preconditioner | ArrayLike | str = "auto",
 ) -> float:
     """The gradient-free KSD of draws (n, d) or (chains, n, d), with the log density of the target at each of them.
 
@@ -86,21 +86,21 @@ def gradient_free_ksd(
     >>> f"{of_the_target:.2f} {of_another:.2f}"
     '0.09 0.36'
     """
-    from steinstream.thinning import fitting
+    from steinstream.api import fitting
 
-    kernel = door.as_kernel(kernel)
+    kernel = validation.as_kernel(kernel)
     lent = _lend(draws, log_density, proxy, "raise", kernel)
     ratios, _ = _ratios(lent, clip)
     x, s, _ = _joined(lent.chains)
-    fitted = fitting(coordinates, lent.sketch, check_scores=False, kernel=kernel)
-    return ksd(x, s, kernel=kernel, coordinates=fitted, weights=ratios) * float(ratios.mean())
+    fitted = fitting(preconditioner, lent.sketch, validate_scores=False, kernel=kernel)
+    return ksd(x, s, kernel=kernel, preconditioner=fitted, weights=ratios) * float(ratios.mean())
 
 
 def thin_without_scores(
     draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target | None, clip: float, **settings: Any
 ) -> Kept:
     """What :func:`steinstream.thin` does with draws that have no scores."""
-    from steinstream import thinning
+    from steinstream import api
 
     if proxy is None:
         raise InputError(
@@ -113,34 +113,34 @@ def thin_without_scores(
     x = np.asarray(draws)
     scores = np.full(x.shape, np.nan)  # those of bad draws, so that they are skipped
     scores.reshape(-1, x.shape[-1])[lent.usable] = _joined(lent.chains).scores
-    kept = thinning.thin(draws, scores, check_scores=False, **settings)
+    kept = api.thin(draws, scores, validate_scores=False, **settings)
     return replace(kept, settings={**kept.settings, "proxy": lent.name})
 
 
 def _thinned(lent: _Lent, clip: float, settings: dict[str, Any]) -> Kept:
     """Thin by the gradient-free discrepancy."""
-    from steinstream._engine.factors import thin_with_factors  # brings numba
+    from steinstream._engine.density_ratio import thin_with_factors  # brings numba
+    from steinstream.api import fitting
     from steinstream.thinner import Thinner
-    from steinstream.thinning import fitting
 
     for name, plain in _PLAIN.items():
         given = settings.pop(name)
         if not (given is plain or given == plain):
             raise InputError(f"{name} cannot be used with log_density.", "Leave it out, or leave out log_density.")
-    coordinates = settings.pop("coordinates")
-    if isinstance(coordinates, Streaming) or (isinstance(coordinates, str) and coordinates == "streaming"):
+    preconditioner = settings.pop("preconditioner")
+    if isinstance(preconditioner, Streaming) or (isinstance(preconditioner, str) and preconditioner == "streaming"):
         raise InputError("Streaming coordinates cannot be used with log_density.", 'Use "auto".')
-    fitted = fitting(coordinates, lent.sketch, check_scores=False, kernel=settings["kernel"])
+    fitted = fitting(preconditioner, lent.sketch, validate_scores=False, kernel=settings["kernel"])
     block = _joined(lent.chains)
     count, dim = block.draws.shape
-    thinner = Thinner(dim, coordinates=fitted, **settings)  # for its schedules and settings
+    thinner = Thinner(dim, preconditioner=fitted, **settings)  # for its schedules and settings
     fitted.require(dim)
     ratios, clipped = _ratios(lent, clip)
     plan, steps = plan_of(thinner, np.arange(1, count + 1)), np.arange(1, count + 1)
     kept, sizes, squares = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
     size = thin_with_factors(
         thinner.kernel.compiled(dim), np.stack(fitted.apply(block.draws, block.scores), axis=1), ratios,
-        plan.floor, plan.budget, plan.share, plan.monotone, thinner.cap or count, kept, sizes, squares,
+        plan.floor, plan.budget, plan.share, plan.monotone, thinner.size or count, kept, sizes, squares,
     )  # fmt: skip
     recorder = Recorder("log")
     recorder.add(steps, sizes, squares)
@@ -153,7 +153,7 @@ def _thinned(lent: _Lent, clip: float, settings: dict[str, Any]) -> Kept:
     }  # fmt: skip
     return Kept(
         block.draws[rows], block.scores[rows], block.ids[rows], float(np.sqrt(squares[-1])), history,
-        kernel=thinner.kernel, coordinates=fitted, settings=about, variables={RATIO: Variable(ratios[rows])},
+        kernel=thinner.kernel, preconditioner=fitted, settings=about, variables={RATIO: Variable(ratios[rows])},
     )  # fmt: skip
 
 
@@ -168,16 +168,16 @@ def refuse_ratios(kept: Kept, what: str) -> None:
 
 def _lend(draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target, on_bad: str, kernel: Kernel) -> _Lent:
     """The usable draws with the proxy's scores and, where that of the target is known, its log densities."""
-    from steinstream.thinning import as_chains
+    from steinstream.api import as_chains
 
     chains = as_chains(draws, draws)
     lengths, linear = [len(block.draws) for block in chains], kernel.linear > 0
     density = None if log_density is None else _densities(draws, log_density, sum(lengths), on_bad)
     fine = np.ones(sum(lengths), dtype=bool) if density is None else np.isfinite(density)
     each = np.split(fine, np.cumsum(lengths)[:-1])  # of every chain its own, in the same memory
-    sketch = Sketch(chains[0].draws.shape[1])
+    sketch = Subsample(chains[0].draws.shape[1])
     for block, mine in zip(chains, each, strict=True):
-        mine &= door.usable(block, on_bad, linear)
+        mine &= validation.usable(block, on_bad, linear)
         sketch.add(block.take(mine))
     _require_any(fine)
     source, name = _as_proxy(proxy, sketch)
@@ -201,7 +201,7 @@ def _require_any(fine: NDArray[np.bool_]) -> None:
         )
 
 
-def _as_proxy(proxy: str | Target, sketch: Sketch) -> tuple[Any, str]:
+def _as_proxy(proxy: str | Target, sketch: Subsample) -> tuple[Any, str]:
     """The proxy, and what to call it."""
     source = fitted_gaussian(sketch) if isinstance(proxy, str) and proxy == "gaussian" else proxy
     if isinstance(source, str) or not (hasattr(source, "log_density") and hasattr(source, "score")):
@@ -211,9 +211,9 @@ def _as_proxy(proxy: str | Target, sketch: Sketch) -> tuple[Any, str]:
     return source, proxy if isinstance(proxy, str) else type(proxy).__name__
 
 
-def _proper(lent: door.Block, own: Array, on_bad: str, linear: bool) -> NDArray[np.bool_]:
+def _proper(lent: validation.Block, own: Array, on_bad: str, linear: bool) -> NDArray[np.bool_]:
     """At which draws the proxy has a score and a log density."""
-    proper: NDArray[np.bool_] = door.usable(lent, "skip", linear) & np.isfinite(own)
+    proper: NDArray[np.bool_] = validation.usable(lent, "skip", linear) & np.isfinite(own)
     if on_bad == "raise" and not proper.all():
         row = int(np.flatnonzero(~proper)[0])
         what, value = ("score", lent.scores[row]) if np.isfinite(own[row]) else ("log density", own[row])
@@ -242,14 +242,14 @@ def _densities(draws: ArrayLike, log_density: ArrayLike, total: int, on_bad: str
     return values
 
 
-def fitted_gaussian(sketch: Sketch) -> Gaussian:
+def fitted_gaussian(sketch: Subsample) -> Gaussian:
     """A Gaussian with mean and covariance of the second half of each chain, shrunk as coordinates are."""
     from steinstream.targets import Gaussian
 
     draws = sketch.settled().draws
     if len(draws) == 0:
         raise InputError("There are no usable draws to fit a Gaussian to.")
-    fitted = Coordinates.estimate("covariance", draws, centred=True)
+    fitted = Preconditioner.estimate("covariance", draws, centred=True)
     factor = fitted.factor if fitted.factor.ndim == 2 else np.diag(fitted.factor)
     return Gaussian(draws.mean(axis=0), factor @ factor.T / (2.0 * draws.shape[1]))
 
@@ -267,7 +267,7 @@ def _ratios(lent: _Lent, clip: float) -> tuple[Array, float]:
     mine, density = lent.own, lent.density
     if density is None or not (isinstance(clip, int | float) and clip >= 0):
         raise InputError(f"clip must be a number of at least 0, got {clip!r}.")
-    if len(mine) >= door.FEWEST and mine.std() > 0 and density.std() > 0:
+    if len(mine) >= validation.FEWEST and mine.std() > 0 and density.std() > 0:
         alike = float(np.corrcoef(mine, density)[0, 1])
         if alike < _OPPOSED:
             raise InputError(
@@ -280,5 +280,5 @@ def _ratios(lent: _Lent, clip: float) -> tuple[Array, float]:
     return ratios / ratios.mean(), float(np.mean(np.abs(apart) > clip))
 
 
-def _joined(chains: list[door.Block]) -> door.Block:
-    return door.Block(*(np.concatenate(parts) for parts in zip(*chains, strict=True)))
+def _joined(chains: list[validation.Block]) -> validation.Block:
+    return validation.Block(*(np.concatenate(parts) for parts in zip(*chains, strict=True)))

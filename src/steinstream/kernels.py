@@ -7,7 +7,7 @@ A base kernel is :math:`k(x, y) = \phi(u)` with :math:`u = |x - y|^2`. With the 
           - 2 \phi' \left( \langle s_x - s_y, x - y \rangle + d \right) - 4 \phi'' u .
 
 A profile returns the three factors :math:`\phi, -2\phi', 4\phi''`. The same lines serve twice: on numpy arrays as the
-readable reference, and traced on vector registers as the compiled kernel (``steinstream._engine.lanes``).
+readable reference, and traced on vector registers as the compiled kernel (``steinstream._engine.simd``).
 
 With a linear term :math:`b (1 + \langle x, y \rangle)` in the base kernel, the Stein kernel gains
 

@@ -40,14 +40,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream import door, schedules
-from steinstream.coordinates import Coordinates
+from steinstream import schedules, validation
+from steinstream._formatting import count
+from steinstream.api import as_chains, fitting
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
-from steinstream.sketch import Sketch
-from steinstream.spelling import count
-from steinstream.thinning import as_chains, fitting
+from steinstream.preconditioning import Preconditioner
+from steinstream.thinner.subsample import Subsample
 
 Array = NDArray[np.float64]
 
@@ -79,12 +79,12 @@ class Plan:
     diagonal: float
     sizes: str
     kernel: Kernel
-    coordinates: Coordinates
+    preconditioner: Preconditioner
 
     @property
     def settings(self) -> dict[str, Any]:
         """For :class:`~steinstream.Thinner` and :func:`~steinstream.thin`."""
-        names = ("kernel", "coordinates", "growth", "budget", "candidates")
+        names = ("kernel", "preconditioner", "growth", "budget", "candidates")
         return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
@@ -109,9 +109,9 @@ def plan(
     budget: str = "constant",
     candidates: int = 1,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     sizes: str = "planned",
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Plan:
     """How many draws to make and which budget to give for a KSD of ``radius``; the constants come from a warm-up.
 
@@ -127,24 +127,24 @@ def plan(
     """
     return plan_from(
         as_chains(draws, scores), radius, growth=growth, budget=budget, candidates=candidates, kernel=kernel,
-        coordinates=coordinates, sizes=sizes, check_scores=check_scores,
+        preconditioner=preconditioner, sizes=sizes, validate_scores=validate_scores,
     )  # fmt: skip
 
 
 def plan_from(
-    chains: list[door.Block], radius: float, *, growth: str | float, budget: str, candidates: int,
-    kernel: Kernel | None, coordinates: Coordinates | str, sizes: str, check_scores: bool,
+    chains: list[validation.Block], radius: float, *, growth: str | float, budget: str, candidates: int,
+    kernel: Kernel | None, preconditioner: Preconditioner | str, sizes: str, validate_scores: bool,
 ) -> Plan:  # fmt: skip
     """The same for a warm-up of chains of any lengths, one block each."""
     _require(radius, candidates, sizes)
-    floor, kernel = _growth(growth, sizes), door.as_kernel(kernel)
+    floor, kernel = _growth(growth, sizes), validation.as_kernel(kernel)
     aim_with = _aim(budget, floor)
-    sketch = Sketch(chains[0].draws.shape[1])
+    sketch = Subsample(chains[0].draws.shape[1])
     for block in chains:
-        door.usable(block, "raise")
+        validation.usable(block, "raise")
         sketch.add(block)
-    coordinates = fitting(coordinates, sketch, check_scores, kernel)
-    kappa, diagonal = constants(chains, kernel, coordinates, candidates)
+    preconditioner = fitting(preconditioner, sketch, validate_scores, kernel)
+    kappa, diagonal = constants(chains, kernel, preconditioner, candidates)
     if radius >= math.sqrt(kappa):
         raise InputError(
             f"A KSD of {radius:.3g} needs no plan: a single draw has {math.sqrt(kappa):.3g} in the mean.",
@@ -165,7 +165,7 @@ def plan_from(
         diagonal=diagonal,
         sizes=sizes,
         kernel=kernel,
-        coordinates=coordinates,
+        preconditioner=preconditioner,
     )
 
 
@@ -307,7 +307,9 @@ def _reachable(steps: int, radius: float, aim: ConstantAim | ShareAim, points: l
 # -- the constants -------------------------------------------------------------------------------------------------
 
 
-def constants(chains: list[door.Block], kernel: Kernel, within: Coordinates, candidates: int) -> tuple[float, float]:
+def constants(
+    chains: list[validation.Block], kernel: Kernel, within: Preconditioner, candidates: int
+) -> tuple[float, float]:
     """The constant kappa of the chains, and the mean of k0(x, x) alone: what it is for independent draws."""
     settled = [block.take(slice(len(block.draws) // 2, None)) for block in chains]
     steps = [block.take(slice(None, None, candidates)) for block in settled]
@@ -324,15 +326,15 @@ def constants(chains: list[door.Block], kernel: Kernel, within: Coordinates, can
         for rows in np.array_split(np.arange(len(block.draws)), pieces):
             some = rows[-_LONGEST:]
             if len(some):
-                square = ksd(block.draws[some], block.scores[some], kernel=kernel, coordinates=within) ** 2
+                square = ksd(block.draws[some], block.scores[some], kernel=kernel, preconditioner=within) ** 2
                 total, weight = total + len(some) ** 2 * square, weight + len(some)
     return max(diagonal, total / weight), diagonal
 
 
-def _diagonal(block: door.Block, kernel: Kernel, coordinates: Coordinates) -> Array:
+def _diagonal(block: validation.Block, kernel: Kernel, preconditioner: Preconditioner) -> Array:
     """k0(x, x) in these coordinates."""
-    coordinates.require(block.draws.shape[1])
-    points, scores = coordinates.apply(block.draws, block.scores)
+    preconditioner.require(block.draws.shape[1])
+    points, scores = preconditioner.apply(block.draws, block.scores)
     return kernel.diagonal(scores, points)
 
 

@@ -8,7 +8,7 @@ from posterior import DIM, assert_same, constrained, log_density, run_page, scor
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._live import live_thinner
+from steinstream.integrations._common import live_thinner
 
 jax = pytest.importorskip("jax")
 blackjax = pytest.importorskip("blackjax")
@@ -65,7 +65,7 @@ def test_what_is_kept_is_what_the_stored_chain_would_give():
     assert_same(kept, thinner.kept)
     assert shares[-1] == 1.0
     assert kept.names == ("a", "b[0]", "b[1]", "b[2]")
-    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.points], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
     for name in ("mu", "sigma", "w"):
         stored = np.array([constrained(x)[name] for x in draws[kept.ids[:, 1]]])
         np.testing.assert_allclose(kept.variables[name].values, stored, rtol=1e-12)
@@ -78,7 +78,7 @@ def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
     for first, chains in ((state, 1), (state, 1), (stacked, 2)):
         key = jax.random.key(thinner.seen)
         kept = ss.integrations.blackjax.sample(algorithm, first, 150, key, num_chains=chains, thinner=thinner, chunk=64)
-    assert (thinner.numbered(0), thinner.numbered(1)) == (450, 150)
+    assert (thinner.next_index(0), thinner.next_index(1)) == (450, 150)
     assert len(np.unique(kept.ids, axis=0)) == SIZE
     assert kept.ids[:, 1].max() >= 300 > 150 > kept.ids[kept.ids[:, 0] == 1, 1].max(initial=0)
 
@@ -95,9 +95,9 @@ def test_chains_side_by_side_are_those_of_a_vmapped_scan():
     _, (positions, gradients) = jax.lax.scan(one, state, jax.random.split(key, 200))
     chain, draw = kept.ids.T
     assert set(chain) == {0, 1, 2}
-    np.testing.assert_array_equal(kept.points, as_rows(positions)[draw, chain])
+    np.testing.assert_array_equal(kept.draws, as_rows(positions)[draw, chain])
     np.testing.assert_array_equal(kept.scores, as_rows(gradients)[draw, chain])
-    np.testing.assert_array_equal(kept.variables["b"].values, kept.points[:, 1:])
+    np.testing.assert_array_equal(kept.variables["b"].values, kept.draws[:, 1:])
 
 
 def random_walk():
@@ -109,7 +109,7 @@ def test_a_random_walk_has_its_score_computed_beside_it():
     algorithm, state = random_walk()
     run = ss.integrations.blackjax.sample
     kept = run(algorithm, state, 500, jax.random.key(KEY), logdensity_fn=logdensity, size=SIZE)
-    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.points], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
     with pytest.raises(InputError, match=r"RWState, carries no logdensity_grad.*Give logdensity_fn"):
         run(algorithm, state, 500, jax.random.key(KEY))
 
@@ -126,11 +126,11 @@ def test_stochastic_gradients_bring_a_second_score():
         start(), DRAWS, jax.random.key(KEY), minibatch_score=minibatch, size=SIZE,
     )  # fmt: skip
     assert kept.settings["scores"] == "minibatch"
-    noise = kept.scores - [score(x) for x in kept.points]
-    other = kept.checks - [score(x) for x in kept.points]
+    noise = kept.scores - [score(x) for x in kept.draws]
+    other = kept.second_scores - [score(x) for x in kept.draws]
     assert 0.2 < other.std() < 0.4
     assert abs(np.corrcoef(noise.ravel(), other.ravel())[0, 1]) < 0.4
-    assert kept.honest_ksd > 0
+    assert kept.ksd_debiased > 0
 
 
 def test_negated_and_missing_gradients_are_refused():

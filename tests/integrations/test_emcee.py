@@ -8,7 +8,7 @@ from posterior import DIM, assert_same, constrained, log_density, run_page, scor
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._live import live_thinner
+from steinstream.integrations._common import live_thinner
 
 emcee = pytest.importorskip("emcee")
 
@@ -60,7 +60,7 @@ def test_what_is_kept_is_what_the_stored_chain_would_give(stored):
 def test_scores_are_the_gradient_of_the_log_density():
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
-        exact = jax.vmap(jax.grad(lambda x: log_density(x, jax.numpy)))(thinned().kept.points)
+        exact = jax.vmap(jax.grad(lambda x: log_density(x, jax.numpy)))(thinned().kept.draws)
         np.testing.assert_allclose(thinned().kept.scores, exact, rtol=1e-8, atol=1e-8)
 
 

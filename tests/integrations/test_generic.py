@@ -8,7 +8,7 @@ from posterior import DIM, assert_same, constrained, log_density, run_page, scor
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._live import live_thinner
+from steinstream.integrations._common import live_thinner
 from steinstream.integrations.generic import batched_score, thin
 
 SIZE = 20
@@ -65,7 +65,7 @@ def test_chains_one_after_another_share_a_thinner(chain):
         kept = thin(part, score=score, chain=number, thinner=thinner)
     assert set(kept.ids[:, 0]) <= {0, 1}
     assert kept.settings["seen"] == 600
-    np.testing.assert_array_equal(kept.points, chain.reshape(2, 300, DIM)[kept.ids[:, 0], kept.ids[:, 1]])
+    np.testing.assert_array_equal(kept.draws, chain.reshape(2, 300, DIM)[kept.ids[:, 0], kept.ids[:, 1]])
 
 
 def test_jax_differentiates(chain, stored):

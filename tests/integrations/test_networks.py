@@ -8,24 +8,24 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-
-import steinstream as ss
-from steinstream.errors import InputError
-from steinstream.experiments import Stopped
-from steinstream.networks import (
+from experiments.network_models import (
     MLP,
     ConvolutionLSTM,
     FilterResponseNorm,
-    FlatNetwork,
     Recipe,
     ResNet20,
-    Subspace,
-    SubspacePosterior,
     train_curve,
     train_network,
 )
-from steinstream.networks.landscape import curvature, mode
-from steinstream.networks.training import on_curve
+from experiments.network_models.landscape import curvature, mode
+from experiments.network_models.training import on_curve
+from experiments.paper import Stopped
+
+import steinstream as ss
+from steinstream.errors import InputError
+from steinstream.integrations.torch.flat import FlatNetwork
+from steinstream.integrations.torch.posterior import SubspacePosterior
+from steinstream.integrations.torch.subspace import Subspace
 from steinstream.samplers import SGLD
 from steinstream.targets import Functions
 
@@ -88,7 +88,7 @@ def test_a_flat_network_is_the_model_and_leaves_it_alone():
     assert torch.equal(network.weights(), before)
     assert torch.equal(FlatNetwork.made(lambda: ResNet20(10, 4).double(), seed=3).weights(), before)
     copy = network.copy()
-    copy.model.load_state_dict(network.named(other))
+    copy.model.load_state_dict(network.with_names(other))
     torch.testing.assert_close(copy.model(x), changed)
 
 
@@ -97,10 +97,10 @@ def test_the_plane_of_a_curve_has_its_networks_where_the_paper_puts_them():
     plane = Subspace.of_curve(first, middle, second)
     for z, weights in (([1, 0], first), ([-1, 0], second), ([0, 1], middle), ([0, 0], (first + second) / 2)):
         torch.testing.assert_close(plane.weights(np.array(z, float)), weights)
-        np.testing.assert_allclose(plane.coordinates(weights), z, atol=1e-12)
+        np.testing.assert_allclose(plane.preconditioner(weights), z, atol=1e-12)
     for t in (0.0, 0.3, 0.5, 0.8, 1.0):  # the whole curve lies in the plane
         point = on_curve(first, middle, second, t)
-        torch.testing.assert_close(plane.weights(plane.coordinates(point)), point)
+        torch.testing.assert_close(plane.weights(plane.preconditioner(point)), point)
 
 
 def test_random_directions_are_orthonormal_and_belong_to_their_seed():
@@ -116,7 +116,7 @@ def test_principal_directions_hold_the_variance_of_the_trajectory():
     points = 7.0 + numbers(400, 3) * torch.tensor([5.0, 2.0, 0.01]) @ axes
     space = Subspace.of_trajectory(points, 2)
     torch.testing.assert_close(space.base, points.mean(dim=0))
-    z = np.array([space.coordinates(point) for point in points])
+    z = np.array([space.preconditioner(point) for point in points])
     np.testing.assert_allclose(np.cov(z, rowvar=False), np.eye(2), atol=1e-9)  # one standard deviation long each
     assert (points - torch.stack([space.weights(row) for row in z])).abs().max() < 0.1
 
@@ -228,7 +228,7 @@ def test_a_chain_in_the_subspace_is_thinned():
     _, block = sampler.sample(sampler.init(np.zeros(2), seed=0), 400)
     kept = ss.thin(block.draws, block.scores)
     assert 20 < len(kept) < 120
-    assert target.predict(kept.points[0], x).sum(axis=1) == pytest.approx(1.0)
+    assert target.predict(kept.draws[0], x).sum(axis=1) == pytest.approx(1.0)
 
 
 def test_what_does_not_fit_is_said():

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.network_models import WordVectors, cifar10, imdb
+from experiments.network_models.data import balanced, halved, made_up_images, standardised
+from experiments.network_models.words import Vocabulary, words_of
 
 from steinstream.errors import InputError
-from steinstream.networks import WordVectors, cifar10, imdb
-from steinstream.networks.data import balanced, halved, made_up_images, standardised
-from steinstream.networks.words import Vocabulary, words_of
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

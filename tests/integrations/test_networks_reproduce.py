@@ -15,14 +15,15 @@ pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
 pytest.importorskip("matplotlib")
 
+from experiments.paper import Options, Stopped, networks
+from experiments.paper.columns import matching, read
+from experiments.paper.laboratory import Laboratory
+from experiments.paper.network_scales import CIFAR10, IMDB
+from experiments.paper.network_summary import needed
+
 import steinstream as ss
+from steinstream.ensemble import accuracy, agreement, total_variation
 from steinstream.errors import InputError
-from steinstream.experiments import Options, Stopped, networks
-from steinstream.experiments.columns import matching, read
-from steinstream.experiments.laboratory import Laboratory
-from steinstream.experiments.network_scales import CIFAR10, IMDB
-from steinstream.experiments.network_summary import needed
-from steinstream.predictions import accuracy, agreement, total_variation
 
 
 def small(kind="imdb"):
@@ -71,11 +72,18 @@ def test_the_measures_are_those_of_the_kept_networks(tmp_path):
     truth = np.mean([posterior.predict(z, test) for z in used], axis=0)
     np.testing.assert_allclose(stages.truth.mean, truth, atol=1e-6)
     for stream, method, growth in (("SGLD", "every draw", "none"), ("SPMCMC", "KSDT-SQRT", "sqrt")):
-        thinner = ss.Thinner(2, growth=growth, candidates=5 if stream == "SPMCMC" else 1, check_scores=False)
+        thinner = ss.Thinner(2, growth=growth, candidates=5 if stream == "SPMCMC" else 1, validate_scores=False)
         thinner.extend(draws, scores)
-        mean = np.mean([posterior.predict(z, test) for z in thinner.kept.points], axis=0)
+        mean = np.mean([posterior.predict(z, test) for z in thinner.kept.draws], axis=0)
         row = matching(
-            results, chain=1, stream=stream, kernel="imq", method=method, rule="paper", coordinates="identity", step=60
+            results,
+            chain=1,
+            stream=stream,
+            kernel="imq",
+            method=method,
+            rule="paper",
+            preconditioner="identity",
+            step=60,
         )
         assert row["kept"] == len(thinner.kept) and row["ksd"] == thinner.ksd
         assert row["agreement"] == pytest.approx(agreement(mean, truth))

@@ -10,7 +10,7 @@ from posterior import DIM, Y, assert_same, log_density, run_page, score
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._live import live_thinner
+from steinstream.integrations._common import live_thinner
 
 jax = pytest.importorskip("jax")
 numpyro = pytest.importorskip("numpyro")
@@ -66,7 +66,7 @@ def test_a_second_run_with_the_same_thinner_numbers_its_draws_on(method):
     wrapped = ss.integrations.numpyro.Thinned(hmc(chain_method=method), thinner=thinner, chunk=64)
     for key in (0, 1):
         kept = wrapped.run(jax.random.key(key), init_params=np.zeros((2, DIM)))
-    assert (thinner.numbered(0), thinner.numbered(1)) == (400, 400)
+    assert (thinner.next_index(0), thinner.next_index(1)) == (400, 400)
     assert len(np.unique(kept.ids, axis=0)) == SIZE
     assert kept.ids[:, 1].max() >= 200
 
@@ -110,7 +110,7 @@ def test_scores_are_the_gradient_of_the_log_density(kept):
         z = {name: part.reshape(shape) for (name, shape), part in zip(SHAPES.items(), parts, strict=True)}
         return -infer.util.potential_energy(model, (Y,), {}, z)
 
-    exact = jax.jit(jax.vmap(jax.grad(log_joint)))(kept.points)
+    exact = jax.jit(jax.vmap(jax.grad(log_joint)))(kept.draws)
     np.testing.assert_allclose(kept.scores, exact, rtol=1e-8, atol=1e-8)
 
 
@@ -170,15 +170,15 @@ def thinned(factor, **settings):
 def test_a_kernel_without_a_model_will_do():
     kept = thinned(1.0)
     assert kept.names == ("x[0]", "x[1]", "x[2]")
-    np.testing.assert_array_equal(kept.variables["x"].values, kept.points)
+    np.testing.assert_array_equal(kept.variables["x"].values, kept.draws)
 
 
 def test_single_precision_will_do():
     with jax.enable_x64(False):
         kept = thinned(1.0)
-    assert kept.points.dtype == kept.scores.dtype == np.float64
+    assert kept.draws.dtype == kept.scores.dtype == np.float64
     assert kept.variables["x"].values.dtype == np.float32
-    np.testing.assert_array_equal(kept.variables["x"].values, kept.points)
+    np.testing.assert_array_equal(kept.variables["x"].values, kept.draws)
 
 
 def test_negated_gradients_are_refused():
@@ -196,7 +196,7 @@ def test_a_kernel_that_knows_no_gradient_has_its_potential_differentiated():
     kernel = infer.SA(potential_fn=potential, adapt_state_size=8)
     mcmc = infer.MCMC(kernel, num_warmup=200, num_samples=300, progress_bar=False)
     kept = ss.integrations.numpyro.Thinned(mcmc, size=10).run(jax.random.key(0), init_params=jax.numpy.zeros(DIM))
-    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.points], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
 
 
 def test_what_cannot_be_thinned_is_refused():

@@ -135,12 +135,12 @@ def test_a_running_sampler_is_followed_to_its_end(tmp_path, monkeypatch):
     chain, draw = followed.ids.T
     for name in ("mu", "sigma", "share", "odds", "both"):
         np.testing.assert_array_equal(followed.variables[name].values, whole.posterior[name].values[chain, draw])
-    np.testing.assert_allclose(followed.scores, scores(followed.points), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(followed.scores, scores(followed.draws), rtol=1e-8, atol=1e-8)
     # The same as thinning the store afterwards, chunks in the order in which they came.
     assert len(order) >= 2
     chain, draw = np.concatenate(order).T
     draws, gradient = (stats[name].values[chain, draw] for name in ("unconstrained_draw", "gradient"))
-    stored = ss.thin(draws, gradient, size=40, coordinates="streaming")
+    stored = ss.thin(draws, gradient, size=40, preconditioner="streaming")
     assert {*map(tuple, followed.ids)} == {(chain[i], draw[i]) for i in stored.ids[:, 1]}
     assert followed.ksd == stored.ksd
     whole.close()

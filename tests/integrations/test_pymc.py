@@ -44,8 +44,8 @@ def unconstrained(tree):
 
 def test_scores_agree_with_differentiation_of_the_density_by_hand(run):
     _, common, _ = run
-    assert common.kept.points.shape == (40, 4)
-    np.testing.assert_allclose(common.kept.scores, scores(common.kept.points), rtol=1e-8, atol=1e-8)
+    assert common.kept.draws.shape == (40, 4)
+    np.testing.assert_allclose(common.kept.scores, scores(common.kept.draws), rtol=1e-8, atol=1e-8)
 
 
 def test_ids_lead_to_the_constrained_draws_that_pymc_stored(run):
@@ -56,8 +56,8 @@ def test_ids_lead_to_the_constrained_draws_that_pymc_stored(run):
         for name in ("mu", "sigma", "share", "odds", "both"):
             there = tree.posterior[name].values[chain, draw]
             np.testing.assert_allclose(kept.variables[name].values, there, rtol=1e-12)
-        np.testing.assert_array_equal(kept.points, unconstrained(tree)[chain, draw])
-        np.testing.assert_allclose(kept.variables["share"].values, [constrained(x)[2] for x in kept.points])
+        np.testing.assert_array_equal(kept.draws, unconstrained(tree)[chain, draw])
+        np.testing.assert_allclose(kept.variables["share"].values, [constrained(x)[2] for x in kept.draws])
 
 
 def test_variables_have_the_dimensions_and_coordinates_of_the_model(run):
@@ -71,7 +71,7 @@ def test_variables_have_the_dimensions_and_coordinates_of_the_model(run):
 def test_one_thinner_in_common_keeps_what_thinning_the_stored_chains_keeps(run):
     tree, common, _ = run
     draws = unconstrained(tree)
-    stored = ss.thin(draws, scores(draws), size=40, coordinates="streaming")
+    stored = ss.thin(draws, scores(draws), size=40, preconditioner="streaming")
     np.testing.assert_array_equal(common.kept.ids, stored.ids)
     assert common.kept.ksd == pytest.approx(stored.ksd, rel=1e-8)
 
@@ -81,12 +81,12 @@ def test_a_thinner_a_chain_keeps_what_thinning_each_stored_chain_keeps(run):
     assert sorted(each.thinners) == [0, 1]
     assert len(each.kept) == 50
     for chain, draws in enumerate(unconstrained(tree)):
-        stored = ss.thin(draws, scores(draws), size=25, coordinates="streaming")
+        stored = ss.thin(draws, scores(draws), size=25, preconditioner="streaming")
         own = each.kept.ids[each.kept.ids[:, 0] == chain]
         np.testing.assert_array_equal(own[:, 1], stored.ids[:, 1])
     kept = each.kept
     assert kept.settings["seen"] == 600
-    assert kept.ksd == pytest.approx(ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates))
+    assert kept.ksd == pytest.approx(ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner))
 
 
 def test_the_health_of_the_chains_themselves_is_carried_over(run):
@@ -148,13 +148,13 @@ def test_the_trace_keeps_the_statistics_of_the_kept_draws_only(run):
 
 
 def test_the_trace_serves_chains_side_by_side_and_any_step_method():
-    trace = Trace(model(), per_chain=True, size=15, coordinates=ss.Warmup(draws=30))
+    trace = Trace(model(), per_chain=True, size=15, preconditioner=ss.Warmup(draws=30))
     with model():
         tree = pm.sample(
             trace=trace, step=pm.Metropolis(), compute_convergence_checks=False, **{**SAMPLE, "cores": 2, "draws": 60}
         )
     assert dict(tree.posterior.sizes)["draw"] == 30
-    np.testing.assert_allclose(trace.kept.scores, scores(trace.kept.points), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(trace.kept.scores, scores(trace.kept.draws), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.filterwarnings("ignore:.return_inferencedata=False. is deprecated:FutureWarning")
@@ -226,10 +226,10 @@ def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
         with model():
             tree = pm.sample(callback=thin, **{**few, "random_seed": seed})
         kept = thin.kept
-    assert (thinner.numbered(0), thinner.numbered(1)) == (300, 300) and len(np.unique(kept.ids, axis=0)) == 40
+    assert (thinner.next_index(0), thinner.next_index(1)) == (300, 300) and len(np.unique(kept.ids, axis=0)) == 40
     late = kept.ids[:, 1] >= 150
     chain, draw = kept.ids[late].T
-    assert late.any() and np.array_equal(kept.points[late], unconstrained(tree)[chain, draw - 150])
+    assert late.any() and np.array_equal(kept.draws[late], unconstrained(tree)[chain, draw - 150])
     with pytest.raises(InputError, match="has draws already"):
         Trace(model(), thinner)
 

@@ -18,7 +18,7 @@ from stan_runs import DATA, FAKE, constrain, gradient, log_density, program, sam
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError, SamplerError
-from steinstream.integrations._beside import Beside
+from steinstream.integrations._draw_metadata import Beside
 from steinstream.integrations.stan import as_command, run
 from steinstream.io import open_chain
 
@@ -39,7 +39,7 @@ def pipes_are_gone(tmp_path, monkeypatch):
 def thinned(folder, chains, samples, **settings):
     """What is kept of the same chains, had they been written to files."""
     parts = [whole(open_chain(sample(folder, chain + 1, samples=samples))) for chain in range(chains)]
-    thinner = ss.Thinner(4, coordinates=ss.Streaming(), **settings)
+    thinner = ss.Thinner(4, preconditioner=ss.Streaming(), **settings)
     x, s = (np.stack([part[i] for part in parts], axis=1).reshape(-1, 4) for i in (0, 1))
     ids = [(chain, draw) for draw in range(samples) for chain in range(chains)]
     return thinner.extend(x, s, ids=ids) and thinner.kept
@@ -54,9 +54,9 @@ def in_time(live, seconds=120):
 
 
 def assert_same(kept, expected):
-    assert np.array_equal(kept.ids, expected.ids) and np.array_equal(kept.points, expected.points)
+    assert np.array_equal(kept.ids, expected.ids) and np.array_equal(kept.draws, expected.draws)
     assert kept.ksd == expected.ksd
-    for name, value in zip(["mu", "sigma", "w"], constrain(kept.points), strict=False):
+    for name, value in zip(["mu", "sigma", "w"], constrain(kept.draws), strict=False):
         assert np.allclose(kept.variables[name].values, value, rtol=1e-13)
 
 
@@ -68,34 +68,34 @@ def test_it_keeps_what_files_would_have_given(chains, settings, tmp_path):
     with run(program(samples=500), chains=chains, **settings) as live:
         kept = live.wait()
     assert_same(kept, thinned(tmp_path, chains, 500, **settings))
-    exact = gradient(log_density, kept.points)
+    exact = gradient(log_density, kept.draws)
     assert np.abs(kept.scores - exact).max() < 1e-8 * np.abs(exact).max()
     # Beside what is kept only the draws are held that wait for more candidates.
     assert len(live._beside) <= len(kept) + settings.get("candidates", 1)
 
 
 def test_coordinates_may_wait_for_a_warmup(tmp_path):
-    with run(program(samples=300), chains=2, size=20, coordinates=ss.Warmup(draws=250), candidates=3) as live:
+    with run(program(samples=300), chains=2, size=20, preconditioner=ss.Warmup(draws=250), candidates=3) as live:
         kept = live.wait()
-    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.points[:, 1]), rtol=1e-13)
+    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.draws[:, 1]), rtol=1e-13)
 
 
-@pytest.mark.parametrize("coordinates", [ss.Warmup(draws=100), ss.Streaming()])
+@pytest.mark.parametrize("preconditioner", [ss.Warmup(draws=100), ss.Streaming()])
 @pytest.mark.parametrize("candidates", [1, 3])
 @pytest.mark.parametrize("rows", [1, 7, 64, 300])
-def test_what_stands_beside_kept_draws_is_held_and_nothing_else(rows, candidates, coordinates):
+def test_what_stands_beside_kept_draws_is_held_and_nothing_else(rows, candidates, preconditioner):
     x = np.random.default_rng(0).normal(size=(300, 2))
     x[50, 0] = np.nan
-    thinner = ss.Thinner(2, size=20, coordinates=coordinates, candidates=candidates, on_bad="skip")
+    thinner = ss.Thinner(2, size=20, preconditioner=preconditioner, candidates=candidates, on_bad="skip")
     beside = Beside()
     for at in range(0, 300, rows):
         ids = [(0, draw) for draw in range(at, min(at + rows, 300))]
         step = thinner.extend(x[at : at + rows], -x[at : at + rows], ids=ids)
         beside.update(thinner, step, [(id, f"draw {id[1]}") for id in ids])
-        if thinner.size:
+        if len(thinner):
             kept = thinner.kept.ids.tolist()
             assert beside.of(kept) == [f"draw {draw}" for _, draw in kept]
-            assert len(beside) <= max(thinner.size, len(kept)) + candidates
+            assert len(beside) <= max(len(thinner), len(kept)) + candidates
     assert len(kept) == 20
 
 
@@ -103,7 +103,7 @@ def test_a_saved_warmup_is_left_out(tmp_path):
     with run(program("num_warmup=77", "save_warmup=1", samples=200), chains=2, size=20) as live:
         kept = live.wait()
     assert kept.settings["seen"] == 400
-    assert np.allclose(kept.variables["w"].values, constrain(kept.points)[2], rtol=1e-13)
+    assert np.allclose(kept.variables["w"].values, constrain(kept.draws)[2], rtol=1e-13)
 
 
 def test_pipes_that_are_filled_at_different_speeds_do_not_block(tmp_path):
@@ -111,7 +111,7 @@ def test_pipes_that_are_filled_at_different_speeds_do_not_block(tmp_path):
     with run([*program(samples=300), "fake", "wide=1000"], chains=2, size=20) as live:
         kept = in_time(live)
     assert kept.variables["yhat"].values.shape == (20, 1000)
-    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.points[:, 1]), rtol=1e-13)
+    assert np.allclose(kept.variables["sigma"].values, np.exp(kept.draws[:, 1]), rtol=1e-13)
 
 
 def test_a_fast_chain_waits_for_a_slow_one(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_chain_that_dies_is_reported_with_what_was_kept(mode, code, tmp_path):
         run([*program(samples=500), "fake", f"mode={mode}", "at=300"], chains=1, size=30) as live,
     ):
         live.wait()
-    expected = ss.Thinner(4, coordinates=ss.Streaming(), size=30)
+    expected = ss.Thinner(4, preconditioner=ss.Streaming(), size=30)
     x, s, _ = (part[:300] for part in whole(open_chain(sample(tmp_path, samples=500))))
     expected.extend(x, s)
     assert_same(died.value.kept, expected.kept)
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_the_samplers_and_removes_the_pipes(tmp_path, pipes_are_gone
     script = f"""
 import sys, tempfile
 tempfile.tempdir = {str(pipes_are_gone)!r}
-from steinstream.integrations._beside import Beside
+from steinstream.integrations._draw_metadata import Beside
 from steinstream.integrations.stan import run
 with run({[*program(samples=500), "fake", "mode=pause", "at=200", gate]!r}, chains=2, size=30) as live:
     while live.thinner is None or live.thinner.seen < 400:
@@ -260,7 +260,7 @@ def test_the_result_so_far_may_be_asked_for_at_any_time():
     with run(program(samples=500), chains=1, size=20) as live:
         sizes = []
         while live.poll(1.0):
-            if live.thinner is not None and live.thinner.size:
+            if live.thinner is not None and len(live.thinner):
                 sizes.append(len(live.kept))
     assert sizes and max(sizes) <= 20
 
@@ -287,7 +287,7 @@ for each in copies: each.join()
     for number, chain in enumerate(chains):
         mine = kept.ids[:, 0] == number
         draws, scores, _ = whole(chain)
-        assert np.array_equal(kept.points[mine], draws[kept.ids[mine, 1]])
+        assert np.array_equal(kept.draws[mine], draws[kept.ids[mine, 1]])
         assert np.array_equal(kept.scores[mine], scores[kept.ids[mine, 1]])
         stored = chain.variables(kept.ids[mine] - [number, 0])
         assert all(np.array_equal(kept.variables[name].values[mine], stored[name].values) for name in stored)

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 import steinstream as ss  # noqa: E402
+from steinstream.ensemble import Predictions  # noqa: E402
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError  # noqa: E402
 from steinstream.integrations.torch import Collector, Posterior  # noqa: E402
-from steinstream.predictions import Predictions  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -78,7 +78,7 @@ def test_kept_networks_predictions_and_payloads_are_those_of_the_kept_draws(tmp_
     assert [id for id, _ in networks] == ids == collector.ids
     for id, network in networks:
         assert np.array_equal(flat(network), stored[id[1]])
-    assert np.array_equal(kept.points, np.array([stored[draw] for _, draw in ids]))
+    assert np.array_equal(kept.draws, np.array([stored[draw] for _, draw in ids]))
     again = np.mean([predict(network).detach().numpy().astype(np.float64) for _, network in networks], axis=0)
     assert collector.predictions.count == 10
     assert np.abs(collector.predictions.mean - again).max() < 1e-6
@@ -99,19 +99,21 @@ def test_stored_weights_load_straight_into_a_module(tmp_path):
     file = tmp_path / "draws" / "{}_{}.safetensors".format(*collector.ids[-1])
     missing = fresh.load_state_dict(load_file(file), strict=False)
     assert not missing.missing_keys
-    assert np.array_equal(flat(fresh), collector.kept.points[-1].astype(np.float32))
+    assert np.array_equal(flat(fresh), collector.kept.draws[-1].astype(np.float32))
 
 
 def test_the_result_is_that_of_the_thinner_on_the_stored_chain():
     module, chain = mlp(dtype=torch.float64), []
-    collector = Collector(module, posterior, data=batches, coordinates=ss.Coordinates.length_scale(5.0), growth="sqrt")
+    collector = Collector(
+        module, posterior, data=batches, preconditioner=ss.Preconditioner.length_scale(5.0), growth="sqrt"
+    )
     langevin(module, collector, 40, call=lambda c: (chain.append(torch.tensor(flat(module))), c())[1])
     scores = []
     for weights in chain:  # the scores by hand, from all data at once
         torch.nn.utils.vector_to_parameters(weights, module.parameters())
         value = -60 * loss(module, inputs, labels) - 0.5 * sum(w.square().sum() for w in module.parameters())
         scores.append(torch.cat([g.reshape(-1) for g in torch.autograd.grad(value, list(module.parameters()))]).numpy())
-    thinner = ss.Thinner(collector.dim, coordinates=ss.Coordinates.length_scale(5.0), growth="sqrt")
+    thinner = ss.Thinner(collector.dim, preconditioner=ss.Preconditioner.length_scale(5.0), growth="sqrt")
     thinner.extend(np.array([weights.numpy() for weights in chain]), np.array(scores))
     kept = collector.kept
     assert np.array_equal(kept.ids, thinner.kept.ids)
@@ -136,7 +138,7 @@ def test_each_kind_of_score_is_from_the_batch_it_says():
     own = Collector(module, posterior, score="minibatch")
     assert np.allclose(only(own, *batches[1]), by_hand(*batches[1]), rtol=1e-12)
     assert own.kept.settings["score"] == "minibatch"
-    other = Collector(module, posterior, score="independent", data=batches, growth="none", check_scores=False)
+    other = Collector(module, posterior, score="independent", data=batches, growth="none", validate_scores=False)
     for _ in range(6):
         other()
     expected = [by_hand(*batches[i % 4]) for i in range(6)]
@@ -166,7 +168,7 @@ def test_the_module_and_its_gradients_are_left_alone():
 @pytest.mark.parametrize("storage", ["float64", "float32"])
 def test_of_several_candidates_the_best_is_stored_though_the_module_has_moved_on(tmp_path, storage):
     module, chain = mlp(), []
-    options = {"coordinates": ss.Coordinates.length_scale(5.0), "growth": "linear", "storage": storage}
+    options = {"preconditioner": ss.Preconditioner.length_scale(5.0), "growth": "linear", "storage": storage}
     collector = Collector(module, posterior, data=batches, candidates=4, folder=tmp_path, predict=predict, **options)
     steps = langevin(module, collector, 43, call=lambda c: (chain.append(flat(module)), c())[1])
     assert [i for i, step in enumerate(steps) if step.added] == list(range(3, 43, 4))
@@ -191,7 +193,7 @@ class Plane:
     def weights(self, z):
         return self.base + z.to(self.base) @ self.directions
 
-    def coordinates(self, weights):
+    def preconditioner(self, weights):
         return torch.linalg.lstsq(self.directions.T, (weights - self.base)[:, None]).solution[:, 0]
 
 
@@ -210,10 +212,10 @@ def test_in_a_subspace_draws_are_positions_and_scores_their_gradients(tmp_path, 
             torch.nn.utils.vector_to_parameters(plane.weights(torch.tensor(z)), module.parameters())
             collector()
     kept = collector.kept
-    assert kept.points.shape == (5, 2)
-    assert np.allclose(kept.points, positions[kept.ids[:, 1]], atol=1e-12)
+    assert kept.draws.shape == (5, 2)
+    assert np.allclose(kept.draws, positions[kept.ids[:, 1]], atol=1e-12)
     names = [name for name, _ in module.named_parameters()]
-    for (_, network), z, score in zip(collector.networks(), kept.points, kept.scores, strict=True):
+    for (_, network), z, score in zip(collector.networks(), kept.draws, kept.scores, strict=True):
         place = torch.tensor(z, requires_grad=True)
         parts = torch.split(plane.weights(place), [w.numel() for w in module.parameters()])
         shapes = [w.shape for w in module.parameters()]
@@ -229,7 +231,7 @@ def test_in_a_subspace_draws_are_positions_and_scores_their_gradients(tmp_path, 
     ids = collector.ids
     collector.close()
     again = Collector(module, posterior, resume=True, **options)
-    assert again.ids == ids and np.array_equal(again.kept.points, kept.points)
+    assert again.ids == ids and np.array_equal(again.kept.draws, kept.draws)
     assert np.array_equal(again.predictions.mean, collector.predictions.mean)
 
 
@@ -238,13 +240,13 @@ def test_a_run_goes_on_bit_for_bit(tmp_path, storage):
     def run(folder, cut):
         module = mlp()
         options = {"data": batches, "predict": predict, "size": 8, "storage": storage, "folder": tmp_path / folder}
-        collector = Collector(module, posterior, coordinates=ss.Streaming("scales", first=20), **options)
+        collector = Collector(module, posterior, preconditioner=ss.Streaming("scales", first=20), **options)
         for seed in range(4):
             if cut and seed:
                 collector.save()
                 collector.close()
                 collector = Collector(
-                    module, posterior, coordinates=ss.Streaming("scales", first=20), resume=True, **options
+                    module, posterior, preconditioner=ss.Streaming("scales", first=20), resume=True, **options
                 )
             langevin(module, collector, 12, seed=seed)
         return collector
@@ -261,7 +263,7 @@ def test_a_run_goes_on_bit_for_bit(tmp_path, storage):
 def test_wide_draws_are_stored_once_not_in_the_checkpoint_too(tmp_path):
     module = torch.nn.Linear(2000, 10)
     collector = Collector(
-        module, score="minibatch", folder=tmp_path, size=4, coordinates=ss.Coordinates.length_scale(9.0)
+        module, score="minibatch", folder=tmp_path, size=4, preconditioner=ss.Preconditioner.length_scale(9.0)
     )
     assert collector.thinner.storage == "float32" and collector.dim == 20_010
     for _ in range(6):
@@ -271,9 +273,14 @@ def test_wide_draws_are_stored_once_not_in_the_checkpoint_too(tmp_path):
     assert (tmp_path / "thinner.npz").stat().st_size < 3 * 8 * collector.dim
     collector.close()
     again = Collector(
-        module, score="minibatch", folder=tmp_path, size=4, resume=True, coordinates=ss.Coordinates.length_scale(9.0)
+        module,
+        score="minibatch",
+        folder=tmp_path,
+        size=4,
+        resume=True,
+        preconditioner=ss.Preconditioner.length_scale(9.0),
     )
-    assert np.array_equal(again.kept.points, collector.kept.points) and again.thinner.ksd == collector.thinner.ksd
+    assert np.array_equal(again.kept.draws, collector.kept.draws) and again.thinner.ksd == collector.thinner.ksd
 
 
 def test_regression_predictions_have_a_variance():
@@ -281,7 +288,7 @@ def test_regression_predictions_have_a_variance():
     x = torch.linspace(-1, 1, 7)[:, None]
     collector = Collector(
         module, score="minibatch", predict=lambda m: m(x)[:, 0], predictions=Predictions("values"), size=5,
-        check_scores=False,
+        validate_scores=False,
     )  # fmt: skip
     for _ in range(12):
         torch.nn.init.normal_(module.weight)
@@ -302,7 +309,7 @@ def test_buffers_and_shared_weights_come_back():
             self.register_buffer("seen", torch.zeros(1))
 
     module = Shared()
-    collector = Collector(module, score="minibatch", size=2, check_scores=False)
+    collector = Collector(module, score="minibatch", size=2, validate_scores=False)
     assert collector.dim == 9 + 3 + 3
     for number in range(4):
         torch.nn.init.normal_(module.one.weight)
@@ -327,7 +334,7 @@ def test_several_chains_have_ids_of_their_own():
     [
         ("score must be 'full' or 'minibatch' or 'independent'", {"score": "noisy"}),
         ("hold draws back", {"thinner": ss.Thinner(51, candidates=2)}),
-        ("hold draws back", {"coordinates": ss.Warmup()}),
+        ("hold draws back", {"preconditioner": ss.Warmup()}),
         ("for 50 dimensions, the draws have 51", {"thinner": ss.Thinner(50)}),
         ("Both a thinner and settings", {"thinner": ss.Thinner(51), "size": 3}),
         ("has draws already", {"thinner": ss.Thinner(51, initial=(np.ones((1, 51)), np.ones((1, 51))))}),
@@ -405,8 +412,8 @@ def test_a_folder_with_a_run_is_neither_overwritten_nor_continued_with_other_set
     for words, options in (
         ("size = 3, and now it is 4", {"size": 4}),
         ("collector", {"size": 3, "score": "independent"}),
-        ("coordinates", {"size": 3, "coordinates": ss.Coordinates.length_scale(2.0)}),
-        ("storage", {"size": 3, "storage": "float32", "coordinates": ss.Streaming()}),
+        ("preconditioner", {"size": 3, "preconditioner": ss.Preconditioner.length_scale(2.0)}),
+        ("storage", {"size": 3, "storage": "float32", "preconditioner": ss.Streaming()}),
         ("predict", {"size": 3, "predict": predict}),
     ):
         with pytest.raises(InputError, match=words):
@@ -422,7 +429,7 @@ from pathlib import Path
 import numpy as np, torch
 import steinstream as ss
 from steinstream.integrations.torch import Collector
-from steinstream.predictions import Predictions
+from steinstream.ensemble import Predictions
 torch.set_num_threads(1)
 
 folder, kills, storage = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -436,7 +443,7 @@ def predict(module):
 def opened():
     return Collector(
         module, score="minibatch", folder=folder, resume=True, size=8, storage=storage, predict=predict,
-        predictions=Predictions(), check_scores=False, coordinates=ss.Coordinates.length_scale(8.0),
+        predictions=Predictions(), validate_scores=False, preconditioner=ss.Preconditioner.length_scale(8.0),
     )
 
 
@@ -458,12 +465,12 @@ def looked_at():
     assert {path.name for path in folder.iterdir()} <= {"draws", "thinner.npz"}
     for id, network in collector.networks():
         assert torch.equal(torch.nn.utils.parameters_to_vector(network.parameters()), weights(id[1]))
-    assert collector.predictions.count == len(collector.ids) == collector.thinner.size
+    assert collector.predictions.count == len(collector.ids) == len(collector.thinner)
     if collector.ids:
         each = [predict(network).detach().double().numpy() for _, network in collector.networks()]
         assert np.abs(np.mean(each, axis=0) - collector.predictions.mean).max() < 1e-6
         kept = collector.kept
-        assert abs(kept.ksd / ss.ksd(kept.points, kept.scores, coordinates=kept.coordinates) - 1) < 1e-9
+        assert abs(kept.ksd / ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner) - 1) < 1e-9
     collector.close()
     return collector.thinner.seen
 

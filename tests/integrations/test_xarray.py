@@ -75,10 +75,10 @@ def test_one_chain_if_asked_for():
 
 def test_ksd_of_a_tree_is_that_of_its_draws():
     x, s = DRAWS.reshape(-1, 3), SCORES.reshape(-1, 3)
-    estimated = ss.Coordinates.estimate("auto", x)
-    assert tree_of().stein.ksd() == pytest.approx(ss.ksd(x, s, coordinates=estimated), rel=1e-12)
-    plain = ss.Coordinates.identity()
-    assert tree_of().stein.ksd(coordinates=plain) == pytest.approx(ss.ksd(x, s), rel=1e-12)
+    estimated = ss.Preconditioner.estimate("auto", x)
+    assert tree_of().stein.ksd() == pytest.approx(ss.ksd(x, s, preconditioner=estimated), rel=1e-12)
+    plain = ss.Preconditioner.identity()
+    assert tree_of().stein.ksd(preconditioner=plain) == pytest.approx(ss.ksd(x, s), rel=1e-12)
 
 
 @pytest.mark.parametrize("stacked", [True, False])

@@ -4,5 +4,5 @@
 against all kept ones; ``store`` holds what is kept, ``moves`` change it; ``thinning`` is the algorithm; ``pairs`` the
 KSD of arrays. ``decimals`` reads numbers from text.
 
-Nothing here checks its input: that happens once, at the door (:mod:`steinstream.door`).
+Nothing here checks its input: that happens once, at the door (:mod:`steinstream.validation`).
 """

@@ -24,7 +24,7 @@ def _cache_folder() -> str:
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
     package = Path(__file__).resolve().parent.parent
-    sources = [package / "kernels.py", package / "anchor.py", *sorted((package / "_engine").glob("*.py"))]
+    sources = [package / "kernels.py", *sorted((package / "_engine").glob("*.py"))]
     sources += [path for folder in ("targets", "samplers") for path in sorted((package / folder).glob("*.py"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steinstream._engine import exact
-from steinstream._engine.guide import gap_now, gap_with_latest, gap_without
+from steinstream._engine import double_double
 from steinstream._engine.jit import inlined, jit
-from steinstream._engine.store import DRAWS, OWN, OWN_LOW, TOTAL, TOTAL_LOW
+from steinstream._engine.penalties import gap_now, gap_with_latest, gap_without
+from steinstream._engine.state import DRAWS, OWN, OWN_LOW, TOTAL, TOTAL_LOW
 
 
 @jit
@@ -24,7 +24,7 @@ def objective(store, guide):
 def objective_with_latest(store, guide):
     """The objective if the draw that was weighed were added."""
     sums = store.sums
-    total, _ = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
+    total, _ = double_double.add_pair(sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW])
     return mean(total, store.counts[DRAWS] + 1) + gap_with_latest(store, guide)
 
 
@@ -32,7 +32,7 @@ def objective_with_latest(store, guide):
 def objective_without(store, guide, slot):
     """The objective if one draw of this slot were gone."""
     sums = store.sums
-    total, _ = exact.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * store.high[slot], -2.0 * store.low[slot])
+    total, _ = double_double.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * store.high[slot], -2.0 * store.low[slot])
     return mean(total, store.counts[DRAWS] - 1) + gap_without(store, guide, slot)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steinstream._engine.jit import jit
-from steinstream._engine.lanes import LANES
-from steinstream._engine.pairs import as_tiles
-from steinstream._engine.sweep import ROW, sweep_tiles
+from steinstream._engine.kernel_row import ROW, sweep_tiles
+from steinstream._engine.pairwise import as_tiles
+from steinstream._engine.simd import LANES
 from steinstream.kernels import Compiled
 
 Array = NDArray[np.float64]

@@ -6,20 +6,20 @@ more are kept than the cap allows. Under the monotone rule KSD^2 must not rise a
 either, so that above the floor it never rises at all (but for the budget). A new draw that would be the first to go is
 never let in. Cost per step: (candidates + removed) sweeps over the kept draws; none for a repeated state.
 
-With a guide (:mod:`steinstream._engine.guide`) the objective takes the place of KSD^2: KSD^2 and what the anchor adds.
+With a guide (:mod:`steinstream._engine.penalties`) the objective takes the place of KSD^2: KSD^2 and what the anchor adds.
 Costs have no part in it: of the draws that may go within the budget, the one goes that influence and cost together
 point to. Pinned draws never go.
 """
 
 from __future__ import annotations
 
-from steinstream._engine.choice import best_candidate, next_to_go
-from steinstream._engine.guide import meet
+from steinstream._engine.argmax import own_key
+from steinstream._engine.candidates import best_candidate, next_to_go
 from steinstream._engine.jit import bare
-from steinstream._engine.moves import is_full, keep, remove, turn_away, weigh
 from steinstream._engine.objective import objective, objective_with_latest, square
-from steinstream._engine.search import own_key
-from steinstream._engine.store import DRAWS, NONE, OTHERS
+from steinstream._engine.penalties import meet
+from steinstream._engine.state import DRAWS, NONE, OTHERS
+from steinstream._engine.updates import is_full, keep, remove, turn_away, weigh
 
 # KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
 # symmetric sets). Rounding in the two divisions must not turn "equal" into "greater".

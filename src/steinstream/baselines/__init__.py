@@ -1,6 +1,6 @@
 """Other ways to reduce a chain, to compare with: one method a file.
 
-Each is a function ``(draws, scores, size, *, kernel, coordinates, seed, check_scores)`` of draws (n, d) or (chains, n,
+Each is a function ``(draws, scores, size, *, kernel, coordinates, seed, validate_scores)`` of draws (n, d) or (chains, n,
 d), and returns the ids (chain, draw) of the draws it takes, (size, 2), in order of selection.
 
 >>> import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steinstream.baselines._stein_thinning import stein_thinning as stein_thinning
     from steinstream.baselines._stride import stride as stride
     from steinstream.baselines.job import Job
-    from steinstream.door import Block
+    from steinstream.validation import Block
 
 #: Every method by name, and what it does in a few words. Each is loaded when first used.
 METHODS = {
@@ -51,7 +51,7 @@ def method(name: str) -> str:
     'stein_thinning'
     """
     from steinstream.errors import InputError
-    from steinstream.io.problems import listing, nearest
+    from steinstream.io.errors import listing, nearest
 
     known = name.strip().replace("-", "_")
     if known not in METHODS:

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from steinstream.baselines._stride import spaced
 from steinstream.baselines.job import Integers, Job, job, pick
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 
 def kernel_thinning(
@@ -28,24 +28,24 @@ def kernel_thinning(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Integers:
     """Halve the chain by kernel, then swap. Needs ``pip install goodpoints``."""
     _goodpoints()
-    return select(job(draws, scores, size, kernel, coordinates, seed, check_scores)).ids
+    return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores)).ids
 
 
 def select(job: Job) -> Block:
     """Holds an evenly spaced part of the chain, at least half of it."""
-    from steinstream._engine.greedy import pairs
+    from steinstream._engine.baseline_loops import pairs
 
     kt = _goodpoints()
     rounds = int(job.total // job.size).bit_length() - 1
     chain = job.rows(spaced(job.total, job.size << rounds))
     compiled = job.kernel.compiled(job.dim)
-    both = np.stack(job.coordinates.apply(chain.draws, chain.scores), axis=1)
+    both = np.stack(job.preconditioner.apply(chain.draws, chain.scores), axis=1)
 
     def stein(some: Integers, others: Integers) -> NDArray[np.float64]:
         """Draws are known to the package by their number alone."""

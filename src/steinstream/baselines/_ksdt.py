@@ -5,9 +5,9 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from steinstream.baselines.job import Integers, Job, job
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 
 def ksdt(
@@ -16,12 +16,12 @@ def ksdt(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Integers:
     """The ids of ``steinstream.thin(draws, scores, size=size)``."""
-    return select(job(draws, scores, size, kernel, coordinates, seed, check_scores)).ids
+    return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores)).ids
 
 
 def select(job: Job) -> Block:
@@ -29,9 +29,14 @@ def select(job: Job) -> Block:
     from steinstream.thinner import Thinner
 
     thinner = Thinner(
-        job.dim, size=job.size, kernel=job.kernel, coordinates=job.coordinates, history=None, check_scores=False
+        job.dim,
+        size=job.size,
+        kernel=job.kernel,
+        preconditioner=job.preconditioner,
+        history=None,
+        validate_scores=False,
     )
     for block in job.blocks():
         thinner.extend(block.draws, block.scores, ids=block.ids)
     kept = thinner.kept
-    return Block(kept.points, kept.scores, kept.ids)
+    return Block(kept.draws, kept.scores, kept.ids)

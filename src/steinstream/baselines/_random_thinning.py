@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream.baselines.job import Integers, Job, job
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 
 def random_thinning(
@@ -17,9 +17,9 @@ def random_thinning(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Integers:
     """Draws taken at random without replacement; the same ones for the same ``seed``.
 
@@ -27,7 +27,7 @@ def random_thinning(
     >>> sorted(random_thinning(draws, draws, 5).tolist())
     [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
     """
-    return select(job(draws, scores, size, kernel, coordinates, seed, check_scores)).ids
+    return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores)).ids
 
 
 def select(job: Job) -> Block:

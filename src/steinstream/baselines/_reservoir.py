@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 
 from steinstream.baselines import _ksdt
 from steinstream.baselines.job import Integers, Job, job, pick
-from steinstream.coordinates import Coordinates
 from steinstream.discrepancy import spread_rows
-from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 _BLOCK = 8192  # draws in one compiled call: bounds the wait for Ctrl-C, changes nothing else
 
@@ -32,9 +32,9 @@ def reservoir(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
     toward: str = "stream",
 ) -> Integers:
     """Swap draws into a reservoir as long as that brings it closer to the ``"stream"``, or to the ``"target"``.
@@ -44,16 +44,16 @@ def reservoir(
     choices = {"stream": select, "target": _ksdt.select}
     if toward not in choices:
         raise InputError(f"The reservoir can go toward the stream or the target, got {toward!r}.")
-    return choices[toward](job(draws, scores, size, kernel, coordinates, seed, check_scores)).ids
+    return choices[toward](job(draws, scores, size, kernel, preconditioner, seed, validate_scores)).ids
 
 
 def select(job: Job) -> Block:
     """Holds the chain as given and in the kernel's coordinates."""
-    from steinstream._engine.greedy import swap_in
-    from steinstream._engine.pairs import as_tiles, rows_before
+    from steinstream._engine.baseline_loops import swap_in
+    from steinstream._engine.pairwise import as_tiles, rows_before
 
     chain = job.whole()
-    x, s = job.coordinates.apply(chain.draws, chain.scores)
+    x, s = job.preconditioner.apply(chain.draws, chain.scores)
     compiled, tiles, both = job.kernel.compiled(job.dim), as_tiles(x, s), np.stack([x, s], axis=1)
     past, rest, own = np.zeros((3, job.total))
     once = np.zeros(len(tiles) * tiles.shape[-1])

@@ -16,11 +16,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream import door, schedules
+from steinstream import schedules, validation
 from steinstream.baselines.job import Integers, Job, job
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 
 def spmcmc(
@@ -29,12 +29,12 @@ def spmcmc(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Integers:
     """The best draw of each of ``size`` groups of consecutive draws, equally long up to one draw."""
-    return select(job(draws, scores, size, kernel, coordinates, seed, check_scores)).ids
+    return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores)).ids
 
 
 def select(job: Job) -> Block:
@@ -47,19 +47,19 @@ def best_of_groups(job: Job, steps: int, growth: schedules.Schedule) -> Block:
     from steinstream.thinner import Thinner
 
     thinner = Thinner(
-        job.dim, growth=growth, budget=np.inf, kernel=job.kernel, coordinates=job.coordinates,
-        history=None, check_scores=False,
+        job.dim, growth=growth, budget=np.inf, kernel=job.kernel, preconditioner=job.preconditioner,
+        history=None, validate_scores=False,
     )  # fmt: skip
     for group in groups(job, steps):
         thinner.select(group.draws, group.scores, ids=group.ids)
     kept = thinner.kept
-    return Block(kept.points, kept.scores, kept.ids)
+    return Block(kept.draws, kept.scores, kept.ids)
 
 
 def groups(job: Job, count: int) -> Iterator[Block]:
     """The stream in so many stretches of equal length, up to one draw."""
     edges = np.arange(count + 1) * job.total // count
-    held, start, done = door.no_draws(job.dim), 0, 0
+    held, start, done = validation.no_draws(job.dim), 0, 0
     for block in job.blocks():
         held = held.then(block)
         last = int(np.searchsorted(edges, start + len(held.draws), side="right")) - 1

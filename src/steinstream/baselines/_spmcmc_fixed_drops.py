@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from steinstream.baselines._spmcmc import best_of_groups
 from steinstream.baselines.job import Integers, Job, job
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 _RATE = 0.3  # the greatest that the authors try
 
@@ -29,13 +29,13 @@ def spmcmc_fixed_drops(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
     drop_rate: float = _RATE,
 ) -> Integers:
     """SPMCMC in which a fixed share ``drop_rate`` of the steps also drops the least influential point."""
-    return select(job(draws, scores, size, kernel, coordinates, seed, check_scores), drop_rate).ids
+    return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores), drop_rate).ids
 
 
 def select(job: Job, drop_rate: float = _RATE) -> Block:

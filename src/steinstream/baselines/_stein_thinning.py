@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.baselines.job import Integers, Job, job, pick
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.errors import InputError
 from steinstream.kernels import PROFILES, Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 Array = NDArray[np.float64]
 #: Adds the kernel values of a chosen draw to all sums, and returns the place of the least one.
@@ -35,46 +35,53 @@ def stein_thinning(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str | float = "auto",
     seed: int = 0,
-    check_scores: bool = True,
-    preconditioner: str | float | None = None,
+    validate_scores: bool = True,
     standardize: bool = True,
     unique: bool = False,
 ) -> Integers:
     """Greedy selection from the whole chain; with ``unique`` no draw is taken twice.
 
-    With a ``preconditioner`` (``id``, ``med``, ``sclmed``, ``smpcov`` or a squared length) the kernel is that of the
+    With the ``preconditioner`` ``id``, ``med``, ``sclmed``, ``smpcov`` or a squared length, the kernel is that of the
     package stein-thinning, and so are the ids; ``standardize`` then divides each coordinate by its mean absolute
-    deviation first, and ``coordinates`` are not used.
+    deviation first.
 
     >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
     >>> stein_thinning(draws, -draws, 3).tolist()
     [[0, 462], [0, 426], [0, 646]]
     """
-    if preconditioner is None:
-        return select(job(draws, scores, size, kernel, coordinates, seed, check_scores), unique).ids
+    if not is_of_the_package(preconditioner):
+        return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores), unique).ids
     from steinstream.baselines.preconditioners import COVARIANCE, by_length
 
-    given = job(draws, scores, size, kernel, Coordinates.identity(), seed, check_scores)
+    given = job(draws, scores, size, kernel, Preconditioner.identity(), seed, validate_scores)
     chain = given.whole()
     if preconditioner == COVARIANCE:
         return chain.ids[_weighted(given, chain, standardize, unique)]
-    coordinates = by_length(chain.draws, preconditioner, standardize)
-    return select(given._replace(coordinates=coordinates), unique).ids
+    return select(given._replace(preconditioner=by_length(chain.draws, preconditioner, standardize)), unique).ids
+
+
+def is_of_the_package(preconditioner: object) -> bool:
+    """Whether this is a preconditioner by the name, or the number, that the package stein-thinning gives it."""
+    from steinstream.baselines.preconditioners import COVARIANCE, LENGTHS
+
+    if isinstance(preconditioner, str):
+        return preconditioner in (COVARIANCE, *LENGTHS) or preconditioner.replace(".", "", 1).isdigit()
+    return isinstance(preconditioner, int | float)
 
 
 def select(job: Job, unique: bool = False) -> Block:
     """Holds the chain as given and in the kernel's coordinates."""
-    from steinstream._engine.greedy import add_row, fill_tiles
-    from steinstream._engine.lanes import LANES
+    from steinstream._engine.baseline_loops import add_row, fill_tiles
+    from steinstream._engine.simd import LANES
 
     chain = job.whole()
     tiles = np.zeros((-(-job.total // LANES), job.dim, 2, LANES))
     sums = np.full(len(tiles) * LANES, np.inf)  # no empty slot is ever the best
     for start in range(0, job.total, _BLOCK):
         rows = slice(start, min(start + _BLOCK, job.total))
-        x, s = job.coordinates.apply(chain.draws[rows], chain.scores[rows])
+        x, s = job.preconditioner.apply(chain.draws[rows], chain.scores[rows])
         fill_tiles(tiles, start, x, s)
         sums[rows] = _half_diagonal(job.kernel, x, s, np.ones(job.dim))
     compiled = job.kernel.compiled(job.dim)
@@ -83,7 +90,7 @@ def select(job: Job, unique: bool = False) -> Block:
 
 def _weighted(job: Job, chain: Block, standardize: bool, unique: bool) -> Integers:
     """The places chosen with the covariance as preconditioner."""
-    from steinstream._engine.greedy import add_weighted_row
+    from steinstream._engine.baseline_loops import add_weighted_row
     from steinstream.baselines.preconditioners import by_covariance
 
     if job.kernel.linear:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream.baselines.job import Integers, Job, job
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.kernels import Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block
 
 
 def stride(
@@ -17,9 +17,9 @@ def stride(
     size: int,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str = "auto",
+    preconditioner: Preconditioner | str = "auto",
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Integers:
     """Evenly spaced draws, the last draw among them and the first, which is still burning in, as a rule not.
 
@@ -27,7 +27,7 @@ def stride(
     >>> stride(draws, draws, 4).tolist()
     [[0, 1], [0, 4], [1, 1], [1, 4]]
     """
-    return select(job(draws, scores, size, kernel, coordinates, seed, check_scores)).ids
+    return select(job(draws, scores, size, kernel, preconditioner, seed, validate_scores)).ids
 
 
 def select(job: Job) -> Block:

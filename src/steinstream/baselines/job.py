@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream import door
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
+from steinstream import validation
 from steinstream.errors import InputError
-from steinstream.kept import History, Kept
 from steinstream.kernels import IMQ, Kernel
-from steinstream.sketch import Sketch
+from steinstream.preconditioning import Preconditioner
+from steinstream.result import History, Kept
+from steinstream.thinner.subsample import Subsample
+from steinstream.validation import Block
 from steinstream.version import __version__
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Job(NamedTuple):
     dim: int
     size: int
     kernel: Kernel
-    coordinates: Coordinates
+    preconditioner: Preconditioner
     seed: int
     skipped: int = 0  # draws that were not usable
     sketch: Block | None = None  # some evenly spaced ones
@@ -54,7 +54,7 @@ class Job(NamedTuple):
     def rows(self, wanted: Integers) -> Block:
         """The draws at these places of the stream, in this order, in one pass that holds nothing else."""
         order = np.argsort(wanted, kind="stable")
-        ascending, parts, start = wanted[order], [door.no_draws(self.dim)], 0
+        ascending, parts, start = wanted[order], [validation.no_draws(self.dim)], 0
         for block in self.blocks():
             first, last = np.searchsorted(ascending, [start, start + len(block.draws)])
             parts.append(pick(block, ascending[first:last] - start))
@@ -73,21 +73,21 @@ def job(
     scores: ArrayLike,
     size: int,
     kernel: Kernel | None,
-    coordinates: Coordinates | str,
+    preconditioner: Preconditioner | str,
     seed: int = 0,
-    check_scores: bool = True,
+    validate_scores: bool = True,
 ) -> Job:
     """The job on draws (n, d) or (chains, n, d) that are in memory, chain after chain."""
-    from steinstream.thinning import as_chains, fitting
+    from steinstream.api import as_chains, fitting
 
     chains = as_chains(draws, scores)
     dim, total = chains[0].draws.shape[1], sum(len(block.draws) for block in chains)
     require_size(size, total)
-    sketch = Sketch(dim)
+    sketch = Subsample(dim)
     for block in chains:
-        door.usable(block, "raise")
+        validation.usable(block, "raise")
         sketch.add(block)
-    fitted = fitting(coordinates, sketch, check_scores, kernel)
+    fitted = fitting(preconditioner, sketch, validate_scores, kernel)
     fitted.require(dim)
     return Job(lambda: chains, total, dim, int(size), kernel or IMQ(), fitted, seed, sketch=sketch.block)
 
@@ -101,30 +101,30 @@ class Usable:
 
     def __call__(self) -> Iterator[Block]:
         for block in self.chain.blocks():
-            yield block.take(door.usable(block, self.on_bad))
+            yield block.take(validation.usable(block, self.on_bad))
 
 
 def job_from_file(
     chain: Chain,
     kernel: Kernel | None,
-    coordinates: Coordinates | str,
+    preconditioner: Preconditioner | str,
     seed: int = 0,
     on_bad: str = "raise",
-    check_scores: bool = True,
+    validate_scores: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> Job:
     """The job on a file, after one pass through it to count and to see where the draws lie. Of size 0: replace that."""
-    from steinstream.thinning import fitting
+    from steinstream.api import fitting
 
-    sketch, total, skipped = Sketch(chain.dim), 0, 0
+    sketch, total, skipped = Subsample(chain.dim), 0, 0
     for block in chain.blocks():
-        good = block.take(door.usable(block, on_bad))
+        good = block.take(validation.usable(block, on_bad))
         sketch.add(good)
         total += len(good.draws)
         skipped += len(block.draws) - len(good.draws)
         if progress is not None:
             progress(chain.fraction() or 0.0)
-    fitted = fitting(coordinates, sketch, check_scores, kernel)
+    fitted = fitting(preconditioner, sketch, validate_scores, kernel)
     fitted.require(chain.dim)
     return Job(Usable(chain, on_bad), total, chain.dim, 0, kernel or IMQ(), fitted, seed, skipped, sketch.block)
 
@@ -134,19 +134,19 @@ def as_kept(job: Job, method: str, chosen: Block) -> Kept:
     from steinstream.discrepancy import ksd
 
     points, scores, ids = pick(chosen, np.lexsort((chosen.ids[:, 1], chosen.ids[:, 0])))
-    value = ksd(points, scores, kernel=job.kernel, coordinates=job.coordinates)
+    value = ksd(points, scores, kernel=job.kernel, preconditioner=job.preconditioner)
     settings = {
         "steinstream": __version__,
         "method": method,
         "kernel": repr(job.kernel),
-        "coordinates": str(job.coordinates),
+        "preconditioner": str(job.preconditioner),
         "size": job.size,
         "seed": job.seed,
         "seen": job.total + job.skipped,
         "skipped": job.skipped,
     }
     history = History(np.array([job.total]), np.array([len(points)]), np.array([value]))
-    return Kept(points, scores, ids, value, history, job.kernel, job.coordinates, settings, stream=job.sketch)
+    return Kept(points, scores, ids, value, history, job.kernel, job.preconditioner, settings, stream=job.sketch)
 
 
 def require_size(size: int, total: float) -> None:

@@ -11,31 +11,32 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
+from steinstream.preconditioning import Preconditioner
 
 Array = NDArray[np.float64]
 
 COVARIANCE = "smpcov"
+LENGTHS = ("id", "med", "sclmed")
 _SAMPLE = 1000  # draws, evenly spaced, of which the median distance is taken
 
 
-def by_length(draws: Array, preconditioner: str | float, standardize: bool) -> Coordinates:
-    """Coordinates for ``id``, ``med`` (median distance), ``sclmed`` (the same over sqrt(log n)) or a number l^2."""
+def by_length(draws: Array, preconditioner: str | float, standardize: bool) -> Preconditioner:
+    """Preconditioner for ``id``, ``med`` (median distance), ``sclmed`` (the same over sqrt(log n)) or a number l^2."""
     scale = _scale(draws, standardize)
-    return Coordinates.scales(scale * np.sqrt(_squared_length(draws / scale, preconditioner)))
+    return Preconditioner.scales(scale * np.sqrt(_squared_length(draws / scale, preconditioner)))
 
 
 def by_covariance(draws: Array, scores: Array, standardize: bool) -> tuple[Array, Array, Array]:
     """Draws and scores in the coordinates of ``smpcov``, and the coordinates' weights."""
     from steinstream._engine.triangular import multiply
 
-    x, s = Coordinates.scales(_scale(draws, standardize)).apply(draws, scores)
+    x, s = Preconditioner.scales(_scale(draws, standardize)).apply(draws, scores)
     dim = draws.shape[1]
     variances, axes = np.linalg.eigh(np.cov(x, rowvar=False).reshape(dim, dim))
     if not variances.min() > 0:
         raise _impossible("the covariance of the draws is singular")
-    x, s = Coordinates.scales(np.sqrt(variances)).apply(multiply(axes, x), multiply(axes, s))
+    x, s = Preconditioner.scales(np.sqrt(variances)).apply(multiply(axes, x), multiply(axes, s))
     return x, s, 1.0 / variances
 
 

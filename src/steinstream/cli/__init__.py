@@ -18,12 +18,12 @@ from steinstream.cli.follow import follow
 from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
 from steinstream.cli.merge import merge
-from steinstream.cli.mistakes import Commands, lowered, told
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
 from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
+from steinstream.cli.usage_errors import Commands, lowered, told
 from steinstream.errors import ScoresWarning, SteinstreamError
 from steinstream.version import __version__
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steinstream.cli.files import check_apart, check_place
+from steinstream.cli.paths import check_apart, check_place
 from steinstream.errors import CheckpointError, InputError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Checkpoint:
 
 def _check_ours(path: Path) -> None:
     """Raise if there is something else."""
-    from steinstream import checkpoint
+    from steinstream.io import checkpoint
 
     try:
         checkpoint.read(path)

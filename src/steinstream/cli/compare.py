@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.baselines import METHODS
-from steinstream.cli.files import check_apart, read_by
-from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
+from steinstream.cli.options import as_kernel, as_preconditioner, chain_options, kernel_options, open_the_chain
+from steinstream.cli.paths import check_apart, read_by
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steinstream.comparison import Row
+    from steinstream.baselines.comparison import Row
 
 _TABLE, _PICTURE = "compare.csv", "compare.png"
 
@@ -39,13 +39,12 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
     \b
     Example: steinstream compare chain.npz --sizes 100,1000 -o comparison
     """
-    from steinstream import comparison
-    from steinstream.baselines import method
+    from steinstream.baselines import comparison, method
     from steinstream.errors import InputError
 
     wanted = [method(name) for name in (METHODS if methods == "all" else methods.split(","))]
     numbers = _numbers(sizes)
-    kernel, coordinates = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    kernel, preconditioner = as_kernel(options["kernel"]), as_preconditioner(options["scale"])
     source = open_the_chain(chain, dict(options))
     if output is not None:
         from steinstream.io.atomic import make_folder
@@ -61,8 +60,8 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
             progress.show(len(rows), f"{row.method}, {count(row.size)} draws")
 
         comparison.compare(
-            source, sizes=numbers, methods=wanted, kernel=kernel, coordinates=coordinates, seed=seed,
-            on_bad=options["on_bad"], check_scores=not options["trust_scores"], progress=tell,
+            source, sizes=numbers, methods=wanted, kernel=kernel, preconditioner=preconditioner, seed=seed,
+            on_bad=options["on_bad"], validate_scores=not options["trust_scores"], progress=tell,
             looked=lambda share: progress.show(0, f"looking at the chain, {share:.0%}"),
         )  # fmt: skip
     if all(row.problem for row in rows):
@@ -124,9 +123,9 @@ def _write(folder: Path, rows: Sequence[Row]) -> None:
         file.write(text.getvalue().encode())
     written = [str(folder / _TABLE)]
     try:
-        from steinstream.report import figures
+        from steinstream.report import plots
 
-        figures.comparison(folder / _PICTURE, rows)
+        plots.comparison(folder / _PICTURE, rows)
         written.append(str(folder / _PICTURE))
     except InputError as missing:
         click.echo(f"no picture: {missing}")

@@ -12,7 +12,7 @@ from steinstream.cli.options import refuse_idle
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
-    from steinstream.kept import Kept
+    from steinstream.result import Kept
     from steinstream.thinner import Thinner
 
 _BLOCK = 2000
@@ -75,8 +75,9 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
 
 def _animation(path: Path, seed: int) -> None:
     """Figure 1 of the paper, moving."""
-    from steinstream.animation import animate, example
-    from steinstream.report.figures import pyplot
+    from experiments.animation import animate, example
+
+    from steinstream.report.plots import pyplot
 
     pyplot()  # a missing package should be told before anything is compiled
     last = animate(path, *example(_ANIMATED, seed))[-1]
@@ -87,7 +88,7 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
     """The thinners at the end, and the seconds that sampling and each of them took."""
     import numpy as np
 
-    from steinstream.coordinates import Warmup
+    from steinstream.preconditioning import Warmup
     from steinstream.samplers import RandomWalk
     from steinstream.targets import Goodwin
     from steinstream.thinner import Thinner
@@ -95,7 +96,8 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
     sampler = RandomWalk(Goodwin.simulated(seed), step=0.01)
     state = sampler.init(np.log([0.5, 1.0, 3.0, 2.0]), seed)
     thinners = {
-        name: Thinner(4, growth=growth, coordinates=Warmup("covariance", _WARMUP)) for name, growth in _METHODS.items()
+        name: Thinner(4, growth=growth, preconditioner=Warmup("covariance", _WARMUP))
+        for name, growth in _METHODS.items()
     }
     _compile(sampler)
     spent = dict.fromkeys(["sampling", *thinners], 0.0)
@@ -145,7 +147,7 @@ def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) ->
         thins = _METHODS[name] != "none"  # the KSD of every draw is computed to compare with, not to thin
         total = spent["sampling"] + (spent[name] if thins else 0.0)
         table.add_row(
-            name, count(draws), count(thinner.size), number(thinner.ksd), number(thinner.normalised_ksd),
+            name, count(draws), count(len(thinner)), number(thinner.ksd), number(thinner.normalised_ksd),
             count(round(draws / total)), f"{spent[name] / total:.1%}" if thins else "-",
         )  # fmt: skip
     Console().print(table)
@@ -153,16 +155,16 @@ def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) ->
 
 def _picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
     from steinstream.io import replacing
-    from steinstream.report import figures
-    from steinstream.report.beside import Beside
-    from steinstream.report.drawing import drawing, figure
-    from steinstream.report.outline import outline
+    from steinstream.report import plots
+    from steinstream.report.chain_summary import outline
+    from steinstream.report.compare import Beside
+    from steinstream.report.style import drawing, figure
 
     with drawing():
         picture, (left, right) = figure(8.4, 3.4, 1, 2)
-        figures.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
+        plots.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
         left.set_title("KSD while the chain runs")
-        figures.pair(right, Beside(kept, outline(kept, None)), 0, 1)
+        plots.pair(right, Beside(kept, outline(kept, None)), 0, 1)
         right.set_title(f"{count(len(kept))} of {count(thinners['KSDT-SQRT'].seen)} draws kept")
         with replacing(path) as file:
             picture.savefig(file, dpi=180, format="png", facecolor="white")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from steinstream.kept import Kept
+    from steinstream.result import Kept
 
 
 def closing_lines(kept: Kept) -> None:

@@ -12,7 +12,7 @@ import click
 
 from steinstream.cli.checkpoints import Checkpoint, known_by
 from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.files import check_apart, data_of, read_by
+from steinstream.cli.help import Sectioned
 from steinstream.cli.options import (
     OUTPUTS,
     as_anchor,
@@ -24,14 +24,14 @@ from steinstream.cli.options import (
     refuse_idle,
     thinning_options,
 )
+from steinstream.cli.paths import check_apart, data_of, read_by
 from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
-from steinstream.cli.sections import Sectioned
 from steinstream.cli.serve import serve_options, serving
 
 if TYPE_CHECKING:
-    from steinstream.io.tail import Followed
-    from steinstream.kept import Kept
+    from steinstream.io.csv_tail import Followed
     from steinstream.live import Page
+    from steinstream.result import Kept
     from steinstream.thinner import Thinner
 
 _PAUSE = 0.1  # seconds between two looks at files without news
@@ -115,7 +115,7 @@ class _Run:
         self.how = {name: options[name] for name in ("draws_name", "scores_name")}
         self.how["negate"] = options["negate_scores"]
         self.kernel = as_kernel(options["kernel"])
-        self.coordinates = as_live_coordinates(options["scale"], centred=self.kernel.linear > 0)
+        self.preconditioner = as_live_coordinates(options["scale"], centred=self.kernel.linear > 0)
         self.began = self.written = time.monotonic()
         self.rest = 0.0  # seconds without writing, for the time that writing took
         self.anew()
@@ -127,7 +127,7 @@ class _Run:
         self.unwritten = False
 
     def _files(self, starts: list[int] | None) -> Followed:
-        from steinstream.io.tail import Followed
+        from steinstream.io.csv_tail import Followed
 
         return Followed(self.paths, starts=starts, patience=self.patience, **self.how)
 
@@ -152,7 +152,7 @@ class _Run:
 
     def go(self, every: float, stop: Stop, progress: Bar) -> None:
         """Look at the files until they have ended."""
-        from steinstream.io.tail import BeganAnew
+        from steinstream.io.csv_tail import BeganAnew
 
         while not stop.signal:
             try:
@@ -177,8 +177,8 @@ class _Run:
         for block in self.files.blocks(last):
             if self.thinner is None:
                 self.thinner = Thinner(
-                    block.draws.shape[1], kernel=self.kernel, coordinates=self.coordinates,
-                    check_scores=not self.options["trust_scores"], anchor=as_anchor(self.options["anchor"]),
+                    block.draws.shape[1], kernel=self.kernel, preconditioner=self.preconditioner,
+                    validate_scores=not self.options["trust_scores"], anchor=as_anchor(self.options["anchor"]),
                     **{name: self.options[name] for name in
                        ("size", "growth", "budget", "rule", "candidates", "on_bad")},
                 )  # fmt: skip
@@ -192,7 +192,7 @@ class _Run:
             waiting = [chain.path.name for chain in self.files.chains if chain.names is None]
             progress.show(0.0, f"waiting for {', '.join(waiting)}" if waiting else "waiting for draws")
             return
-        seen, size = self.thinner.seen, self.thinner.size
+        seen, size = self.thinner.seen, len(self.thinner)
         rate = seen / max(time.monotonic() - self.began, 1e-3)
         late = [chain.path.name for chain in self.files.chains if not chain.ready and not chain.finished]
         held = f"  ·  waiting for {', '.join(late)}" if any(c.ready for c in self.files.chains) and late else ""
@@ -204,8 +204,8 @@ class _Run:
 
     def finish(self, stop: Stop) -> None:
         """Take what is left, write it, and say what came of it."""
+        from steinstream.api import too_short
         from steinstream.errors import InputError
-        from steinstream.thinning import too_short
 
         if stop.signal and self.unwritten:
             self._save_state()  # before chains that lag are no longer waited for
@@ -216,7 +216,7 @@ class _Run:
                 click.echo("stopped before the first draw; nothing is written", err=True)
                 return
             raise InputError(f"no draws came in {', '.join(map(str, self.paths))}.", "Check that the sampler runs.")
-        if thinner.size == 0:
+        if len(thinner) == 0:
             raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
         for chain in self.files.chains:
             if chain.about.samples is not None and chain.came < chain.about.samples:
@@ -290,7 +290,7 @@ class _Run:
         import numpy as np
 
         from steinstream.io.cmdstan import output_of
-        from steinstream.io.several import joined
+        from steinstream.io.multi_file import joined
         from steinstream.io.stan import constrained
 
         found = []

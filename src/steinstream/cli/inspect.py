@@ -22,7 +22,7 @@ def inspect(chain: tuple[Path, ...], size: int | None, **options: Any) -> None:
     \b
     Example: steinstream inspect chain.npz
     """
-    from steinstream.survey import Survey
+    from steinstream.inspection import Survey
 
     extra = _again(options)
     source = open_the_chain(chain, options)
@@ -36,7 +36,7 @@ def inspect(chain: tuple[Path, ...], size: int | None, **options: Any) -> None:
     if source.draws_from:
         _line("draws", source.draws_from)
     place = f"{source.scores_from}, " if source.scores_from else ""
-    trusted = "  (not checked when thinning: --trust-scores)" if options["trust_scores"] else ""
+    trusted = "  (not checked when thinning: --no-validate-scores)" if options["trust_scores"] else ""
     _line("scores", f"{place}{survey.sign()}{trusted}")
     for label, text in source.notes():
         _line(label, text)

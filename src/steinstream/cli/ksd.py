@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli.files import check_apart, check_place, read_by
-from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain, typed
+from steinstream.cli.options import as_kernel, as_preconditioner, chain_options, kernel_options, open_the_chain, typed
+from steinstream.cli.paths import check_apart, check_place, read_by
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
-    from steinstream.coordinates import Coordinates
-    from steinstream.door import Array, Block
     from steinstream.io import Chain
-    from steinstream.kept import Kept
     from steinstream.kernels import Kernel
+    from steinstream.preconditioning import Preconditioner
+    from steinstream.result import Kept
+    from steinstream.validation import Array, Block
 
 
 @click.command(short_help="Measure KSD of a chain or a kept set.")
@@ -44,20 +44,20 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     if kept is not None:
         refuse_ratios(kept, "This measure")
     block = _whole(source)
-    kernel, coordinates = _measure(block, kept, options)
+    kernel, preconditioner = _measure(block, kept, options)
     with bar("measuring", 1.0) as progress:
         curve = cumulative_ksd(
-            block.draws, block.scores, kernel=kernel, coordinates=coordinates,
+            block.draws, block.scores, kernel=kernel, preconditioner=preconditioner,
             progress=lambda share: progress.show(share, f"{share:.0%}"),
         )  # fmt: skip
     value = float(curve[-1])
     click.echo(
         f"{count(len(curve))} draws  ·  KSD {value:.6g}  ·  normalised {number(value * len(curve) ** 0.5)}  ·  "
-        f"coordinates: {coordinates}  ·  kernel: {kernel}"
+        f"preconditioner: {preconditioner}  ·  kernel: {kernel}"
     )
     weights = None if kept is None else kept.weights
     if weights is not None and len(weights) == len(curve):
-        value = weighted_ksd(block.draws, block.scores, kernel=kernel, coordinates=coordinates, weights=weights)
+        value = weighted_ksd(block.draws, block.scores, kernel=kernel, preconditioner=preconditioner, weights=weights)
         click.echo(f"with its weights  ·  KSD {value:.6g}")
     if cumulative is not None:
         _write(curve, cumulative)
@@ -78,27 +78,27 @@ def _whole(source: Chain) -> Block:
     """All draws, fit to be measured."""
     import numpy as np
 
-    from steinstream import door
+    from steinstream import validation
 
     blocks = list(source.blocks())
-    block = door.no_draws(source.dim)
+    block = validation.no_draws(source.dim)
     if blocks:
-        block = door.Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    door.usable(block, "raise")
+        block = validation.Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    validation.usable(block, "raise")
     return block
 
 
-def _measure(block: Block, kept: Kept | None, options: dict[str, Any]) -> tuple[Kernel, Coordinates]:
+def _measure(block: Block, kept: Kept | None, options: dict[str, Any]) -> tuple[Kernel, Preconditioner]:
     """Kernel and coordinates: those asked for, else those of the kept set, else what suits the draws."""
-    from steinstream.sketch import Sketch
-    from steinstream.thinning import fitting
+    from steinstream.api import fitting
+    from steinstream.thinner.subsample import Subsample
 
-    kernel, scale = as_kernel(options["kernel"]), as_coordinates(options["scale"])
+    kernel, scale = as_kernel(options["kernel"]), as_preconditioner(options["scale"])
     if kept is not None and kept.kernel is not None and not typed("kernel"):
         kernel = kept.kernel
-    if kept is not None and kept.coordinates is not None and options["scale"] == "auto":
-        scale = kept.coordinates
-    sketch = Sketch(block.draws.shape[1])
+    if kept is not None and kept.preconditioner is not None and options["scale"] == "auto":
+        scale = kept.preconditioner
+    sketch = Subsample(block.draws.shape[1])
     sketch.add(block)
     return kernel, fitting(scale, sketch, not options["trust_scores"], kernel)
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli.files import check_apart
 from steinstream.cli.options import OUTPUTS, as_anchor, refuse_idle
+from steinstream.cli.paths import check_apart
 from steinstream.cli.progress import count, number
 
 if TYPE_CHECKING:
-    from steinstream.kept import Kept
+    from steinstream.result import Kept
 
 _LINES = 20  # of parts that are listed
 
@@ -55,8 +55,8 @@ def merge(
     Example: steinstream merge run-1.npz run-2.npz run-3.npz -o kept.npz --size 200
     """
     from steinstream.io import check_output, read_kept
-    from steinstream.merging import chains_apart
-    from steinstream.merging import merge as merged
+    from steinstream.postprocess.merging import chains_apart
+    from steinstream.postprocess.merging import merge as merged
 
     check_output(output)
     check_apart({"-o": output}, kept)

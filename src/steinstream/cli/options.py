@@ -14,9 +14,9 @@ from click.core import ParameterSource
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
-    from steinstream.coordinates import Coordinates, Streaming, Warmup
     from steinstream.io import Chain
     from steinstream.kernels import Kernel
+    from steinstream.preconditioning import Preconditioner, Streaming, Warmup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ _FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "
 def content_options(command: F) -> F:
     """What in the file is what."""
     for option in (
-        click.option("--trust-scores", is_flag=True, help="Do not check the sign of the scores."),
+        click.option("--no-validate-scores", is_flag=True, help="Do not check the sign of the scores."),
         click.option("--negate-scores", is_flag=True, help="The file holds minus the score, as some tools write it."),
         click.option("--format", shell_complete=offering(*_FORMATS),
                      help="What the file is, if content and name mislead: csv, emcee, netcdf, zarr, ..."),
@@ -72,7 +72,7 @@ def kernel_options(command: F) -> F:
         click.option(
             "--scale", default="auto", show_default=True,
             shell_complete=offering("auto", "identity", "scale", "scales", "covariance", "streaming"),
-            help="Coordinates: auto, identity, scale, scales, covariance, a length, streaming (thin only), "
+            help="Preconditioner: auto, identity, scale, scales, covariance, a length, streaming (thin only), "
             "or a file (npy of scales or of a covariance; npz, nc or zarr of a kept set, to measure as it did).",
         ),
         click.option(
@@ -218,14 +218,14 @@ def as_anchor(text: str | None) -> float | bool:
         raise InputError(f"unknown anchor {text!r}.", "Give --anchor auto, or a number of at least 0.") from None
 
 
-def as_coordinates(text: str) -> Coordinates | str:
+def as_preconditioner(text: str) -> Preconditioner | str:
     """A name to estimate by, a length, or the contents of a file."""
-    from steinstream.coordinates import KINDS, Coordinates
+    from steinstream.preconditioning import KINDS, Preconditioner
 
     if text in KINDS:
         return text
     try:
-        return Coordinates.length_scale(float(text))
+        return Preconditioner.length_scale(float(text))
     except ValueError:
         if Path(text).suffix in (".npy", ".npz", ".nc", ".zarr"):
             return _from_file(Path(text))
@@ -235,27 +235,27 @@ def as_coordinates(text: str) -> Coordinates | str:
     )
 
 
-def as_live_coordinates(text: str, centred: bool = False) -> Coordinates | Streaming | Warmup:
+def as_live_coordinates(text: str, centred: bool = False) -> Preconditioner | Streaming | Warmup:
     """The same for a chain that still runs: what would be estimated from all of it follows it instead."""
-    from steinstream.coordinates import FOLLOWED, Coordinates, Streaming, Warmup
+    from steinstream.preconditioning import FOLLOWED, Preconditioner, Streaming, Warmup
 
     if text in ("streaming", *FOLLOWED):
         return Streaming("auto" if text == "streaming" else text, centred=centred)
-    found = as_coordinates(text)
+    found = as_preconditioner(text)
     if isinstance(found, str):
-        return Coordinates.identity() if found == "identity" else Warmup(found)
+        return Preconditioner.identity() if found == "identity" else Warmup(found)
     return found
 
 
-def _from_file(path: Path) -> Coordinates:
+def _from_file(path: Path) -> Preconditioner:
     import numpy as np
 
-    from steinstream.coordinates import Coordinates
     from steinstream.io import read_kept
-    from steinstream.io.problems import DAMAGE
+    from steinstream.io.errors import DAMAGE
+    from steinstream.preconditioning import Preconditioner
 
     if path.suffix in (".nc", ".zarr"):
-        kept = read_kept(path).coordinates
+        kept = read_kept(path).preconditioner
         if kept is None:
             raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.")
         return kept
@@ -263,9 +263,9 @@ def _from_file(path: Path) -> Coordinates:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             if path.suffix == ".npz":
-                return Coordinates(loaded["coordinates"], loaded.get("centre"))
+                return Preconditioner(loaded["preconditioner"], loaded.get("centre"))
     except KeyError:
         raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.") from None
     except DAMAGE:
         raise InputError(f"{path} cannot be read.", "Give a .npy file of scales or of a covariance.") from None
-    return Coordinates.covariance(loaded) if loaded.ndim == 2 else Coordinates.scales(loaded)
+    return Preconditioner.covariance(loaded) if loaded.ndim == 2 else Preconditioner.scales(loaded)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli.files import check_apart, check_place, read_by
-from steinstream.cli.options import as_coordinates, as_kernel, chain_options, kernel_options, open_the_chain
+from steinstream.cli.options import as_kernel, as_preconditioner, chain_options, kernel_options, open_the_chain
+from steinstream.cli.paths import check_apart, check_place, read_by
 from steinstream.cli.progress import count
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
-    from steinstream.coordinates import Coordinates
-    from steinstream.door import Block
     from steinstream.io import Chain
+    from steinstream.preconditioning import Preconditioner
+    from steinstream.validation import Block
 
 
 @click.command(short_help="How many draws for a wanted KSD?")
@@ -58,13 +58,13 @@ def plan(chain: Path, radius: float, output: Path | None, **options: Any) -> Non
         budget=options["budget"],
         candidates=options["candidates"],
         kernel=as_kernel(options["kernel"]),
-        coordinates=as_coordinates(options["scale"]),
+        preconditioner=as_preconditioner(options["scale"]),
         sizes=options["sizes"],
-        check_scores=not options["trust_scores"],
+        validate_scores=not options["trust_scores"],
     )
     click.echo(planned)
     if output is not None:
-        _write(planned.coordinates, output)
+        _write(planned.preconditioner, output)
         options["scale"] = str(output)
     click.echo(f"{'next':<10}{_command(chain, options, planned.growth, planned.budget)}")
     here = sum(len(block.draws) for block in chains)
@@ -78,7 +78,7 @@ def _chains(source: Chain) -> list[Block]:
     """The whole warm-up, one block for each chain."""
     import numpy as np
 
-    from steinstream.door import Block
+    from steinstream.validation import Block
 
     blocks = list(source.blocks())
     if not blocks:
@@ -87,12 +87,12 @@ def _chains(source: Chain) -> list[Block]:
     return [whole.take(whole.ids[:, 0] == chain) for chain in np.unique(whole.ids[:, 0])]
 
 
-def _write(coordinates: Coordinates, path: Path) -> None:
+def _write(preconditioner: Preconditioner, path: Path) -> None:
     import numpy as np
 
     from steinstream.io import replacing
 
-    arrays: dict[str, Any] = {"coordinates": coordinates.factor, "centre": coordinates.centre}
+    arrays: dict[str, Any] = {"preconditioner": preconditioner.factor, "centre": preconditioner.centre}
     with replacing(path) as file:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
@@ -112,5 +112,5 @@ def _command(chain: Path, options: dict[str, Any], growth: str, budget: float | 
         words += [] if value == usual else [name, str(value)]
     if options["transposed"] is not None:
         words.append("--transposed" if options["transposed"] else "--not-transposed")
-    words += [flag for flag in ("--negate-scores", "--trust-scores") if options[flag[2:].replace("-", "_")]]
+    words += [flag for flag in ("--negate-scores", "--no-validate-scores") if options[flag[2:].replace("-", "_")]]
     return shlex.join(words)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from steinstream.spelling import count as count
-from steinstream.spelling import number as number
+from steinstream._formatting import count as count
+from steinstream._formatting import number as number
 
 if TYPE_CHECKING:
     from rich.progress import Progress

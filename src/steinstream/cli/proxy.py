@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steinstream import door
+from steinstream import validation
 from steinstream.cli.options import open_the_chain
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, EVERY, Chain, Ints
+from steinstream.io.base import DRAWS, EVERY, Chain, Ints
 
 if TYPE_CHECKING:
-    from steinstream.kept import Variable
+    from steinstream.result import Variable
     from steinstream.targets import Gaussian
 
 
 def scored_by_gaussian(chain: Sequence[Path], options: dict[str, Any]) -> Chain:
     """The draws that the options name, which are read once to fit the Gaussian, with the scores of that."""
     from steinstream.gradient_free import fitted_gaussian
-    from steinstream.sketch import Sketch
+    from steinstream.thinner.subsample import Subsample
 
     if options["scores_file"] is not None:
         raise InputError("There are scores, so there is no need of a proxy.", "Leave out --scores or --proxy.")
@@ -30,9 +30,9 @@ def scored_by_gaussian(chain: Sequence[Path], options: dict[str, Any]) -> Chain:
         options["draws_name"] = EVERY
     options["scores_name"] = options["draws_name"]  # in the scores' place
     draws = open_the_chain(chain, options)
-    sketch = Sketch(draws.dim)
+    sketch = Subsample(draws.dim)
     for block in draws.blocks():
-        sketch.add(block.take(door.usable(block, options["on_bad"])))
+        sketch.add(block.take(validation.usable(block, options["on_bad"])))
     return Scored(draws, fitted_gaussian(sketch))
 
 
@@ -43,9 +43,9 @@ class Scored(Chain):
         super().__init__(draws.path, draws.dim, draws.names, draws.length, draws.chains)
         self._draws, self._proxy = draws, proxy
 
-    def _read(self, rows: int, skip: int) -> Iterator[door.Block]:
+    def _read(self, rows: int, skip: int) -> Iterator[validation.Block]:
         for block in self._draws.blocks(rows, skip):
-            good = door.usable(block, "skip")
+            good = validation.usable(block, "skip")
             scores = np.zeros_like(block.draws)
             scores[good] = self._proxy.scores(block.draws[good])  # those of bad draws do not matter
             yield block._replace(scores=scores)

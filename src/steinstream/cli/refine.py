@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from steinstream.cli.files import check_apart, read_by
 from steinstream.cli.options import OUTPUTS, as_typed, open_the_chain, refuse_idle
+from steinstream.cli.paths import check_apart, read_by
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
-    from steinstream.kept import Kept
-    from steinstream.moments import Moments
+    from steinstream.result import Kept
+    from steinstream.running_moments import Moments
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,16 +122,16 @@ def _not_zero(kept: Kept) -> int:
 
 def _moments(source: Chain, burn_in: int, on_bad: str) -> Moments:
     """Means and variances of the chain, in one pass."""
-    from steinstream import door
+    from steinstream import validation
     from steinstream.errors import InputError
-    from steinstream.moments import Moments
+    from steinstream.running_moments import Moments
 
     moments = Moments(source.dim)
     with bar("moments ", source.length or 1.0) as progress:
         seen = 0
         for block in source.blocks():
             seen += len(block.draws)
-            block = block.take(door.usable(block, on_bad))
+            block = block.take(validation.usable(block, on_bad))
             block = block.take(block.ids[:, 1] >= burn_in)
             moments.add(block.draws)
             progress.show(seen if source.length else source.fraction() or 0.0, f"{count(seen)} draws")

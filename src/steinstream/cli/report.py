@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli.files import check_apart, read_by
 from steinstream.cli.options import content_options, open_the_chain, refuse_idle
+from steinstream.cli.paths import check_apart, read_by
 from steinstream.cli.progress import bar, count
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
-    from steinstream.kept import Kept
-    from steinstream.report.outline import ChainLike
+    from steinstream.report.chain_summary import ChainLike
+    from steinstream.result import Kept
 
 
 @click.command(short_help="Show what was kept, as one HTML file.")

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from experiments.paper import NAMES, SCALES, Options, about, experiment
 
 from steinstream.cli.options import refuse_idle
 from steinstream.cli.progress import bar, stoppable
-from steinstream.experiments import NAMES, SCALES, Options, about, experiment
 
 if TYPE_CHECKING:
     import numpy as np
+    from experiments.paper.laboratory import Laboratory
     from numpy.typing import NDArray
 
-    from steinstream.experiments.laboratory import Laboratory
     from steinstream.io import Chain
 
 CHAINS = ("goodwin-rwm", "goodwin-mala", "calcium")
@@ -41,7 +41,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs side by side.  [default: one a core]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of everything random.")
 @click.option("--moves", type=click.IntRange(min=100), help="Goodwin, calcium, networks: length of a chain.")
-@click.option("--scale", "coordinates", type=click.Choice(["identity", "auto"]), default="identity", show_default=True,
+@click.option("--scale", "preconditioner", type=click.Choice(["identity", "auto"]), default="identity", show_default=True,
               help="Goodwin, calcium: the paper's coordinates, or fitted ones.")  # fmt: skip
 @click.option("--observations", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Goodwin, calcium: observations (npy, or npz with y) instead of simulated ones.")  # fmt: skip
@@ -57,7 +57,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--device", help="cifar10, imdb: cpu or cuda.  [default: a GPU if there is one]")
 def reproduce(
     name: str, scale: str | None, output: Path | None, jobs: int | None, seed: int, moves: int | None,
-    coordinates: str, device: str | None, **files: Any,
+    preconditioner: str, device: str | None, **files: Any,
 ) -> None:  # fmt: skip
     """Run the experiment NAME of the paper, write its numbers as parquet and its figures as png.
 
@@ -67,8 +67,9 @@ def reproduce(
     Example: steinstream reproduce goodwin-rwm --quick
              steinstream reproduce calcium --chain theta.csv --scores gradient.csv -o cardiac
     """
-    from steinstream.experiments.laboratory import Laboratory
-    from steinstream.report.figures import pyplot
+    from experiments.paper.laboratory import Laboratory
+
+    from steinstream.report.plots import pyplot
 
     pyplot()  # a missing package should not cost an hour
     scale = scale or SCALES[1]
@@ -76,9 +77,9 @@ def reproduce(
     observations = files["observations"]
     options = Options(
         scale, seed, moves, None if observations is None else _observations(observations), _chain(files),
-        coordinates, files["data"], files["glove"], device, jobs,
+        preconditioner, files["data"], files["glove"], device, jobs,
     )  # fmt: skip
-    settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves, "coordinates": coordinates}
+    settings = {"experiment": name, "scale": scale, "seed": seed, "moves": moves, "preconditioner": preconditioner}
     settings |= {what: path.name for what, path in files.items() if isinstance(path, Path)}
     folder = output or Path(f"{name}-{scale}")
     began = time.perf_counter()
@@ -96,7 +97,7 @@ def _check(name: str, moves: int | None, device: str | None, files: dict[str, An
     if files["chain"] is None:
         refuse_idle(["scores_file", "draws_name", "scores_name", "negate_scores"], "without --chain")
     if name not in CHAINS:
-        refuse_idle(["coordinates"], f"to {name}")
+        refuse_idle(["preconditioner"], f"to {name}")
     if ((files["chain"] or files["observations"]) and name not in CHAINS) or (
         moves and name not in (*CHAINS, *NETWORKS)
     ):
@@ -119,7 +120,7 @@ def _chain(files: dict[str, Any]) -> Chain | None:
 
 def _run(laboratory: Laboratory, name: str, jobs: int) -> None:
     """Do what is not done yet, until Ctrl-C."""
-    from steinstream.experiments import Stopped
+    from experiments.paper import Stopped
 
     with stoppable() as stop:
         try:
@@ -134,7 +135,7 @@ def _observations(path: Path) -> NDArray[np.float64]:
     import numpy as np
 
     from steinstream.errors import InputError
-    from steinstream.io.problems import DAMAGE
+    from steinstream.io.errors import DAMAGE
 
     try:
         with path.open("rb") as file:

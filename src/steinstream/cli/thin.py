@@ -13,13 +13,13 @@ import click
 from steinstream.baselines import METHODS
 from steinstream.cli.checkpoints import Checkpoint, check_folder, fingerprint
 from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.files import data_of, read_by
+from steinstream.cli.help import Sectioned
 from steinstream.cli.options import (
     OUTPUTS,
     as_anchor,
-    as_coordinates,
     as_in_the_paper,
     as_kernel,
+    as_preconditioner,
     as_typed,
     chains_options,
     checkpoint_options,
@@ -30,19 +30,19 @@ from steinstream.cli.options import (
     thinning_options,
     typed,
 )
+from steinstream.cli.parallel import Workers, thin_on_workers, worker_options, workers_in
+from steinstream.cli.paths import data_of, read_by
 from steinstream.cli.progress import Stop, bar, count, number, stoppable
 from steinstream.cli.refine import Refinement, refine_options, refined, taken_from
 from steinstream.cli.report import report_option, write_report
-from steinstream.cli.sections import Sectioned
 from steinstream.cli.serve import Serving, serve_options, serving
-from steinstream.cli.workers import Workers, thin_on_workers, worker_options, workers_in
 
 if TYPE_CHECKING:
-    from steinstream.door import Array
     from steinstream.io import Chain
-    from steinstream.kept import Kept
-    from steinstream.sketch import Sketch
+    from steinstream.result import Kept
     from steinstream.thinner import Thinner
+    from steinstream.thinner.subsample import Subsample
+    from steinstream.validation import Array
 
 _ROWS = 2048  # draws between two looks at the clock, the progress bar and Ctrl-C
 _EVERY = 30.0  # seconds between two checkpoints
@@ -93,13 +93,13 @@ def thin(
     Example: steinstream thin chain.npz -o kept.npz --size 200
              steinstream thin chains/*.csv -o kept.npz --size 200 --workers 4
     """
-    from steinstream.passes import as_passes
+    from steinstream.thinner.passes import as_passes
 
     passes, workers, live = as_passes(options["passes"]), workers_in(options), serving(options)
     _check_options(method, workers, live, options)
     state = _check_files(chain, output, report, checkpoint, resume, workers, options)
     if method != "ksdt":
-        from steinstream.cli.methods import thin_by
+        from steinstream.cli.baselines import thin_by
 
         kept = thin_by(method, seed, chain, output, {**options, "checkpoint": checkpoint, "resume": resume})
     else:
@@ -163,7 +163,7 @@ def _thin_one_stream(
     chain: tuple[Path, ...], output: Path, state: Checkpoint, passes: int | str, live: Serving,
     refinement: Refinement, options: dict[str, Any],
 ) -> Kept:  # fmt: skip
-    from steinstream.passes import go_on
+    from steinstream.thinner.passes import go_on
 
     asked, data = _asked(options), data_of(chain, options)
     source, began = _source(chain, options), time.perf_counter()
@@ -177,7 +177,7 @@ def _thin_one_stream(
                 page.show(thinner, source.names)
             _stream(source, thinner, state, stop)
             while not stop.signal and go_on(thinner, passes):
-                thinner.again()
+                thinner.start_pass()
                 _stream(source, thinner, state, stop)
         if thinner is None or stop.signal:
             _give_up(thinner, state)
@@ -198,12 +198,12 @@ def _asked(options: dict[str, Any]) -> dict[str, Any]:
 
 def _kept(source: Chain, thinner: Thinner, output: Path, options: dict[str, Any]) -> Kept:
     """What came of it, with all that the file has of these draws."""
+    from steinstream.api import too_short
     from steinstream.errors import InputError, SteinstreamError
-    from steinstream.thinning import too_short
 
     if thinner.seen == thinner.skipped:
         raise InputError(f"{source.title} has no usable draws.")
-    if thinner.size == 0:
+    if len(thinner) == 0:
         raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
     kept = thinner.kept
     proxy = {"proxy": options["proxy"]} if options["proxy"] else {}
@@ -230,27 +230,27 @@ def _tell(kept: Kept, thinner: Thinner, seconds: float, output: Path) -> None:
 def _begin(source: Chain, options: dict[str, Any], stop: Stop) -> Thinner | None:
     """A new thinner, fitted to the chain; None if stopped before it was."""
     from steinstream import schedules
-    from steinstream.coordinates import Coordinates, Streaming
-    from steinstream.passes import as_passes, begin_well, begins_with_sample
-    from steinstream.sketch import Sketch
+    from steinstream.api import fitting
+    from steinstream.preconditioning import Preconditioner, Streaming
     from steinstream.thinner import Thinner
-    from steinstream.thinning import fitting
+    from steinstream.thinner.passes import as_passes, begin_well, begins_with_sample
+    from steinstream.thinner.subsample import Subsample
 
     kernel, passes = as_kernel(options["kernel"]), as_passes(options["passes"])
     anchor = as_anchor(options["anchor"])
     scale = (
-        Streaming(centred=kernel.linear > 0) if options["scale"] == "streaming" else as_coordinates(options["scale"])
+        Streaming(centred=kernel.linear > 0) if options["scale"] == "streaming" else as_preconditioner(options["scale"])
     )
     schedules.budget(options["budget"], schedules.growth(options["growth"] or "sqrt"))  # a typo should not cost a pass
     if scale == "identity":
-        scale = Coordinates.identity()
-    sketch, to_fit = Sketch(source.dim), isinstance(scale, str)
+        scale = Preconditioner.identity()
+    sketch, to_fit = Subsample(source.dim), isinstance(scale, str)
     if to_fit and not _look(source, sketch, options["on_bad"], stop):
         return None
     thinner = Thinner(
         source.dim,
         kernel=kernel,
-        coordinates=fitting(scale, sketch, not options["trust_scores"], kernel) if isinstance(scale, str) else scale,
+        preconditioner=fitting(scale, sketch, not options["trust_scores"], kernel) if isinstance(scale, str) else scale,
         growth=options["growth"],
         budget=options["budget"],
         rule=options["rule"],
@@ -259,7 +259,7 @@ def _begin(source: Chain, options: dict[str, Any], stop: Stop) -> Thinner | None
         anchor=anchor,
         initial=_initial(options["initial"], source.dim),
         on_bad=options["on_bad"],
-        check_scores=not options["trust_scores"],
+        validate_scores=not options["trust_scores"],
     )
     if begins_with_sample(options["start"], passes, thinner):
         if not to_fit and not _look(source, sketch, options["on_bad"], stop):
@@ -272,7 +272,7 @@ def _initial(path: str | None, dim: int) -> tuple[Array, Array] | None:
     """The draws and scores to begin with."""
     if path is None:
         return None
-    from steinstream import door
+    from steinstream import validation
     from steinstream.errors import InputError
     from steinstream.io import open_chain
 
@@ -281,7 +281,7 @@ def _initial(path: str | None, dim: int) -> tuple[Array, Array] | None:
         raise InputError(
             f"{path} has {first.dim} dimensions, the chain has {dim}.", "Begin with draws of the same model."
         )
-    block = door.no_draws(dim)
+    block = validation.no_draws(dim)
     for more in first.blocks():
         block = block.then(more)
     return block.draws, block.scores
@@ -307,14 +307,14 @@ def _resumed(source: Chain, state: Checkpoint, asked: dict[str, Any], data: list
     return thinner
 
 
-def _look(source: Chain, sketch: Sketch, on_bad: str, stop: Stop) -> bool:
+def _look(source: Chain, sketch: Subsample, on_bad: str, stop: Stop) -> bool:
     """One pass through the file, to see where the draws lie. False if stopped."""
-    from steinstream import door
+    from steinstream import validation
 
     seen = 0
     with bar("looking ", source.length or 1.0) as progress:
         for block in source.blocks(_ROWS):
-            sketch.add(block.take(door.usable(block, on_bad)))
+            sketch.add(block.take(validation.usable(block, on_bad)))
             seen += len(block.draws)
             progress.show(seen if source.length else source.fraction() or 0.0, f"{count(seen)} draws")
             if stop.signal:
@@ -334,7 +334,7 @@ def _stream(source: Chain, thinner: Thinner, state: Checkpoint, stop: Stop) -> N
             progress.show(
                 here.came if source.length else source.fraction() or 0.0,
                 f"{count(here.came)} draws  ·  {count(round(rate))} draws/s  ·  "
-                f"kept {count(thinner.size)}  ·  KSD {number(thinner.ksd)}",
+                f"kept {count(len(thinner))}  ·  KSD {number(thinner.ksd)}",
             )
             if state and now - saved > _EVERY:
                 state.save(thinner)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
 from steinstream.integrations.generic import as_variable
-from steinstream.kept import Variable
+from steinstream.result import Variable
 from steinstream.thinner import Thinner
+from steinstream.validation import Block, consecutive
 
 Array = NDArray[np.float64]
 
 #: (state, number of the step) -> (next state, what the step leaves: a row of each of some arrays).
-Step = Callable[[Any, Any], tuple[Any, tuple[Any, ...]]]
+Transition = Callable[[Any, Any], tuple[Any, tuple[Any, ...]]]
 
 
 class Chunks:
@@ -26,7 +26,7 @@ class Chunks:
     One compiled loop serves every chain, warm-up or not, whole chunk or not, for a sampler takes seconds to compile.
     """
 
-    def __init__(self, step: Step, chunk: int) -> None:
+    def __init__(self, step: Transition, chunk: int) -> None:
         if chunk < 1:
             raise InputError(f"chunk must be at least 1 draw, got {chunk!r}.")
         import jax
@@ -71,9 +71,9 @@ def side_by_side(draws: Array, scores: Array, chain: int | None, thinner: Thinne
     Draws are numbered on from those that the thinner has of their chain.
     """
     if chain is not None:
-        return Block(draws, scores, consecutive(chain, thinner.numbered(chain), len(draws)))
+        return Block(draws, scores, consecutive(chain, thinner.next_index(chain), len(draws)))
     chains, dim = draws.shape[1:]
-    numbers = np.arange(len(draws))[:, None] + [thinner.numbered(each) for each in range(chains)]
+    numbers = np.arange(len(draws))[:, None] + [thinner.next_index(each) for each in range(chains)]
     ids = np.column_stack([np.tile(np.arange(chains), len(draws)), numbers.ravel()])
     return Block(draws.reshape(-1, dim), scores.reshape(-1, dim), ids)
 

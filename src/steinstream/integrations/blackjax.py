@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from steinstream.errors import InputError
-from steinstream.integrations._jax import Chunks, Step, as_variables, entry_names, flat, side_by_side, unflatten
-from steinstream.integrations._live import chosen_thinner, need, what_is_kept
-from steinstream.kept import Kept
+from steinstream.integrations._common import chosen_thinner, need, what_is_kept
+from steinstream.integrations._jax import Chunks, Transition, as_variables, entry_names, flat, side_by_side, unflatten
+from steinstream.result import Kept
 from steinstream.thinner import Thinner
 
 
@@ -49,7 +49,7 @@ def sample(
         To be differentiated, where the state has no gradient.
     minibatch_score
         A function (rng_key, position) -> estimate of the score from a minibatch, where the full one is too dear. It is
-        called twice a draw: draws are kept by the first, and ``kept.honest_ksd`` is computed from the second.
+        called twice a draw: draws are kept by the first, and ``kept.ksd_debiased`` is computed from the second.
     transform
         A function of one position -> dict of the variables a user wants to see. Without it, they are the position's.
     thinner, settings
@@ -73,13 +73,13 @@ def sample(
         chain = None if together else 0
         block = side_by_side(draws, scores, chain, thinner)
         check = side_by_side(draws, more[0], chain, thinner).scores if more else None
-        thinner.extend(block.draws, block.scores, ids=block.ids, check=check)
+        thinner.extend(block.draws, block.scores, ids=block.ids, second_scores=check)
         done += len(draws)
         if progress is not None:
             progress(done / num_samples)
     about = {"scores": "minibatch"} if minibatch_score is not None else {}
     kept = what_is_kept(thinner, entry_names(position), **about)
-    values = unflatten(position, kept.points)
+    values = unflatten(position, kept.draws)
     kept.variables.update(as_variables(values if transform is None else jax.vmap(transform)(values)))
     return kept
 
@@ -111,7 +111,7 @@ def _score(state: Any, logdensity_fn: Any, minibatch_score: Any) -> Callable[[An
     return lambda _, state: (state.logdensity_grad,)
 
 
-def _step(kernel: Any, score: Any, rng_key: Any, chains: int) -> Step:
+def _step(kernel: Any, score: Any, rng_key: Any, chains: int) -> Transition:
     """One step of a chain, or of all, which leaves the draw and its scores."""
     jax = need("jax", "blackjax")
 

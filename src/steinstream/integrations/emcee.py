@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steinstream.errors import InputError
-from steinstream.integrations._live import live_thinner, need, what_is_kept
+from steinstream.integrations._common import live_thinner, need, what_is_kept
 from steinstream.integrations.generic import batched_score, variables_of
-from steinstream.kept import Kept
+from steinstream.result import Kept
 from steinstream.thinner import Thinner
 
 Array = NDArray[np.float64]
@@ -118,7 +118,7 @@ class Backend(_Base):  # type: ignore[misc]
             raise InputError("No step has been made.", "Give the backend to an EnsembleSampler and run it.")
         kept = what_is_kept(self.thinner, self._names)
         if self._transform is not None:
-            kept.variables.update(variables_of(self._transform, kept.points))
+            kept.variables.update(variables_of(self._transform, kept.draws))
         return kept
 
     def get_value(self, name: str, flat: bool = False, thin: int = 1, discard: int = 0) -> Any:

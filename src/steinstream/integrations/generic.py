@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.errors import InputError
-from steinstream.integrations._live import chosen_thinner, need, what_is_kept
-from steinstream.kept import Kept, Variable
+from steinstream.integrations._common import chosen_thinner, need, what_is_kept
+from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
 
 Array = NDArray[np.float64]
@@ -61,7 +61,7 @@ def thin(
         raise InputError("The source is empty: there are no draws to thin.", "An iterator can be read only once.")
     kept = what_is_kept(running, names)
     if transform is not None:
-        kept.variables.update(variables_of(transform, kept.points))
+        kept.variables.update(variables_of(transform, kept.draws))
     return kept
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.errors import InputError
-from steinstream.integrations._jax import Chunks, Step, as_variables, entry_names, flat, side_by_side, unflatten
-from steinstream.integrations._live import chosen_thinner, need, what_is_kept
-from steinstream.kept import Kept, Variable
+from steinstream.integrations._common import chosen_thinner, need, what_is_kept
+from steinstream.integrations._jax import Chunks, Transition, as_variables, entry_names, flat, side_by_side, unflatten
+from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
 
 
@@ -90,11 +90,11 @@ class Thinned:
                     block = side_by_side(draws, scores, chain, thinner)
                     thinner.extend(block.draws, block.scores, ids=block.ids)
                     bar.update(len(block.ids))
-                    bar.set_postfix_str(f"kept {thinner.size}, KSD {thinner.ksd:.3g}", refresh=False)
+                    bar.set_postfix_str(f"kept {len(thinner)}, KSD {thinner.ksd:.3g}", refresh=False)
         kept = what_is_kept(thinner, entry_names(position))
         constrain = need("jax", "numpyro").vmap(kernel.postprocess_fn(args, kwargs))
         dims = {**_plates(getattr(kernel, "model", None), args, kwargs), **self._dims}
-        kept.variables.update(as_variables(constrain(unflatten(position, kept.points)), self._namer(dims)))
+        kept.variables.update(as_variables(constrain(unflatten(position, kept.draws)), self._namer(dims)))
         return kept
 
     def _chains(
@@ -128,7 +128,7 @@ class Thinned:
         return named
 
 
-def _step(kernel: Any, state: Any, args: Any, kwargs: Any, together: bool) -> Step:
+def _step(kernel: Any, state: Any, args: Any, kwargs: Any, together: bool) -> Transition:
     """One step of a chain, which leaves the draw and its score."""
     jax = need("jax", "numpyro")
     knows = hasattr(state, "z_grad")

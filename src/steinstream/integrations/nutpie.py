@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
-from steinstream.integrations._live import live_thinner, need
+from steinstream.integrations._common import live_thinner, need
 from steinstream.integrations.xarray import kept, source_of, thin
 from steinstream.io.datatree import chain_of_datatree
 from steinstream.io.tree_parts import GRADIENT, UNCONSTRAINED
-from steinstream.kept import Kept
+from steinstream.result import Kept
 from steinstream.thinner import Thinner
+from steinstream.validation import Block, consecutive
 
 __all__ = ["follow", "kept", "thin"]
 
@@ -129,7 +129,7 @@ class _Growing:
         for what, where in (("store_gradient", GRADIENT), ("store_unconstrained", UNCONSTRAINED)):
             if stored.get(what) is False:
                 raise _no_scores(self.path, where)
-        came = [0 if self._thinner is None else self._thinner.numbered(chain) for chain in range(length[0])]
+        came = [0 if self._thinner is None else self._thinner.next_index(chain) for chain in range(length[0])]
         self._arrays, self.came = [*arrays, *others], np.array(came, dtype=np.int64)
         return True
 

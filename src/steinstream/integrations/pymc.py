@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.door import HUGE
 from steinstream.errors import InputError
+from steinstream.integrations._common import live_thinner, need
 from steinstream.integrations._health import Health
-from steinstream.integrations._live import live_thinner, need
 from steinstream.integrations._union import union
-from steinstream.kept import Kept, Variable
+from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
+from steinstream.validation import HUGE
 
 _BaseTrace: Any = need("pymc.backends.base", "pymc").BaseTrace
 
@@ -101,7 +101,7 @@ class Space:
         return found
 
     def labels(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Coordinates and dimensions by name, as PyMC gives them to ArviZ."""
+        """Preconditioner and dimensions by name, as PyMC gives them to ArviZ."""
         coords, dims = need("pymc.backends.arviz", "pymc").coords_and_dims_for_inferencedata(self.model)
         return coords, dims
 
@@ -182,7 +182,7 @@ class _Run:
         """One draw, which is no tuning draw; its statistics are for keeping if ``store``."""
         x = self.space.vector(point)
         queue = self._queue(chain)
-        number = self._first.setdefault(chain, queue.thinner.numbered(chain)) + self.draws.setdefault(chain, 0)
+        number = self._first.setdefault(chain, queue.thinner.next_index(chain)) + self.draws.setdefault(chain, 0)
         self.draws[chain] += 1
         queue.put(x, self.space.score(x), (chain, number), stats if store else None)
         if np.isfinite(x).all():
@@ -239,7 +239,7 @@ class _Thinned:
         """What is kept, with the model's own variables."""
         kept = self._run.kept
         space = self._run.space
-        return replace(kept, variables=space.variables(space.values(kept.points)))
+        return replace(kept, variables=space.variables(space.values(kept.draws)))
 
     def datatree(self, *, stacked: bool = True) -> Any:
         """What is kept, as ArviZ and ``pm.sample_posterior_predictive`` take it, with the model's data.
@@ -283,7 +283,7 @@ class Trace(_Thinned, _BaseTrace):  # type: ignore[misc]
 
     def __init__(self, model: Any, thinner: Thinner | None = None, *, per_chain: bool = False, **settings: Any) -> None:
         super().__init__(model=model)
-        if thinner is not None and (thinner.seen or thinner.size):
+        if thinner is not None and (thinner.seen or len(thinner)):
             raise InputError(
                 "This thinner has draws already, and PyMC's statistics of them are not known.",
                 "Give the trace a new thinner, or go on with this one in a Callback.",
@@ -365,6 +365,6 @@ class _Result:
 
     def __init__(self, run: _Run) -> None:
         self.kept = run.kept
-        self.values = run.space.values(self.kept.points)
+        self.values = run.space.values(self.kept.draws)
         stats = run.stats
         self.stats = [stats[chain, draw] for chain, draw in self.kept.ids.tolist()]

@@ -20,16 +20,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from steinstream.door import Block
 from steinstream.errors import InputError, SamplerError
-from steinstream.integrations._beside import Beside
-from steinstream.integrations._live import live_thinner
+from steinstream.integrations._common import live_thinner
+from steinstream.integrations._draw_metadata import Beside
 from steinstream.io.cmdstan import config, shaped
-from steinstream.io.growing import Growing, Lines, Preamble, in_turns
+from steinstream.io.csv_follow import Growing, Lines, Preamble, in_turns
 from steinstream.io.stan import as_table
-from steinstream.kept import Kept
+from steinstream.result import Kept
 from steinstream.thinner import Thinner
-from steinstream.unbroken import Unbroken
+from steinstream.thinner._unbroken import Unbroken
+from steinstream.validation import Block
 
 _AHEAD = 4096  # draws that a chain may be ahead of the others; then it waits, its pipe full
 _BYTES = 1 << 24  # and that much text
@@ -141,7 +141,7 @@ class Live:
 
     @property
     def _some(self) -> bool:
-        return self.thinner is not None and self.thinner.size > 0
+        return self.thinner is not None and len(self.thinner) > 0
 
     @property
     def kept(self) -> Kept:

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.coordinates import Coordinates
+from steinstream.api import Portion, thin_portions
 from steinstream.discrepancy import ksd as ksd_of
-from steinstream.door import no_draws
-from steinstream.io.chain import DRAWS, SCORES
+from steinstream.io.base import DRAWS, SCORES
 from steinstream.io.datatree import chain_of_datatree, kept_of_datatree
-from steinstream.io.problems import need
-from steinstream.kept import Kept
+from steinstream.io.errors import need
 from steinstream.kernels import Kernel
-from steinstream.thinning import Portion, thin_portions
+from steinstream.preconditioning import Preconditioner
+from steinstream.result import Kept
+from steinstream.validation import no_draws
 
 _xarray: Any = need("xarray", "netcdf")
 
@@ -71,7 +71,7 @@ def ksd(
     tree: Any,
     *,
     kernel: Kernel | None = None,
-    coordinates: Coordinates | str | None = None,
+    preconditioner: Preconditioner | str | None = None,
     draws: str = DRAWS,
     scores: str = SCORES,
     negate_scores: bool = False,
@@ -84,14 +84,14 @@ def ksd(
     weights = None
     if "settings" in tree.attrs and draws == DRAWS and scores == SCORES:
         known = kept_of_datatree(tree)
-        kernel, coordinates, weights = kernel or known.kernel, coordinates or known.coordinates, known.weights
+        kernel, preconditioner, weights = kernel or known.kernel, preconditioner or known.preconditioner, known.weights
     chain = chain_of_datatree(tree, draws_name=draws, scores_name=scores, negate=negate_scores)
     whole = no_draws(chain.dim)
     for block in chain.blocks(chain.length or 1):
         whole = whole.then(block)
-    if not isinstance(coordinates, Coordinates):
-        coordinates = Coordinates.estimate(coordinates or "auto", whole.draws)
-    return ksd_of(whole.draws, whole.scores, kernel=kernel, coordinates=coordinates, weights=weights)
+    if not isinstance(preconditioner, Preconditioner):
+        preconditioner = Preconditioner.estimate(preconditioner or "auto", whole.draws)
+    return ksd_of(whole.draws, whole.scores, kernel=kernel, preconditioner=preconditioner, weights=weights)
 
 
 def with_data_of(source: Any, tree: Any) -> Any:

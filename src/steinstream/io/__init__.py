@@ -4,12 +4,12 @@ Every file of draws is a `Chain`, a stream of blocks (`Block`) in bounded memory
 written whole or not at all. Nothing in a file is ever executed.
 """
 
-from steinstream.door import Block
 from steinstream.io.atomic import replacing
-from steinstream.io.chain import Chain
+from steinstream.io.base import Chain
 from steinstream.io.datatree import chain_of_datatree, kept_of_datatree, to_datatree
+from steinstream.io.multi_file import open_chains
 from steinstream.io.registry import FORMATS, check_output, open_chain, read_kept, write_kept
-from steinstream.io.several import open_chains
+from steinstream.validation import Block
 
 __all__ = [
     "FORMATS",

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.io.chain import WITHOUT, Floats
-from steinstream.io.problems import listing
-from steinstream.kept import Variable
+from steinstream.io.base import WITHOUT, Floats
+from steinstream.io.errors import listing
+from steinstream.result import Variable
 
 #: Begins the last comment of a finished run.
 FOOTER = b"Elapsed Time"

@@ -5,7 +5,7 @@ any other column (a log density, say) is left alone. Or the columns are listed b
 in a line of csv.
 
 A file of kept draws is known by its shape: chain, draw, NAME..., score_NAME..., then their ``weight`` and place
-in the ``order`` of use, if they have them, then the variables of the user's model (:mod:`steinstream.io.further`).
+in the ``order`` of use, if they have them, then the variables of the user's model (:mod:`steinstream.io.extra_columns`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, EVERY, SCORES, WITHOUT, Floats, Ints
-from steinstream.io.problems import listing, nearest
-from steinstream.kept import Kept
+from steinstream.io.base import DRAWS, EVERY, SCORES, WITHOUT, Floats, Ints
+from steinstream.io.errors import listing, nearest
+from steinstream.result import Kept
 
 CHAIN, DRAW, PREFIX = "chain", "draw", "score_"
 WEIGHT, ORDER = "weight", "order"

@@ -13,9 +13,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Ints, Request, default_names
+from steinstream.io.base import DRAWS, SCORES, Chain, Floats, Ints, Request, default_names
 from steinstream.io.columns import (
     PREFIX,
     Columns,
@@ -28,12 +27,13 @@ from steinstream.io.columns import (
     positions,
     split_names,
 )
-from steinstream.io.decimals import number
-from steinstream.io.further import as_variables, rows_of, variable_columns
-from steinstream.io.problems import listing
-from steinstream.io.sheet import Sheet, look, regroup
+from steinstream.io.csv_numbers import number
+from steinstream.io.csv_rows import Sheet, look, regroup
+from steinstream.io.errors import listing
+from steinstream.io.extra_columns import as_variables, rows_of, variable_columns
 from steinstream.io.transposed import Transposed, look_at_lines, looks_transposed
-from steinstream.kept import Kept, Variable
+from steinstream.result import Kept, Variable
+from steinstream.validation import Block
 
 
 class CsvChain(Chain):
@@ -180,11 +180,11 @@ def _in_order_of(names: Sequence[str], titles: Sequence[str], scores: list[int])
 
 def write_csv(kept: Kept, file: IO[bytes]) -> None:
     """One line a draw; 17 digits give every float64 back exactly."""
-    dim = kept.points.shape[1]
+    dim = kept.draws.shape[1]
     names = kept.names if kept.names is not None else default_names(dim)
     extra = {**extra_columns(kept), **variable_columns(kept, names)}
     file.write((",".join(_quoted(title) for title in header_of(names, list(extra))) + "\n").encode())
-    columns = [*kept.ids.T, *kept.points.T, *kept.scores.T, *extra.values()]
+    columns = [*kept.ids.T, *kept.draws.T, *kept.scores.T, *extra.values()]
     form = ",".join("%d" if column.dtype.kind in "biu" else "%.17g" for column in columns) + "\n"
     for row in zip(*(column.tolist() for column in columns), strict=True):
         file.write((form % row).encode())

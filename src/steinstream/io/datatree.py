@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.io.chain import DRAWS, SCORES
+from steinstream.io.base import DRAWS, SCORES
+from steinstream.io.errors import need
 from steinstream.io.kept_tree import about, kept_of_tree, tables
-from steinstream.io.problems import need
 from steinstream.io.tree import Array, Group, Tree
 from steinstream.io.tree_chain import TreeChain
-from steinstream.kept import Kept
+from steinstream.result import Kept
 
 #: How xarray opens a file: nothing is read before it is asked for, not even the numbers of the draws.
 LAZY: dict[str, Any] = {"create_default_indexes": False, "cache": False, "decode_timedelta": False}

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, EVERY, SCORES, WITHOUT, Chain, Floats, Request, alone
+from steinstream.io.base import DRAWS, EVERY, SCORES, WITHOUT, Chain, Floats, Request, alone
+from steinstream.io.errors import listing, nearest, need, reading
 from steinstream.io.netcdf import is_hdf5
-from steinstream.io.problems import listing, nearest, need, reading
+from steinstream.validation import Block, consecutive
 
 _RETURN = "Let the log probability return its score beside its value, with blobs_dtype=[('score', float, d)]."
 _HELD = 32 << 20  # bytes of draws and scores that are held to serve one walker after another

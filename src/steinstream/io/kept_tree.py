@@ -18,14 +18,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from steinstream.coordinates import Coordinates
 from steinstream.errors import InputError
-from steinstream.io.chain import default_names
+from steinstream.io.base import default_names
+from steinstream.io.draw_ids import Sampling
 from steinstream.io.npz import kernel_of
-from steinstream.io.sampling import Sampling
 from steinstream.io.tree import Group, Tree, plain
 from steinstream.io.tree_parts import GRADIENT, UNCONSTRAINED
-from steinstream.kept import History, Kept, Variable
+from steinstream.preconditioning import Preconditioner
+from steinstream.result import History, Kept, Variable
 from steinstream.version import __version__
 
 PARAMETER = "unconstrained_parameter"
@@ -73,16 +73,16 @@ def tables(kept: Kept, *, stacked: bool = True) -> dict[str, Table]:
     Then ``source_chain`` and ``source_draw`` tell where a draw came from.
     """
     sample = _Sample(kept, stacked)
-    names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
+    names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
     posterior, places = _posterior(kept, names, sample)
     stats: Columns = {
-        "unconstrained_draw": sample.column(kept.points, PARAMETER),
+        "unconstrained_draw": sample.column(kept.draws, PARAMETER),
         "gradient": sample.column(kept.scores, PARAMETER),
     }
     optional = {"weight": kept.weights, "prefix_ksd": kept.prefix_ksd}
     stats |= {name: sample.column(values) for name, values in optional.items() if values is not None}
-    if kept.checks is not None:
-        stats["check_gradient"] = sample.column(kept.checks, PARAMETER)
+    if kept.second_scores is not None:
+        stats["second_gradient"] = sample.column(kept.second_scores, PARAMETER)
     parameters = {PARAMETER: ((PARAMETER,), _text(names))}
     return {
         "posterior": Table(posterior, {**sample.coords, **places}),
@@ -106,7 +106,7 @@ def kept_of_tree(tree: Tree, where: str) -> Kept:
 
     settings = json.loads(tree.attrs["settings"])
     variables = json.loads(tree.attrs["variables"])
-    factor = own["coordinates"].values() if "coordinates" in own else None
+    factor = own["preconditioner"].values() if "preconditioner" in own else None
     return Kept(
         _rows(stats, "unconstrained_draw", sample),
         _rows(stats, "gradient", sample),
@@ -114,14 +114,13 @@ def kept_of_tree(tree: Tree, where: str) -> Kept:
         float(tree.attrs["ksd"]),
         History(*(own[f"history_{name}"].values() for name in History._fields)),
         kernel_of(settings.get("kernel")),
-        None if factor is None else Coordinates(factor, own["centre"].values() if "centre" in own else None),
+        None if factor is None else Preconditioner(factor, own["centre"].values() if "centre" in own else None),
         settings,
         tuple(str(name) for name in stats.coords[PARAMETER].values()),
         weights=optional("weight"),
         prefix_ksd=optional("prefix_ksd"),
         bound=settings.get("bound"),
-        checks=optional("check_gradient"),
-        excess=float(tree.attrs.get("excess", 0.0)),
+        second_scores=optional("second_gradient"),
         variables=_read_variables(tree.group("posterior"), sample, variables) if variables else {},
     )
 
@@ -156,8 +155,8 @@ def _posterior(kept: Kept, names: tuple[str, ...], sample: _Sample) -> tuple[Col
             not name or "/" in name or name in sample.coords or name in sample.dims for name in names
         )
         if plain:
-            return {name: sample.column(kept.points[:, i]) for i, name in enumerate(names)}, {}
-        return {"parameters": sample.column(kept.points, PARAMETER)}, {PARAMETER: ((PARAMETER,), _text(names))}
+            return {name: sample.column(kept.draws[:, i]) for i, name in enumerate(names)}, {}
+        return {"parameters": sample.column(kept.draws, PARAMETER)}, {PARAMETER: ((PARAMETER,), _text(names))}
     columns: Columns = {}
     places: Columns = {}
     sizes: dict[str, int] = {}
@@ -195,11 +194,11 @@ def _rows(group: Group, name: str, sample: tuple[str, ...]) -> Any:
 
 def _own(kept: Kept) -> Columns:
     columns: Columns = {f"history_{name}": (("step",), part) for name, part in kept.history._asdict().items()}
-    if kept.coordinates is not None:
-        factor = np.asarray(kept.coordinates.factor)
-        columns["coordinates"] = (("row", "column")[: factor.ndim], factor)
-        if kept.coordinates.centre is not None:
-            columns["centre"] = (("row",), kept.coordinates.centre)
+    if kept.preconditioner is not None:
+        factor = np.asarray(kept.preconditioner.factor)
+        columns["preconditioner"] = (("row", "column")[: factor.ndim], factor)
+        if kept.preconditioner.centre is not None:
+            columns["centre"] = (("row",), kept.preconditioner.centre)
     return columns
 
 
@@ -210,7 +209,6 @@ def about(kept: Kept) -> dict[str, Any]:
         "inference_library_version": __version__,
         "ksd": float(kept.ksd),
         "normalised_ksd": kept.normalised_ksd,
-        "excess": float(kept.excess),
         "settings": json.dumps(dict(kept.settings)),
         "variables": json.dumps(list(kept.variables)),  # a store may keep them in another order
         "draws_from": UNCONSTRAINED,

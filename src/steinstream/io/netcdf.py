@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Request
+from steinstream.io.base import Chain, Request
 from steinstream.io.datatree import LAZY, DataTree, to_datatree
+from steinstream.io.errors import need, reading
 from steinstream.io.kept_tree import about, kept_of_tree, tables
-from steinstream.io.problems import need, reading
 from steinstream.io.tree import Array, Group, Stored, Tree, group_of
 from steinstream.io.tree_chain import open_tree
-from steinstream.kept import Kept
+from steinstream.result import Kept
 
 _HDF5, _CLASSIC = b"\x89HDF\r\n\x1a\n", (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.arrays import Header, Layout, as_floats, layout, read_header
-from steinstream.io.chain import WITHOUT, Chain, Request
-from steinstream.io.problems import reading, truncated
+from steinstream.io.base import WITHOUT, Chain, Request
+from steinstream.io.errors import reading, truncated
+from steinstream.io.npy_header import Header, Layout, as_floats, layout, read_header
+from steinstream.validation import Block
 
 
 class NpyChain(Chain):

@@ -17,14 +17,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from steinstream.coordinates import Coordinates
-from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.arrays import Header, as_floats, layout, read_header
-from steinstream.io.chain import Chain, Request, alone, default_names
-from steinstream.io.problems import listing, nearest, reading, truncated
-from steinstream.kept import History, Kept, Variable
+from steinstream.io.base import Chain, Request, alone, default_names
+from steinstream.io.errors import listing, nearest, reading, truncated
+from steinstream.io.npy_header import Header, as_floats, layout, read_header
 from steinstream.kernels import IMQ, RBF, Kernel
+from steinstream.preconditioning import Preconditioner
+from steinstream.result import History, Kept, Variable
+from steinstream.validation import Block
 
 IDS, NAMES = "ids", "names"
 
@@ -103,13 +103,12 @@ class Member:
 
 def write_npz(kept: Kept, file: IO[bytes]) -> None:
     """Everything there is to know about ``kept``, as plain arrays."""
-    names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
-    coordinates = kept.coordinates
+    names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
+    preconditioner = kept.preconditioner
     optional = {
-        "coordinates": None if coordinates is None else coordinates.factor,
-        "centre": None if coordinates is None else coordinates.centre,
-        "checks": kept.checks,
-        "excess": None if kept.checks is None else np.array(kept.excess),
+        "preconditioner": None if preconditioner is None else preconditioner.factor,
+        "centre": None if preconditioner is None else preconditioner.centre,
+        "second_scores": kept.second_scores,
         "weights": kept.weights,
         "order": kept.order,
         "prefix_ksd": kept.prefix_ksd,
@@ -118,7 +117,7 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
     np.savez(
         file,
         **{name: array for name, array in optional.items() if array is not None},
-        draws=kept.points,
+        draws=kept.draws,
         scores=kept.scores,
         ids=kept.ids,
         names=np.array(names, dtype=np.str_),
@@ -155,11 +154,17 @@ def read_npz(path: Path) -> Kept:
             arrays = {name: archive[name] for name in archive.files}
         points, settings = arrays["draws"], json.loads(str(arrays["settings"]))
         each = points.shape[:1]
-        shapes = {"scores": points.shape, "checks": points.shape, IDS: (*each, 2), "weights": each, "prefix_ksd": each}
+        shapes = {
+            "scores": points.shape,
+            "second_scores": points.shape,
+            IDS: (*each, 2),
+            "weights": each,
+            "prefix_ksd": each,
+        }
         for name, shape in shapes.items():
             if name in arrays and arrays[name].shape != shape:
                 raise InputError(f"{path}: {name} has shape {arrays[name].shape}, expected {shape}.", "Write it again.")
-        factor, names = arrays.get("coordinates"), arrays.get(NAMES)
+        factor, names = arrays.get("preconditioner"), arrays.get(NAMES)
         return Kept(
             points,
             arrays["scores"],
@@ -167,12 +172,11 @@ def read_npz(path: Path) -> Kept:
             float(arrays["ksd"]),
             History(*(arrays[f"history_{name}"] for name in History._fields)),
             kernel_of(settings.get("kernel")),
-            None if factor is None else Coordinates(factor, arrays.get("centre")),
+            None if factor is None else Preconditioner(factor, arrays.get("centre")),
             settings,
             None if names is None else tuple(names.tolist()),
             bound=settings.get("bound"),
-            checks=arrays.get("checks"),
-            excess=float(arrays.get("excess", 0.0)),
+            second_scores=arrays.get("second_scores"),
             weights=arrays.get("weights"),
             prefix_ksd=arrays.get("prefix_ksd"),
             variables=_variables(arrays),

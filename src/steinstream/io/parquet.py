@@ -13,13 +13,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Floats, Ints, Request, alone, default_names, empty
+from steinstream.io.base import Chain, Floats, Ints, Request, alone, default_names, empty
 from steinstream.io.columns import Columns, Numbering, extra_columns, header_of, id_columns, paired, positions
-from steinstream.io.further import as_variables, rows_of, variable_columns
-from steinstream.io.problems import listing, reading
-from steinstream.kept import Kept, Variable
+from steinstream.io.errors import listing, reading
+from steinstream.io.extra_columns import as_variables, rows_of, variable_columns
+from steinstream.result import Kept, Variable
+from steinstream.validation import Block
 
 METADATA = b"steinstream"
 _ROWS = 8192  # of a batch
@@ -205,9 +205,9 @@ def open_parquet(request: Request) -> ParquetChain:
 def write_parquet(kept: Kept, file: IO[bytes]) -> None:
     """Columns chain, draw, NAME, score_NAME, weight, order, variables; KSD and settings as JSON in the metadata."""
     arrow = pyarrow()
-    names = kept.names if kept.names is not None else default_names(kept.points.shape[1])
+    names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
     about = json.dumps({"ksd": float(kept.ksd), "settings": dict(kept.settings)}).encode()
     extra = {**extra_columns(kept), **variable_columns(kept, names)}
-    columns = [*kept.ids.T, *kept.points.T, *kept.scores.T, *extra.values()]
+    columns = [*kept.ids.T, *kept.draws.T, *kept.scores.T, *extra.values()]
     table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=header_of(names, list(extra)))
     arrow.parquet.write_table(table.replace_schema_metadata({METADATA: about}), file)

@@ -14,13 +14,13 @@ from typing import IO, NamedTuple
 from steinstream.errors import InputError, OutputError
 from steinstream.io import emcee, netcdf, stan, zarr
 from steinstream.io.atomic import replacing, replacing_folder, unwritable
-from steinstream.io.chain import DRAWS, SCORES, Chain, Request
+from steinstream.io.base import DRAWS, SCORES, Chain, Request
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
+from steinstream.io.errors import listing, nearest, reading
 from steinstream.io.npy import open_npy
 from steinstream.io.npz import open_npz, read_npz, write_npz
 from steinstream.io.parquet import open_parquet, pyarrow, write_parquet
-from steinstream.io.problems import listing, nearest, reading
-from steinstream.kept import Kept
+from steinstream.result import Kept
 
 _HEAD = 4096  # bytes at the start of a file that a format may judge by
 

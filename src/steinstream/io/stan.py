@@ -13,14 +13,14 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from steinstream.door import Block, consecutive
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, SCORES, Chain, Floats, Ints, Request
+from steinstream.io.base import DRAWS, SCORES, Chain, Floats, Ints, Request
 from steinstream.io.cmdstan import FOOTER, Config, Fields, config, fields, is_header, output_of, shaped
 from steinstream.io.csv import open_csv
-from steinstream.io.problems import listing, reading
-from steinstream.io.sheet import Sheet, is_gzipped, look, opened, regroup
-from steinstream.kept import Variable
+from steinstream.io.csv_rows import Sheet, is_gzipped, look, opened, regroup
+from steinstream.io.errors import listing, reading
+from steinstream.result import Variable
+from steinstream.validation import Block, consecutive
 
 _KIND = "a CmdStan csv file"
 

@@ -17,10 +17,10 @@ from typing import IO
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.io.chain import Floats, empty
-from steinstream.io.decimals import number, parse
-from steinstream.io.problems import reading
-from steinstream.io.sheet import Sheet, opened
+from steinstream.io.base import Floats, empty
+from steinstream.io.csv_numbers import number, parse
+from steinstream.io.csv_rows import Sheet, opened
+from steinstream.io.errors import reading
 
 _CHUNK = 1 << 16  # bytes of a line that are read at a time
 _ALL = 16 << 20  # bytes of all lines that are read at a time, at most

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steinstream.door import Block
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Floats, Ints, Request, alone, no_scores
-from steinstream.io.problems import listing, reading
-from steinstream.io.sampling import Sampling
-from steinstream.io.slabs import Slabs, spans
+from steinstream.io.base import Chain, Floats, Ints, Request, alone, no_scores
+from steinstream.io.chunked import Slabs, spans
+from steinstream.io.draw_ids import Sampling
+from steinstream.io.errors import listing, reading
 from steinstream.io.tree import Array, Tree, plain
 from steinstream.io.tree_parts import NAME_THEM, POSTERIOR, Part, find, flat_names, parameters, titles
-from steinstream.kept import Variable
+from steinstream.result import Variable
+from steinstream.validation import Block
 
 _HOLD = 32 << 20  # bytes of small arrays, all together, that are read once and kept
 _LARGE = 32  # megabytes of a chunk that are worth a word

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.io.chain import DRAWS, EVERY, SCORES, WITHOUT
+from steinstream.io.base import DRAWS, EVERY, SCORES, WITHOUT
 from steinstream.io.columns import split_names
-from steinstream.io.problems import listing, nearest
+from steinstream.io.errors import listing, nearest
 from steinstream.io.tree import Array, Tree
 
 GRADIENT, UNCONSTRAINED = "sample_stats/gradient", "sample_stats/unconstrained_draw"

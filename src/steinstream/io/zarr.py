@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from steinstream.errors import InputError
-from steinstream.io.chain import Chain, Request
+from steinstream.io.base import Chain, Request
 from steinstream.io.datatree import LAZY, DataTree, to_datatree
+from steinstream.io.errors import need, reading
 from steinstream.io.kept_tree import about, kept_of_tree, tables
-from steinstream.io.problems import need, reading
 from steinstream.io.tree import Array, Group, Stored, Tree, group_of
 from steinstream.io.tree_chain import open_tree
-from steinstream.kept import Kept
+from steinstream.result import Kept
 
 _DIMS = "_ARRAY_DIMENSIONS"
 _MARKS = ("zarr.json", ".zgroup", ".zmetadata")

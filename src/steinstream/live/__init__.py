@@ -2,7 +2,7 @@
 
 ``thinner.serve()`` opens it, on this machine only (127.0.0.1) and on a free port. Its address holds a random token, and
 whoever does not know it gets 403. The page can look and nothing else. It is served from a thread of its own, and
-no browser holds up the run (:mod:`steinstream.live.watch`). Needs the ``live`` extra (starlette and uvicorn).
+no browser holds up the run (:mod:`steinstream.live.snapshot`). Needs the ``live`` extra (starlette and uvicorn).
 
 >>> import numpy as np
 >>> import steinstream as ss
@@ -15,7 +15,7 @@ no browser holds up the run (:mod:`steinstream.live.watch`). Needs the ``live`` 
 
 from __future__ import annotations
 
-from steinstream.live.handle import Page
-from steinstream.live.watch import Watch
+from steinstream.live.page import Page
+from steinstream.live.snapshot import Watch
 
 __all__ = ["Page", "Watch"]

@@ -16,11 +16,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from steinstream.live.viewer import Viewer
-from steinstream.live.watch import PERIOD, Snapshot, Watch
+from steinstream.live.client import Viewer
+from steinstream.live.snapshot import PERIOD, Snapshot, Watch
 
 if TYPE_CHECKING:
-    from steinstream.live.handle import Page
+    from steinstream.live.page import Page
 
 _FILES = {
     "": ("index.html", "text/html"),

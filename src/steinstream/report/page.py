@@ -17,16 +17,16 @@ from string import Template
 
 import numpy as np
 
-from steinstream.diagnosis import Diagnosis, diagnose
+from steinstream._formatting import count, number
+from steinstream.diagnostics import Diagnosis, diagnose
 from steinstream.errors import InputError
 from steinstream.io import Chain, replacing
-from steinstream.kept import Kept
-from steinstream.report import again, sections
-from steinstream.report.beside import Beside
-from steinstream.report.drawing import need_matplotlib
-from steinstream.report.markup import Markup, element, join
-from steinstream.report.outline import ChainLike, Outline, Remembered, outline
-from steinstream.spelling import count, number
+from steinstream.report import provenance, sections
+from steinstream.report.chain_summary import ChainLike, Outline, Remembered, outline
+from steinstream.report.compare import Beside
+from steinstream.report.html import Markup, element, join
+from steinstream.report.style import need_matplotlib
+from steinstream.result import Kept
 
 
 class Page:
@@ -85,7 +85,7 @@ def page(
         sections.single(beside),
         sections.checks(diagnosis, "It takes the chain and its scores to tell: steinstream report KEPT --chain CHAIN."),
         sections.reproduce(kept, file or "kept.npz"),
-        element("footer", f"Made by {again.versions()}."),
+        element("footer", f"Made by {provenance.versions()}."),
     ])  # fmt: skip
     here = files("steinstream.report")
     shell = Template((here / "page.html").read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def check_output(path: str | PathLike[str]) -> None:
 def _head(beside: Beside, title: str, evenly: float | None) -> Markup:
     kept, seen = beside.kept, beside.kept.settings.get("seen")
     of = f" of {count(seen)}" if isinstance(seen, int) else ""
-    lead = f"{count(len(kept))}{of} draws in {count(kept.points.shape[1])} dimensions, with a KSD of {number(kept.ksd)}"
+    lead = f"{count(len(kept))}{of} draws in {count(kept.draws.shape[1])} dimensions, with a KSD of {number(kept.ksd)}"
     lead += f"; as many evenly spaced draws have {number(evenly)}." if evenly is not None else "."
     about = [
         element("p", "steinstream report", class_="source"),
@@ -151,13 +151,19 @@ def _diagnosis(beside: Beside) -> Diagnosis | None:
     kept, out = beside.kept, beside.outline
     stream = out.stream if isinstance(out, Outline) else None
     stream = kept.stream if stream is None else stream
-    return None if stream is None else diagnose(kept.points, kept.ids, stream, beside.names, kept.weights)
+    return None if stream is None else diagnose(kept.draws, kept.ids, stream, beside.names, kept.weights)
 
 
 def _evenly_spaced(beside: Beside) -> float | None:
     """KSD of as many evenly spaced draws after the burn-in, in the same coordinates; None if it cannot be told."""
     kept, out = beside.kept, beside.outline
-    if out is None or out.stream is None or kept.coordinates is None or kept.kernel is None or "clip" in kept.settings:
+    if (
+        out is None
+        or out.stream is None
+        or kept.preconditioner is None
+        or kept.kernel is None
+        or "clip" in kept.settings
+    ):
         return None
     draws, scores = beside.evidence.draws, beside.evidence.scores
     if len(draws) < len(kept) or scores.shape != draws.shape:
@@ -165,4 +171,4 @@ def _evenly_spaced(beside: Beside) -> float | None:
     from steinstream.discrepancy import ksd
 
     rows = np.linspace(0, len(draws) - 1, len(kept)).round().astype(np.int64)
-    return ksd(draws[rows], scores[rows], kernel=kept.kernel, coordinates=kept.coordinates)
+    return ksd(draws[rows], scores[rows], kernel=kept.kernel, preconditioner=kept.preconditioner)

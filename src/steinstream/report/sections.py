@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.diagnosis import Diagnosis
-from steinstream.kept import Kept
-from steinstream.report import again, figures
-from steinstream.report.beside import LEVELS, Beside
-from steinstream.report.drawing import as_svg, drawing, figure
-from steinstream.report.markup import Markup, element, join, pairs, table
-from steinstream.spelling import count, number
+from steinstream._formatting import count, number
+from steinstream.diagnostics import Diagnosis
+from steinstream.report import plots, provenance
+from steinstream.report.compare import LEVELS, Beside
+from steinstream.report.html import Markup, element, join, pairs, table
+from steinstream.report.style import as_svg, drawing, figure
+from steinstream.result import Kept
 
 _PAIRED, _PICTURED, _LISTED = 5, 12, 1000  # parameters at most, in pairs, as marginals and in the table
 _VECTORS = 20_000  # points of all pair plots together that are still drawn as vectors
@@ -52,7 +52,7 @@ def numbers(kept: Kept, evenly: float | None) -> Markup:
         ("normalised", "normalised KSD", kept.normalised_ksd, "KSD \N{MULTIPLICATION SIGN} √kept: charges for size"),
         ("evenly", "evenly spaced", evenly, "KSD of as many draws at even steps, without burn-in"),
         ("bound", "bound", kept.bound, "on KSD, in the mean, were the draws independent"),
-        ("honest", "honest KSD", kept.honest_ksd, "by second scores that the selection has not seen"),
+        ("honest", "honest KSD", kept.ksd_debiased, "by second scores that the selection has not seen"),
     ]
     if kept.weights is not None:
         rows.append(("worth", "effective size", kept.effective_size, "draws of equal weight"))
@@ -117,13 +117,13 @@ def thinned(beside: Beside) -> Markup:
         rows.append(("budget", "0: old draws go only while KSD does not rise" if free else told["budget"]))
     rows += [("rule", told["rule"])] if "rule" in told else []
     rows += [("kernel", told.get("kernel", kept.kernel))] if kept.kernel or "kernel" in told else []
-    rows += [("coordinates", told["coordinates"])] if "coordinates" in told else []
+    rows += [("preconditioner", told["preconditioner"])] if "preconditioner" in told else []
     if told.get("candidates", 1) != 1:
         rows.append(("candidates", f"the best of {told['candidates']} consecutive draws"))
     rows += [("anchor", told["anchor"])] if told.get("anchor") else []
     rows += [("passes", told["passes"])] if told.get("passes", 1) != 1 else []
     rows += [("proxy", f"scores lent by {told['proxy']}")] if "proxy" in told else []
-    rows.append(("dimensions", count(kept.points.shape[1])))
+    rows.append(("dimensions", count(kept.draws.shape[1])))
     if beside.outline is not None:
         rows.append(("chain", beside.outline.title))
         survey = beside.outline.survey
@@ -155,10 +155,10 @@ def course(kept: Kept) -> Markup:
     if len(kept.history.step) < 2:
         return Markup("")
     panels = (
-        panel(lambda axes: figures.ksd_trace(axes, kept), "KSD of what was kept, against draws"),
-        panel(lambda axes: figures.size_trace(axes, kept), "Number kept, against draws"),
+        panel(lambda axes: plots.ksd_trace(axes, kept), "KSD of what was kept, against draws"),
+        panel(lambda axes: plots.size_trace(axes, kept), "Number kept, against draws"),
     )
-    changed = kept.settings.get("coordinates_changed")
+    changed = kept.settings.get("preconditioner_changed")
     caption = "Both axes are logarithmic."
     if changed:
         caption += " Dotted lines: the coordinates were fitted anew, and KSD is another measure from there on."
@@ -169,11 +169,11 @@ def course(kept: Kept) -> Markup:
 
 def along(beside: Beside) -> Markup:
     """Which draws were kept, along the chain."""
-    panels = [panel(lambda axes: figures.places_along_chain(axes, beside), "The kept draws of each chain")]
+    panels = [panel(lambda axes: plots.places_along_chain(axes, beside), "The kept draws of each chain")]
     legend = [_KEPT]
     caption = "A mark for each kept draw."
     if beside.outline is not None:
-        far = panel(lambda axes: figures.distance_along_chain(axes, beside), "Distance from the mean, along the chain")
+        far = panel(lambda axes: plots.distance_along_chain(axes, beside), "Distance from the mean, along the chain")
         panels.insert(0, far)
         legend += [_CHAIN] + ([_END] if beside.settled_from else [])
         caption = (
@@ -187,7 +187,7 @@ def along(beside: Beside) -> Markup:
 
 def joint(beside: Beside) -> Markup:
     """Kept points over the chain's density."""
-    dim = beside.kept.points.shape[1]
+    dim = beside.kept.draws.shape[1]
     if dim < 2:
         return Markup("")
     chosen = beside.most_different(_PAIRED)
@@ -196,7 +196,7 @@ def joint(beside: Beside) -> Markup:
     size = _WIDE if side == 1 else _SMALL
     panels = [
         panel(
-            lambda axes, x=x, y=y: figures.pair(axes, beside, x, y, sparse),  # type: ignore[misc]
+            lambda axes, x=x, y=y: plots.pair(axes, beside, x, y, sparse),  # type: ignore[misc]
             f"{beside.names[y]} against {beside.names[x]}", size, f"--row:{row + 1};--column:{column + 1}",
         )
         for row, y in enumerate(chosen[1:])
@@ -214,9 +214,9 @@ def joint(beside: Beside) -> Markup:
 
 def single(beside: Beside) -> Markup:
     """Marginals, and how far they are from the chain's."""
-    chosen, dim = beside.most_different(_PICTURED), beside.kept.points.shape[1]
+    chosen, dim = beside.most_different(_PICTURED), beside.kept.draws.shape[1]
     panels = [
-        panel(lambda axes, j=j: figures.marginal(axes, beside, j), f"Density of {beside.names[j]}", (_SMALL[0], 1.5))  # type: ignore[misc]
+        panel(lambda axes, j=j: plots.marginal(axes, beside, j), f"Density of {beside.names[j]}", (_SMALL[0], 1.5))  # type: ignore[misc]
         for j in chosen
     ]
     caption = "Both densities are smoothed alike. "
@@ -229,7 +229,7 @@ def single(beside: Beside) -> Markup:
 
 
 def _differences(beside: Beside) -> Markup:
-    found, dim = beside.differences, beside.kept.points.shape[1]
+    found, dim = beside.differences, beside.kept.draws.shape[1]
     listed = beside.most_different(_LISTED)
     columns = [found.shift, found.ratio - 1.0, *found.quantiles]
     worst = [int(np.argmax(np.abs(column))) for column in columns]
@@ -296,7 +296,7 @@ def checks(diagnosis: Diagnosis | None, why_not: str) -> Markup:
 def reproduce(kept: Kept, file: str) -> Markup:
     """How to get it again."""
     parts: list[object] = []
-    typed, call = again.commands(kept, file), again.python(kept, file)
+    typed, call = provenance.commands(kept, file), provenance.python(kept, file)
     if typed:
         parts += [element("h3", "On the command line"), element("pre", element("code", "\n".join(typed)))]
     if call:
@@ -306,7 +306,7 @@ def reproduce(kept: Kept, file: str) -> Markup:
     settings = {name: value for name, value in kept.settings.items() if name != "commands"}
     rows = ((name, element("code", _brief(value))) for name, value in settings.items())
     parts += [element("h3", "Settings"), table(["setting", "value"], rows, class_="words", id="settings")]
-    parts += _coordinates(kept)
+    parts += _preconditioner(kept)
     return _section("How to get it again", *parts)
 
 
@@ -315,18 +315,18 @@ def _brief(value: object) -> str:
     return words if len(words) <= 400 else f"{words[:400]}…"
 
 
-def _coordinates(kept: Kept) -> list[Markup]:
-    coordinates, dim = kept.coordinates, kept.points.shape[1]
-    if coordinates is None or coordinates.factor.ndim == 0 or dim > 10:
+def _preconditioner(kept: Kept) -> list[Markup]:
+    preconditioner, dim = kept.preconditioner, kept.draws.shape[1]
+    if preconditioner is None or preconditioner.factor.ndim == 0 or dim > 10:
         return []
-    factor = coordinates.factor
+    factor = preconditioner.factor
     names = kept.names or tuple(f"x{j}" for j in range(dim))
     if factor.ndim == 1:
         rows = [(names[j], shown(factor[j])) for j in range(dim)]
-        return [element("h3", "Coordinates: each parameter in these units"), table(["", "scale"], rows)]
+        return [element("h3", "Preconditioner: each parameter in these units"), table(["", "scale"], rows)]
     lower = [(names[i], *(shown(factor[i, j]) if j <= i else "" for j in range(dim))) for i in range(dim)]
     return [
-        element("h3", "Coordinates: L, where x becomes L⁻¹x and a score s becomes Lᵀs"),
+        element("h3", "Preconditioner: L, where x becomes L⁻¹x and a score s becomes Lᵀs"),
         table(["", *names], lower),
     ]
 

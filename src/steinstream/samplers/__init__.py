@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from steinstream.samplers.mala import MALA as MALA
     from steinstream.samplers.random_walk import RandomWalk as RandomWalk
     from steinstream.samplers.sgld import SGLD as SGLD
-    from steinstream.samplers.stein_points import spmcmc as spmcmc
+    from steinstream.samplers.stein_point_mcmc import spmcmc as spmcmc
 
 __all__ = ["MALA", "SGLD", "Draws", "RandomWalk", "Sampler", "SamplerWarning", "State", "adapted", "spmcmc"]
 
@@ -32,7 +32,7 @@ _HOMES = {  # imported on first use: they need numba
     "RandomWalk": "random_walk",
     "SGLD": "sgld",
     "adapted": "adaptation",
-    "spmcmc": "stein_points",
+    "spmcmc": "stein_point_mcmc",
 }
 
 

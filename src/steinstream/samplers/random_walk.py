@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steinstream._engine.jit import jit
-from steinstream.samplers import Draws, State, chain
-from steinstream.samplers.chain import HUGE
+from steinstream.samplers import Draws, State, base
+from steinstream.samplers.base import HUGE
 from steinstream.targets import Array, Target
 
 
@@ -45,7 +45,7 @@ def _walk(
 ) -> tuple[float, int]:
     """Fill draws, scores and accepted; leave position and score at the last draw.
 
-    Returns its log density and the number of draws, see `steinstream.samplers.chain`.
+    Returns its log density and the number of draws, see `steinstream.samplers.base`.
     """
     n, dimension = draws.shape
     proposals, densities = np.zeros((dimension, lanes)), np.zeros(lanes)
@@ -98,18 +98,18 @@ class RandomWalk:
     acceptance: ClassVar[float] = 0.234
 
     def __post_init__(self) -> None:
-        chain.require_step(self.step, "standard deviation")
+        base.require_step(self.step, "standard deviation")
 
     @property
     def settings(self) -> dict[str, Any]:
         """The sampler in plain words and numbers."""
-        return chain.settings(self)
+        return base.settings(self)
 
     def init(self, start: Array, seed: int) -> State:
         """A chain at ``start`` (d,)."""
-        return chain.begin(self.target, start, seed)
+        return base.begin(self.target, start, seed)
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
         """The next n draws of the chain, and where it then is."""
         names = ("log_densities", "write_score", "parameters", "lanes")
-        return chain.metropolis(self, state, n, _walk, _compiled_walk, names)
+        return base.metropolis(self, state, n, _walk, _compiled_walk, names)

@@ -32,8 +32,8 @@ import numpy as np
 
 from steinstream._engine.jit import jit
 from steinstream.errors import InputError
-from steinstream.samplers import Draws, State, chain
-from steinstream.samplers.chain import HUGE
+from steinstream.samplers import Draws, State, base
+from steinstream.samplers.base import HUGE
 from steinstream.targets import Array
 
 _STEP, _APART = 0, 1  # what a minibatch is for
@@ -92,7 +92,7 @@ class SGLD:
     record: Literal["step", "full", "independent"] = "step"
 
     def __post_init__(self) -> None:
-        chain.require_step(self.step, "variance of the noise")
+        base.require_step(self.step, "variance of the noise")
         if self.record not in ("step", "full", "independent"):
             raise InputError(f"record is {self.record!r}.", 'Use "step", "full" or "independent".')
         if self.record == "independent" and self.minibatch is None:
@@ -103,22 +103,22 @@ class SGLD:
     @property
     def settings(self) -> dict[str, Any]:
         """The sampler in plain words and numbers."""
-        return chain.settings(self)
+        return base.settings(self)
 
     def init(self, start: Array, seed: int) -> State:
         """A chain at ``start`` (d,). The log density is not a number if the target has none or a minibatch is used."""
-        position, random = chain.first_position(start), chain.random_state(seed)
+        position, random = base.first_position(start), base.random_state(seed)
         score = self._score(position, random, 0, _STEP)
-        chain.check_score(position, score)
+        base.check_score(position, score)
         return State(position, self._log_density(position), score, random)
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
         """The next n draws of the chain, and where it then is."""
-        noise, random = chain.normals(state.random, n, len(state.position))
-        block = chain.empty_block(n, len(state.position))
+        noise, random = base.normals(state.random, n, len(state.position))
+        block = base.empty_block(n, len(state.position))
         position, score = state.position.copy(), state.score.copy()
         if self.minibatch is None:
-            target = chain.evaluations(self.target)
+            target = base.evaluations(self.target)
             drift: Any = _compiled_drift if target.compiled else _drift
             done = drift(
                 target.write_score, target.parameters,
@@ -129,7 +129,7 @@ class SGLD:
         if done < n:
             when = f", reached in step {state.steps + done + 1}"
             remedy = f"SGLD leaves for infinity when its step is too large: it is {self.step:g}."
-            chain.check_score(position, block.scores[done], when, remedy)
+            base.check_score(position, block.scores[done], when, remedy)
         reached = self._log_density(position)
         return State(position, reached, score, random, state.steps + n, state.accepted + n), block
 
@@ -151,18 +151,18 @@ class SGLD:
         if self.record == "independent":
             return self._score(position, random, number, _APART)
         if self.record == "full" and self.target is not None:
-            return chain.score_at(self.target.score, position)
+            return base.score_at(self.target.score, position)
         return score
 
     def _score(self, position: Array, random: dict[str, Any], number: int, purpose: int) -> Array:
         """The score of the minibatch that belongs to a step, or the target's where there are no minibatches."""
         if self.minibatch is not None:
             seed = [random["state"]["inc"], number, purpose]  # the increment never changes along a stream
-            return chain.score_at(self.minibatch, position, np.random.default_rng(seed))
+            return base.score_at(self.minibatch, position, np.random.default_rng(seed))
         if self.target is None:
             raise InputError(_NO_TARGET, "Give a target, or a minibatch.")
-        return chain.score_at(self.target.score, position)
+        return base.score_at(self.target.score, position)
 
     def _log_density(self, position: Array) -> float:
         own = self.minibatch is None and hasattr(self.target, "log_density")
-        return chain.log_density_at(self.target, position) if own else math.nan
+        return base.log_density_at(self.target, position) if own else math.nan

@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
-    from steinstream.targets.calcium import Calcium as Calcium
     from steinstream.targets.gaussian import Gaussian as Gaussian
     from steinstream.targets.goodwin import Goodwin as Goodwin
     from steinstream.targets.mixture import Mixture as Mixture
     from steinstream.targets.tempered import Tempered as Tempered
 
-__all__ = ["Calcium", "Compiled", "Functions", "Gaussian", "Goodwin", "Mixture", "Sample", "Target", "Tempered"]
+__all__ = ["Compiled", "Functions", "Gaussian", "Goodwin", "Mixture", "Sample", "Target", "Tempered"]
 
 _HOMES = {  # imported on first use: they need numba
-    "Calcium": "calcium",
     "Gaussian": "gaussian",
     "Goodwin": "goodwin",
     "Mixture": "mixture",

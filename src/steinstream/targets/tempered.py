@@ -16,7 +16,7 @@ import numpy as np
 from steinstream._engine.jit import jit
 from steinstream.errors import InputError
 from steinstream.targets import Array, Compiled, Target
-from steinstream.targets.pointer import pointers
+from steinstream.targets.function_pointer import pointers
 
 _Parameters = tuple[float, Any, Callable[[Any, Array, Array], None], Callable[[Any, Array, Array], float]]
 

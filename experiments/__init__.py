@@ -1,0 +1,1 @@
+"""The experiments of the paper, and measurements beyond it. Not part of the installed package."""

@@ -1,0 +1,1 @@
+"""Posteriors that only the experiments need."""

@@ -1,0 +1,1 @@
+"""Operations on kept sets: weights, orders of use, merging."""
