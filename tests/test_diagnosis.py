@@ -39,7 +39,7 @@ def names(diagnosis):
 
 
 def stream_of(x, s=None, chains=None):
-    ids = validation.consecutive(0, 0, len(x)) if chains is None else chains
+    ids = validation.consecutive_ids(0, 0, len(x)) if chains is None else chains
     return validation.Block(x, -x if s is None else s, ids)
 
 

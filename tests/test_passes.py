@@ -20,7 +20,7 @@ from steinstream.baselines import stein_thinning
 from steinstream.cli.progress import Stop
 from steinstream.thinner.local_search import Selection
 from steinstream.thinner.passes import good_set
-from steinstream.validation import Block, consecutive
+from steinstream.validation import Block, consecutive_ids
 
 command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -200,7 +200,7 @@ def test_a_start_with_a_sample_for_any_number_of_passes():
 
 def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice():
     x = np.random.default_rng(0).normal(size=(700, 6))
-    sample = Block(x, -x, consecutive(3, 10, 700))
+    sample = Block(x, -x, consecutive_ids(3, 10, 700))
     within = ss.Preconditioner.length_scale(2.0)
     greedy = Selection(sample, 15, ss.IMQ(), within).greedy()
     ids = stein_thinning(x, -x, 15, preconditioner=within, validate_scores=False)
@@ -220,7 +220,7 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
 def test_each_swap_takes_the_draw_that_leaves_the_least_ksd(seed, size, greedily):
     x = np.random.default_rng(seed).normal(size=(20, 2))
     matrix = ss.IMQ().matrix(x, -x, x, -x)
-    one = Selection(Block(x, -x, consecutive(0, 0, 20)), size, ss.IMQ(), ss.Preconditioner.identity())
+    one = Selection(Block(x, -x, consecutive_ids(0, 0, 20)), size, ss.IMQ(), ss.Preconditioner.identity())
     chosen = (one.greedy() if greedily else one.even()).chosen.tolist()
     energy = lambda places: matrix[np.ix_(places, places)].sum()  # noqa: E731
     assert one.energy == pytest.approx(energy(chosen), abs=1e-9)

@@ -298,7 +298,7 @@ def test_a_broken_target_is_named_with_position_and_value(make_rejecting: Maker,
 
 
 def test_huge_means_the_same_as_at_the_thinners_door() -> None:
-    assert base.HUGE == validation.HUGE
+    assert base.HUGE == validation.OVERFLOW_LIMIT
 
 
 def test_a_chain_that_stands_still_is_told_so(make_rejecting: Maker) -> None:

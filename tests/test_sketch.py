@@ -13,7 +13,7 @@ from steinstream.thinner.subsample import Subsample
 
 def stream(length):
     x = np.arange(float(length))[:, None]
-    return validation.Block(x, -x, validation.consecutive(0, 0, length))
+    return validation.Block(x, -x, validation.consecutive_ids(0, 0, length))
 
 
 @given(st.integers(1, 30_000), st.lists(st.integers(0, 30_000), max_size=8))
@@ -34,7 +34,7 @@ def test_settled_is_the_second_half_of_each_chain():
     sketch = Subsample(1)
     for chain in range(3):
         x = np.arange(10.0)[:, None]
-        sketch.add(validation.Block(x, -x, validation.consecutive(chain, 0, 10)))
+        sketch.add(validation.Block(x, -x, validation.consecutive_ids(chain, 0, 10)))
     assert sketch.settled().ids.tolist() == [[chain, draw] for chain in range(3) for draw in range(5, 10)]
 
 
@@ -66,6 +66,6 @@ def test_no_chain_hides_behind_the_stride(chains):
 def test_the_sketch_keeps_copies():
     x = np.zeros((10, 1))
     sketch = Subsample(1)
-    sketch.add(validation.Block(x, x, validation.consecutive(0, 0, 10)))
+    sketch.add(validation.Block(x, x, validation.consecutive_ids(0, 0, 10)))
     x += 1.0
     assert not sketch.block.draws.any()

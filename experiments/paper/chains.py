@@ -27,7 +27,7 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.targets import Array
 from steinstream.thinner import Thinner
 from steinstream.thinner.subsample import Subsample
-from steinstream.validation import Block, SteinIdentity, consecutive
+from steinstream.validation import Block, SteinIdentity, consecutive_ids
 
 KERNELS = {"imq": IMQ(), "rbf": RBF()}
 GROWTHS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
@@ -144,7 +144,7 @@ def look(source: Source) -> dict[str, Any]:
     identity = SteinIdentity(source.dim)
     for draws, scores in source.blocks(half):
         low, high = np.minimum(low, draws.min(axis=0)), np.maximum(high, draws.max(axis=0))
-        identity = identity.with_more(draws, scores)
+        identity = identity.updated(draws, scores)
     identity.require_plausible()
     burn_in = next_inside(source, low, high)
     count, total, squares, distinct, last = 0, np.zeros(source.dim), np.zeros(source.dim), 0, None
@@ -169,7 +169,7 @@ def settled(source: Source, burn_in: int) -> Array:
     """Some of the draws after burn-in, evenly spaced."""
     sketch, first = Subsample(source.dim), 0
     for draws, scores in source.blocks(burn_in):
-        sketch.add(Block(draws, scores, consecutive(0, first, len(draws))))
+        sketch.add(Block(draws, scores, consecutive_ids(0, first, len(draws))))
         first += len(draws)
     return sketch.block.draws
 

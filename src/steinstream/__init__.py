@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from steinstream.version import __version__ as __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from steinstream import baselines as baselines
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from steinstream import samplers as samplers
     from steinstream import schedules as schedules
     from steinstream import targets as targets
-    from steinstream.api import PAPER as PAPER
     from steinstream.api import thin as thin
     from steinstream.diagnostics import Diagnosis as Diagnosis
     from steinstream.diagnostics import Finding as Finding
@@ -47,8 +46,10 @@ if TYPE_CHECKING:
     from steinstream.result import Kept as Kept
     from steinstream.result import Variable as Variable
     from steinstream.running_moments import Moments as Moments
+    from steinstream.thinner import PAPER as PAPER
+    from steinstream.thinner import StepInfo as StepInfo
+    from steinstream.thinner import ThinConfig as ThinConfig
     from steinstream.thinner import Thinner as Thinner
-    from steinstream.thinner.step import StepInfo as StepInfo
 
 # Names are loaded when first used: importing the package costs nothing, least of all numba.
 _HOME = {
@@ -74,9 +75,10 @@ _HOME = {
     "Payloads": "draw_store",
     "plan": "planning",
     "Predictions": "ensemble",
-    "PAPER": "api",
+    "PAPER": "thinner",
     "thin": "api",
-    "StepInfo": "thinner.step",
+    "StepInfo": "thinner",
+    "ThinConfig": "thinner",
     "Thinner": "thinner",
 }
 _MODULES = ("baselines", "parallel", "integrations", "io", "plot", "samplers", "schedules", "targets")

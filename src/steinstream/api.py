@@ -1,91 +1,89 @@
-"""Thin draws that are already there: choose coordinates from them, then run the thinner over them."""
+"""Thin a chain that can be read from start to end: the function `thin`, and the pipeline behind it.
+
+`thin_source` is the only pipeline: take a subsample, fit the preconditioner, run the thinner, make further passes. It
+serves arrays, files, workers and proxies. `fit_source` is its first part, which the baselines share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from steinstream import schedules, validation
-from steinstream.errors import InputError, positive
-from steinstream.kernels import IMQ, Kernel
-from steinstream.preconditioning import Preconditioner, Streaming, as_fixed
+from steinstream import validation
+from steinstream._typing import AnyArray
+from steinstream.errors import InputError
+from steinstream.gradient_free import proxy_scores, thin_by_ratio, with_proxy_scores
+from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
-from steinstream.thinner.passes import as_passes, begin_well, begins_with_sample, go_on
-from steinstream.thinner.subsample import Subsample
+from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.passes import needs_another_pass, start_with_sample, starts_with_sample
+from steinstream.thinner.subsample import Subsample, fit_preconditioner
+from steinstream.validation import Block
 
 if TYPE_CHECKING:
+    from steinstream.io import Chain
     from steinstream.targets import Target
-
-#: The paper's settings: ``ss.thin(draws, scores, **ss.PAPER)``.
-PAPER: dict[str, Any] = {
-    "kernel": IMQ(),
-    "preconditioner": Preconditioner.identity(),
-    "growth": "sqrt",
-    "budget": 0.0,
-    "rule": "paper",
-}
 
 
 def thin(
     draws: ArrayLike,
     scores: ArrayLike | None = None,
+    size: int | None = None,
     *,
+    config: ThinConfig | None = None,
+    costs: ArrayLike | None = None,
+    pinned: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
     log_density: ArrayLike | None = None,
     proxy: str | Target | None = None,
     clip: float = 1.0,
-    size: int | None = None,
-    kernel: Kernel | None = None,
-    preconditioner: Preconditioner | Streaming | ArrayLike | str = "auto",
-    growth: str | float | schedules.Schedule | None = None,
-    budget: str | float | schedules.Schedule = 0.0,
-    rule: str = "paper",
-    candidates: int = 1,
-    anchor: float | bool = False,
-    cost_weight: float = 0.0,
-    costs: ArrayLike | None = None,
-    pinned: ArrayLike | None = None,
-    passes: int | str = 1,
-    start: str | None = None,
-    on_bad: str = "raise",
-    validate_scores: bool = True,
-    names: Sequence[str] | None = None,
+    **settings: Any,
 ) -> Kept:
-    """Keep the draws that matter: of (n, d) or (chains, n, d) draws with their scores, grad log p at each draw.
-
-    Settings that are not given are chosen to serve; ``**ss.PAPER`` takes the paper's instead.
+    """Keep the draws of a chain that represent its target.
 
     Parameters
     ----------
-    draws, scores
-        (n, d) or (chains, n, d) numbers each; unconstrained draws, and grad log p at each of them.
-    size
-        A hard cap: exactly so many are kept, or all if fewer came. Without it about sqrt(n log n) are, or more where
-        the target needs more.
-    preconditioner
-        Estimated from the draws unless given, because the kernel's one length scale cannot fit parameters of different
-        widths; ``"streaming"`` follows the draws as a live stream would, ``"identity"`` takes them as they are. Given,
-        they are a :class:`~steinstream.Preconditioner`, an array of d scales or a covariance (d, d).
-    passes, start
-        Further passes over the draws keep as many and lower KSD; ``"auto"`` makes as many as are worth their time. With
-        ``size`` it also begins with a good set out of a sample of the draws, which ``start="sample"`` does for any
-        number of passes, and ``start="stream"`` does not (:mod:`steinstream.thinner.passes`).
-    anchor, cost
-        With ``anchor=True`` the kept draws have the proportions of all; ``cost`` is how much the ``costs`` count.
-    costs, pinned
-        An entry for each draw, (n,) or (chains, n): what it costs to keep it, and whether it must stay.
-    kernel, growth, budget, rule, candidates, on_bad, validate_scores
-        As in :class:`~steinstream.Thinner`.
-    proxy, log_density, clip
-        Without scores a proxy lends its own: ``"gaussian"``, fitted to the draws, or an object with ``log_density`` and
-        ``score``. With the target's log density at each draw, (n,) or (chains, n), what is kept is then still close to
-        the target; without it, to the proxy. ``clip`` and the limits: :mod:`steinstream.gradient_free`.
+    draws : array_like
+        Unconstrained draws, (n, d) or (chains, n, d).
+    scores : array_like, optional
+        Score of each draw, the gradient of the log density, in the shape of ``draws``. Required unless ``proxy`` is
+        given.
+    size : int, optional
+        Number of draws to keep. If fewer draws are given, all are kept. Default: about sqrt(n log n), or more if the
+        target requires it.
+    config : ThinConfig, optional
+        Settings. Default: the default settings.
+    costs, pinned : array_like, optional
+        Cost of keeping each draw, and whether it must stay, (n,) or (chains, n).
+    names : sequence of str, optional
+        Parameter names. Default: the column names if ``draws`` is a DataFrame.
+    log_density : array_like, optional
+        Log density of the target at each draw, (n,) or (chains, n), used with ``proxy``.
+    proxy : str or Target, optional
+        Density whose score replaces missing scores: ``"gaussian"`` (fitted to the draws), or an object with
+        ``log_density`` and ``score``. With ``log_density`` the kept draws still represent the target, without it the
+        proxy: see :mod:`steinstream.gradient_free`.
+    clip : float, default 1.0
+        Limit of the log density ratio between proxy and target.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. The preconditioner is estimated from
+        the draws unless it is given. ``**ss.PAPER`` selects the settings of the paper.
 
-    names
-        Of the d parameters; the columns of a table, such as pandas', unless given.
+    Returns
+    -------
+    Kept
+        The kept draws.
+
+    Raises
+    ------
+    InputError
+        If the input has a wrong shape, contains values that are not finite, or the sign of the scores is wrong.
 
     Examples
     --------
@@ -96,135 +94,151 @@ def thin(
     Kept(25 of 500 draws, 2 dimensions, KSD 0.08777)
 
     """
-    validation.refuse_path(draws, "draws")
-    kernel, candidates = validation.as_kernel(kernel), positive(candidates, "candidates")
+    validation.reject_path(draws, "draws")
+    if size is not None:
+        settings["size"] = size
+    chosen = ThinConfig.of(config, **settings)
     if scores is None:
-        from steinstream.gradient_free import thin_without_scores
-
-        kept = thin_without_scores(
-            draws, log_density, proxy, clip, size=size, kernel=kernel, preconditioner=preconditioner, growth=growth,
-            budget=budget, rule=rule, candidates=candidates, passes=passes, start=start, anchor=anchor, cost_weight=cost_weight,
-            costs=costs, pinned=pinned, on_bad=on_bad,
-        )  # fmt: skip
-        return _named(kept, names, draws)
-    if proxy is not None or log_density is not None:
-        raise InputError("There are scores, so there is no need of a proxy or a log density.", "Leave them out.")
-    chains = as_chains(draws, scores)
-    prices, pins = by_chain(costs, chains, "costs"), by_chain(pinned, chains, "pinned")
-    total = sum(len(block.draws) for block in chains)
-    if total < candidates:
-        raise InputError(*too_short(total, candidates))
-    portions = list(map(Portion, chains, prices, pins))
-    kept = thin_portions(
-        chains[0].draws.shape[1], lambda: portions, size=size, kernel=kernel, preconditioner=preconditioner, growth=growth,
-        budget=budget, rule=rule, candidates=candidates, anchor=anchor, cost_weight=cost_weight, pinned=pinned is not None,
-        passes=passes, start=start, on_bad=on_bad, validate_scores=validate_scores,
-    )  # fmt: skip
-    return _named(kept, names, draws)
+        kept = _thin_without_scores(draws, log_density, proxy, clip, chosen, costs, pinned)
+    elif proxy is not None or log_density is not None:
+        raise InputError("proxy and log_density have no effect because scores are given.", "Leave them out.")
+    else:
+        kept = thin_source(ArraySource.of(draws, scores, costs, pinned), chosen).kept
+    return _with_names(kept, names, draws)
 
 
-def _named(kept: Kept, names: Sequence[str] | None, draws: ArrayLike) -> Kept:
-    """With the names given, or those of a table's columns if they are names."""
+def _thin_without_scores(
+    draws: ArrayLike,
+    log_density: ArrayLike | None,
+    proxy: str | Target | None,
+    clip: float,
+    config: ThinConfig,
+    costs: ArrayLike | None,
+    pinned: ArrayLike | None,
+) -> Kept:
+    """Thin by the scores of a proxy, with the density ratio if the log density of the target is known."""
+    proxied = with_proxy_scores(draws, log_density, proxy, config)
+    if log_density is not None:
+        for name, value in (("costs", costs), ("pinned", pinned)):
+            if value is not None:
+                raise InputError(f"{name} cannot be used with log_density.", "Leave it out, or leave out log_density.")
+        return thin_by_ratio(proxied, clip, config)
+    scores = proxy_scores(proxied, np.shape(np.asarray(draws)))
+    kept = thin_source(ArraySource.of(draws, scores, costs, pinned), config.replace(validate_scores=False)).kept
+    return replace(kept, settings={**kept.settings, "proxy": proxied.proxy})
+
+
+def _with_names(kept: Kept, names: Sequence[str] | None, draws: ArrayLike) -> Kept:
+    """Set the given names, or those of the columns of a DataFrame."""
     if names is not None:
         return kept.with_names(names)
     columns = [*getattr(draws, "columns", ())]
-    good = len({*columns}) == kept.draws.shape[1] and all(isinstance(name, str) for name in columns)
-    return kept.with_names(columns) if good else kept
+    valid = len({*columns}) == kept.draws.shape[1] and all(isinstance(name, str) for name in columns)
+    return kept.with_names(columns) if valid else kept
 
 
-class Portion(NamedTuple):
-    """Some draws of a chain, and what they cost and whether they must stay, if anybody says so."""
-
-    block: validation.Block
-    costs: NDArray[Any] | None = None
-    pinned: NDArray[Any] | None = None
+# -- sources -----------------------------------------------------------------------------------------------------------
 
 
-def thin_portions(
-    dim: int,
-    portions: Callable[[], Iterable[Portion]],
-    *,
-    size: int | None = None,
-    kernel: Kernel | None = None,
-    preconditioner: Preconditioner | Streaming | ArrayLike | str = "auto",
-    growth: str | float | schedules.Schedule | None = None,
-    budget: str | float | schedules.Schedule = 0.0,
-    rule: str = "paper",
-    candidates: int = 1,
-    anchor: float | bool = False,
-    cost_weight: float = 0.0,
-    pinned: bool = False,
-    passes: int | str = 1,
-    start: str | None = None,
-    on_bad: str = "raise",
-    validate_scores: bool = True,
-) -> Kept:
-    """As :func:`thin`, for draws that come in portions, each time from the start: a file's, say, in bounded memory.
+class MarkedBlock(NamedTuple):
+    """Draws with their costs and pins, if there are any."""
 
-    ``portions`` is called once to look at the draws, for coordinates, and once for every pass. ``pinned`` says whether
-    any draws must stay.
-    """
-    passes = as_passes(passes)
-    if isinstance(preconditioner, str) and preconditioner == "streaming":
-        preconditioner = Streaming(centred=kernel is not None and kernel.linear > 0)
-    sketch = Subsample(dim)
-    for block, _, _ in portions():
-        sketch.add(block.take(validation.usable(block, on_bad)))
-    sign = validate_scores  # is to be checked as draws come
-    if not isinstance(preconditioner, Streaming):
-        preconditioner = fitting(preconditioner, sketch, validate_scores, kernel)
-        sign = False  # it was done, on the sketch
-    thinner = Thinner(
-        dim, kernel=kernel, preconditioner=preconditioner, growth=growth, budget=budget, rule=rule, size=size,
-        candidates=candidates, anchor=anchor, cost_weight=cost_weight, on_bad=on_bad, validate_scores=sign,
-    )  # fmt: skip
-    thinner._looks.scores = bool(validate_scores)  # at the result
-    if begins_with_sample(start, passes, thinner, pins=pinned):
-        begin_well(thinner, sketch.block)
-    return _pass_by(thinner, portions, passes)
+    block: Block
+    costs: AnyArray | None = None
+    pinned: AnyArray | None = None
 
 
-def _pass_by(thinner: Thinner, portions: Callable[[], Iterable[Portion]], passes: int | str) -> Kept:
-    """Let all draws pass, as often as they are to."""
-    while True:
-        for block, prices, pins in portions():
-            thinner.extend(block.draws, block.scores, ids=block.ids, costs=prices, pinned=pins)
-        if len(thinner) == 0:
-            raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
-        if not go_on(thinner, passes):
-            return thinner.kept
-        thinner.start_pass()
+class DrawSource(Protocol):
+    """A chain, or several, that can be read from start to end."""
+
+    @property
+    def title(self) -> str:
+        """Description for messages."""
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the draws can be read more than once."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether reading costs nothing, so that all draws are validated before the first step."""
+
+    @property
+    def has_pins(self) -> bool:
+        """Whether some draws are pinned."""
+
+    def blocks(self, skip: int = 0) -> Iterable[MarkedBlock]:
+        """Read the draws in order, without the first ``skip`` ones."""
 
 
-def too_short(draws: int, candidates: int) -> tuple[str, str]:
-    """What to say when a chain does not make a single step."""
-    return f"The chain has {draws} draws, and one step takes {candidates}.", "Give a longer chain, or fewer candidates."
+@dataclass(frozen=True)
+class ArraySource:
+    """Chains in memory, one block per chain."""
+
+    chains: Sequence[MarkedBlock]
+    title: str = "The chain"
+    repeatable: bool = True
+    in_memory: bool = True
+
+    @classmethod
+    def of(
+        cls, draws: ArrayLike, scores: ArrayLike, costs: ArrayLike | None = None, pinned: ArrayLike | None = None
+    ) -> ArraySource:
+        """Validate arrays (n, d) or (chains, n, d), with costs and pins (n,) or (chains, n)."""
+        blocks = validation.as_chains(draws, scores)
+        return cls([*map(MarkedBlock, blocks, _by_chain(costs, blocks, "costs"), _by_chain(pinned, blocks, "pinned"))])
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.chains[0].block.draws.shape[1]
+
+    @property
+    def has_pins(self) -> bool:
+        """Whether some draws are pinned."""
+        return any(chain.pinned is not None for chain in self.chains)
+
+    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+        """Read the chains, without the first ``skip`` draws."""
+        for block, costs, pinned in self.chains:
+            rows = slice(skip, None)
+            skip = max(skip - len(block.draws), 0)
+            yield MarkedBlock(
+                block.take(rows), None if costs is None else costs[rows], None if pinned is None else pinned[rows]
+            )
 
 
-def fitting(
-    preconditioner: Preconditioner | ArrayLike | str,
-    sketch: Subsample,
-    validate_scores: bool,
-    kernel: Kernel | None = None,
-) -> Preconditioner:
-    """The coordinates asked for, estimated from a sketch of the stream where they are asked for by name.
+@dataclass(frozen=True)
+class ChainSource:
+    """A chain reader as a source, read in blocks of ``rows`` draws."""
 
-    If the kernel has a linear term, which depends on where the origin lies, they have a centre; but for identity.
-    """
-    held = sketch.block
-    if len(held.draws) == 0:
-        raise InputError("There are no usable draws to thin.")
-    if validate_scores:
-        dim = held.draws.shape[1]
-        validation.SteinIdentity(dim).with_more(held.draws, held.scores).require_plausible()
-    if not isinstance(preconditioner, str):
-        return as_fixed(preconditioner)
-    centred = kernel is not None and kernel.linear > 0 and preconditioner != "identity"
-    return Preconditioner.estimate(preconditioner, sketch.settled().draws, centred=centred)
+    chain: Chain
+    rows: int = 8192
+    repeatable: bool = True
+    in_memory: bool = False
+    has_pins: bool = False
+
+    @property
+    def title(self) -> str:
+        """Name of the file."""
+        return self.chain.title
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.chain.dim
+
+    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+        """Read the file, without the first ``skip`` draws."""
+        return map(MarkedBlock, self.chain.blocks(self.rows, skip))
 
 
-def by_chain(values: ArrayLike | None, chains: list[validation.Block], what: str) -> list[NDArray[Any] | None]:
-    """One entry per draw, (n,) or (chains, n), for each chain its own; None where there are none."""
+def _by_chain(values: ArrayLike | None, chains: Sequence[Block], what: str) -> list[AnyArray | None]:
+    """Split one value per draw, (n,) or (chains, n), by chain."""
     if values is None:
         return [None] * len(chains)
     rows = np.asarray(values)
@@ -234,19 +248,178 @@ def by_chain(values: ArrayLike | None, chains: list[validation.Block], what: str
     return [np.asarray(part) for part in parts]
 
 
-def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[validation.Block]:
-    """One block per chain."""
-    x, s = validation.as_numbers(draws, "draws"), validation.as_numbers(scores, "scores")
-    if x.ndim == 3 and x.shape != s.shape:
-        raise InputError(
-            f"Draws have shape {x.shape} and scores have shape {s.shape}.",
-            "Every draw needs its own score: the gradient of the log density at that draw.",
-        )
-    if x.ndim == 3:
-        pairs: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(x, s, strict=True))
-    else:
-        pairs = [(x, s)]
-    blocks = [validation.as_block(*pair) for pair in pairs]
-    if not blocks or sum(len(x) for x, _ in blocks) == 0:
-        raise InputError("The stream is empty: there are no draws to thin.")
-    return [validation.Block(x, s, validation.consecutive(chain, 0, len(x))) for chain, (x, s) in enumerate(blocks)]
+# -- the pipeline ------------------------------------------------------------------------------------------------------
+
+
+class RunHooks:
+    """Callbacks of `thin_source`; override what is needed."""
+
+    def on_subsample(self, draws: int) -> None:
+        """Called after each block of the first reading, with the number of draws read."""
+
+    def on_thinner(self, thinner: Thinner) -> None:
+        """Called once, before the first draw is added."""
+
+    def on_block(self, thinner: Thinner) -> None:
+        """Called after each block of draws was added."""
+
+    def save(self, thinner: Thinner) -> None:
+        """Write a checkpoint; called every `save_interval` seconds."""
+
+    save_interval: float | None = None
+    """Seconds between two checkpoints; None for no checkpoints."""
+
+    def stop(self) -> bool:
+        """Return whether to stop after the current block."""
+        return False
+
+
+class Stopped(Exception):
+    """Raised by `thin_source` when the hooks requested a stop; ``thinner`` is None before the first step."""
+
+    def __init__(self, thinner: Thinner | None) -> None:
+        super().__init__("stopped")
+        self.thinner = thinner
+
+
+class Fit(NamedTuple):
+    """What the first reading of a source yields."""
+
+    subsample: Subsample
+    preconditioner: Preconditioner
+    valid: int
+    """Number of valid draws."""
+    skipped: int
+    """Number of invalid draws."""
+
+
+def thin_source(
+    source: DrawSource,
+    config: ThinConfig,
+    *,
+    thinner: Thinner | None = None,
+    initial: tuple[ArrayLike, ArrayLike] | None = None,
+    hooks: RunHooks | None = None,
+) -> Thinner:
+    """Thin a source: subsample, fit the preconditioner, run, make further passes.
+
+    Parameters
+    ----------
+    source : DrawSource
+        The draws.
+    config : ThinConfig
+        Settings. Without a preconditioner, ``"auto"`` is fitted.
+    thinner : Thinner, optional
+        A thinner to continue with, from a checkpoint.
+    initial : tuple of array_like, optional
+        Draws and scores of the initial set.
+    hooks : RunHooks, optional
+        Callbacks for progress, checkpoints and stopping.
+
+    Returns
+    -------
+    Thinner
+        The thinner after the last pass.
+
+    Raises
+    ------
+    InputError
+        If the source has no valid draws, or too few for one step.
+    Stopped
+        If the hooks requested a stop.
+
+    """
+    hooks = hooks or RunHooks()
+    thinner = thinner or _started(source, config, initial, hooks)
+    hooks.on_thinner(thinner)
+    _run_pass(source, thinner, hooks)
+    while needs_another_pass(thinner.config, thinner.state):
+        thinner.start_pass()
+        _run_pass(source, thinner, hooks)
+    if thinner.seen == thinner.skipped:
+        raise InputError(f"{source.title} has no valid draws.")
+    if len(thinner) == 0:
+        raise too_short(source.title, thinner.seen - thinner.skipped, config.candidates)
+    return thinner
+
+
+def fit_source(source: DrawSource, config: ThinConfig, hooks: RunHooks | None = None) -> Fit:
+    """Read a source once: take a subsample, validate the scores and fit the preconditioner.
+
+    Parameters
+    ----------
+    source : DrawSource
+        The draws.
+    config : ThinConfig
+        Settings. Without a preconditioner, ``"auto"`` is fitted.
+    hooks : RunHooks, optional
+        Callbacks for progress and stopping.
+
+    Returns
+    -------
+    Fit
+        Subsample, preconditioner and numbers of draws.
+
+    """
+    subsample, valid, skipped = _subsample(source, config, hooks or RunHooks())
+    fitted = fit_preconditioner(subsample, config)
+    fitted.require(source.dim)
+    return Fit(subsample, fitted, valid, skipped)
+
+
+def too_short(title: str, draws: int, candidates: int) -> InputError:
+    """Return the error for a chain that is shorter than one step."""
+    return InputError(
+        f"{title} has {draws} draws, but one step takes {candidates}.", "Use a longer chain, or fewer candidates."
+    )
+
+
+def _started(
+    source: DrawSource, config: ThinConfig, initial: tuple[ArrayLike, ArrayLike] | None, hooks: RunHooks
+) -> Thinner:
+    """Create the thinner for a source."""
+    chosen = "auto" if config.preconditioner is None else config.preconditioner
+    config = config.replace(preconditioner=chosen)
+    fits = source.repeatable and isinstance(chosen, str) and chosen != "identity"
+    subsample: Subsample | None = None
+    validated = False
+    if fits or source.in_memory:
+        subsample, _, _ = _subsample(source, config, hooks)
+        if fits or isinstance(chosen, str | Preconditioner):
+            config = config.replace(preconditioner=fit_preconditioner(subsample, config))
+            validated = config.validate_scores
+    thinner = Thinner(source.dim, config, initial=initial)
+    thinner.state.sign_validated = validated
+    if starts_with_sample(config, thinner.state, source.has_pins):
+        if subsample is None:
+            subsample, _, _ = _subsample(source, config, hooks)
+        start_with_sample(config, thinner.state, subsample.block)
+    return thinner
+
+
+def _subsample(source: DrawSource, config: ThinConfig, hooks: RunHooks) -> tuple[Subsample, int, int]:
+    """Read the source once and return a subsample, the number of valid draws and that of invalid ones."""
+    subsample, valid, skipped = Subsample(source.dim), 0, 0
+    for block, _, _ in source.blocks():
+        rows = validation.finite_rows(block, config.on_bad)
+        good = block if rows.all() else block.take(rows)
+        subsample.add(good)
+        valid += len(good.draws)
+        skipped += len(block.draws) - len(good.draws)
+        hooks.on_subsample(valid + skipped)
+        if hooks.stop():
+            raise Stopped(None)
+    return subsample, valid, skipped
+
+
+def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks) -> None:
+    """Add the draws of the source that the current pass has not received yet."""
+    saved = time.monotonic()
+    for block, costs, pinned in source.blocks(thinner.current_pass.received):
+        thinner.extend(block.draws, block.scores, ids=block.ids, costs=costs, pinned=pinned)
+        hooks.on_block(thinner)
+        if hooks.save_interval is not None and time.monotonic() - saved > hooks.save_interval:
+            hooks.save(thinner)
+            saved = time.monotonic()
+        if hooks.stop():
+            raise Stopped(thinner)

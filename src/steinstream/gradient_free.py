@@ -1,70 +1,72 @@
-r"""Draws without scores: a proxy lends its score, and the ratio of the two densities makes up for the difference.
+r"""Gradient-free KSD: use the score of a proxy density q and correct with the density ratio q / p.
 
-Let q be a density with a known score, a Gaussian fitted to the draws say, and p the target, whose log density is known
-at each draw up to a constant. With k_q the Stein kernel of q,
+Let q be a density with a known score, such as a Gaussian fitted to the draws, and p the target, whose log density is
+known at each draw up to a constant. With k_q the Stein kernel of q,
 
 .. math:: k(x, y) = r(x)\, r(y)\, k_q(x, y), \qquad r = q / p,
 
-has mean zero under p, since the integral of p r k_q(., y) is that of q k_q(., y), which is 0. So its KSD measures the
-distance to p and never asks for the gradient of log p (Fisher and Oates, "Gradient-free kernel Stein discrepancy",
-NeurIPS 2023). The unknown constant only scales it; it is chosen such that r has mean 1 over the draws, as under p.
+has mean zero under p, because the integral of p r k_q(., y) equals that of q k_q(., y), which is 0. Its KSD measures the
+distance to p without the gradient of log p (Fisher and Oates, "Gradient-free kernel Stein discrepancy", NeurIPS 2023).
+The unknown constant only scales it; it is chosen such that r has mean 1 over the draws, as under p.
 
-Where r is near 0, in tails of p that q does not have, a draw costs nothing, and a thinner would gather such draws (with
-a banana for p, means ended five standard deviations off). Hence log r is clipped to within ``clip`` = c of its median.
-That has a plain meaning: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q. With
-c = 0, or where no log density is known, r is 1, and KSD is the distance to q itself: what is kept then has the mean and
-the spread of the draws, and the shape of the proxy.
+A draw at which r is near 0, in tails of p that q does not have, costs nothing, so a thinner would collect such draws
+(with a banana for p, the means were wrong by five standard deviations). Therefore log r is clipped to within
+``clip`` = c of its median: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q. With
+c = 0, or if no log density is known, r is 1 and KSD is the distance to q. The kept draws then have the mean and the
+spread of the draws, and the shape of the proxy.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from steinstream import validation
+from steinstream._typing import Array, Flags
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
-from steinstream.kernels import Kernel
+from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner, Streaming
 from steinstream.result import History, Kept, Variable
-from steinstream.thinner.history import Recorder
-from steinstream.thinner.ingest import plan as plan_of
-from steinstream.thinner.subsample import Subsample
+from steinstream.thinner import Thinner
+from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.history import HistoryRecorder
+from steinstream.thinner.run import step_limits
+from steinstream.thinner.subsample import Subsample, fit_preconditioner
+from steinstream.validation import Block
 
 if TYPE_CHECKING:
     from steinstream.targets import Gaussian, Target
 
-Array = NDArray[np.float64]
+#: Name of the density ratio among the variables of a kept set.
+RATIO = "ratio"
 
-CLIP = 1.0
-RATIO = "ratio"  # the name of r among the variables of a kept draw
+#: Settings that the gradient-free discrepancy does not support.
+_UNSUPPORTED = ("candidates", "passes", "start", "anchor", "cost_weight")
 
-# What the gradient-free discrepancy cannot be combined with, and what it is when nobody asks for it.
-_PLAIN = {
-    "candidates": 1, "passes": 1, "start": None, "anchor": False, "cost_weight": 0.0, "costs": None, "pinned": None,
-}  # fmt: skip
-
-_OPPOSED = -0.5  # correlation of log q and log p below which p surely has the wrong sign
+_MIN_CORRELATION = -0.5  # of log q and log p; below it the sign of log p is certainly wrong
 
 
-class _Lent(NamedTuple):
-    """What a proxy makes of draws: those that are usable with its scores, a block for each chain."""
+class ProxiedDraws(NamedTuple):
+    """Valid draws with the scores of a proxy."""
 
-    chains: list[validation.Block]
-    sketch: Subsample
-    name: str
-    usable: NDArray[np.bool_]
-    density: Array | None
-    """The log density of the target at each of them, if it is known."""
-    own: Array
-    """And that of the proxy, then."""
+    chains: list[Block]
+    subsample: Subsample
+    proxy: str
+    """Name of the proxy."""
+    valid: Flags
+    """Which of the given draws are valid, in order."""
+    log_density: Array | None
+    """Log density of the target at each valid draw, if it is known."""
+    proxy_log_density: Array
+    """Log density of the proxy at each valid draw, then."""
 
     @property
     def skipped(self) -> int:
-        return int(np.count_nonzero(~self.usable))
+        """Number of invalid draws."""
+        return int(np.count_nonzero(~self.valid))
 
 
 def gradient_free_ksd(
@@ -72,213 +74,264 @@ def gradient_free_ksd(
     log_density: ArrayLike,
     *,
     proxy: str | Target = "gaussian",
-    clip: float = CLIP,
-    kernel: Kernel | None = None,
+    clip: float = 1.0,
+    kernel: Kernel | str | None = None,
     preconditioner: Preconditioner | ArrayLike | str = "auto",
 ) -> float:
-    """The gradient-free KSD of draws (n, d) or (chains, n, d), with the log density of the target at each of them.
+    """Compute the gradient-free KSD of a chain.
 
-    The ratio's constant is taken from these draws: give a chain, not a handful. A kept set has its own KSD.
+    Parameters
+    ----------
+    draws : array_like
+        Draws, (n, d) or (chains, n, d). The constant of the density ratio is estimated from them, so pass a whole
+        chain. A kept set has its own KSD.
+    log_density : array_like
+        Log density of the target at each draw, (n,) or (chains, n), up to a constant.
+    proxy : str or Target, default "gaussian"
+        ``"gaussian"`` (fitted to the draws), or an object with ``log_density`` and ``score``.
+    clip : float, default 1.0
+        Limit of the log density ratio.
+    kernel : Kernel or str, optional
+        Base kernel. Default: `IMQ`.
+    preconditioner : Preconditioner, array_like or str, default "auto"
+        Preconditioner, or the kind to estimate.
 
+    Returns
+    -------
+    float
+        The gradient-free KSD.
+
+    Examples
+    --------
     >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
     >>> squares = np.sum(draws**2, axis=1)
     >>> of_the_target, of_another = (gradient_free_ksd(draws, -0.5 * squares / width**2) for width in (1.0, 2.0))
     >>> f"{of_the_target:.2f} {of_another:.2f}"
     '0.09 0.36'
+
     """
-    from steinstream.api import fitting
-
-    kernel = validation.as_kernel(kernel)
-    lent = _lend(draws, log_density, proxy, "raise", kernel)
-    ratios, _ = _ratios(lent, clip)
-    x, s, _ = _joined(lent.chains)
-    fitted = fitting(preconditioner, lent.sketch, validate_scores=False, kernel=kernel)
-    return ksd(x, s, kernel=kernel, preconditioner=fitted, weights=ratios) * float(ratios.mean())
+    config = ThinConfig(kernel=as_kernel(kernel), preconditioner=preconditioner, validate_scores=False)
+    proxied = with_proxy_scores(draws, log_density, proxy, config)
+    ratios, _ = _ratios(proxied, clip)
+    x, s, _ = validation.concatenate(proxied.chains)
+    fitted = fit_preconditioner(proxied.subsample, config)
+    return ksd(x, s, kernel=config.kernel, preconditioner=fitted, weights=ratios) * float(ratios.mean())
 
 
-def thin_without_scores(
-    draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target | None, clip: float, **settings: Any
-) -> Kept:
-    """What :func:`steinstream.thin` does with draws that have no scores."""
-    from steinstream import api
+def with_proxy_scores(
+    draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target | None, config: ThinConfig
+) -> ProxiedDraws:
+    """Validate draws without scores and evaluate a proxy at them.
 
+    Parameters
+    ----------
+    draws : array_like
+        Draws, (n, d) or (chains, n, d).
+    log_density : array_like, optional
+        Log density of the target at each draw.
+    proxy : str or Target
+        The proxy.
+    config : ThinConfig
+        Settings.
+
+    Returns
+    -------
+    ProxiedDraws
+        The valid draws with the proxy's scores and, if that of the target is known, its log density.
+
+    """
     if proxy is None:
         raise InputError(
-            "There are no scores.",
-            'Give them; or proxy="gaussian" to fit one to the draws and take its score, with log_density if known.',
+            "The draws have no scores.",
+            'Pass scores, or proxy="gaussian" to use the score of a Gaussian fitted to the draws, with log_density if '
+            "it is known.",
         )
-    lent = _lend(draws, log_density, proxy, settings["on_bad"], settings["kernel"])
-    if lent.density is not None:
-        return _thinned(lent, clip, settings)
-    x = np.asarray(draws)
-    scores = np.full(x.shape, np.nan)  # those of bad draws, so that they are skipped
-    scores.reshape(-1, x.shape[-1])[lent.usable] = _joined(lent.chains).scores
-    kept = api.thin(draws, scores, validate_scores=False, **settings)
-    return replace(kept, settings={**kept.settings, "proxy": lent.name})
+    chains = validation.as_chains(draws, draws)
+    lengths, linear = [len(block.draws) for block in chains], config.kernel.linear > 0
+    density = None if log_density is None else _as_log_density(draws, log_density, sum(lengths), config.on_bad)
+    valid = np.ones(sum(lengths), dtype=bool) if density is None else np.isfinite(density)
+    valid_by_chain = np.split(valid, np.cumsum(lengths)[:-1])  # views: writing to them changes ``valid``
+    subsample = Subsample(chains[0].draws.shape[1])
+    for block, rows in zip(chains, valid_by_chain, strict=True):
+        rows &= validation.finite_rows(block, config.on_bad, linear)
+        subsample.add(block.take(rows))
+    _require_any(valid)
+    source, name = _as_proxy(proxy, subsample)
+    scored, own = [], []
+    for block, rows in zip(chains, valid_by_chain, strict=True):
+        good = block.take(rows)
+        good = good._replace(scores=_evaluate(source, "score", good.draws))
+        values = np.zeros(len(good.draws)) if density is None else _evaluate(source, "log_density", good.draws)
+        finite = _finite_proxy(good, values, config.on_bad, linear)
+        rows[rows] = finite
+        scored.append(good.take(finite))
+        own.append(values[finite])
+    _require_any(valid)
+    known = None if density is None else density[valid]
+    return ProxiedDraws(scored, subsample, name, valid, known, np.concatenate(own))
 
 
-def _thinned(lent: _Lent, clip: float, settings: dict[str, Any]) -> Kept:
-    """Thin by the gradient-free discrepancy."""
-    from steinstream._engine.density_ratio import thin_with_factors  # brings numba
-    from steinstream.api import fitting
-    from steinstream.thinner import Thinner
+def proxy_scores(proxied: ProxiedDraws, shape: tuple[int, ...]) -> Array:
+    """Return the proxy's scores in the shape of the draws; NaN at invalid draws, so that they are skipped."""
+    scores = np.full(shape, np.nan)
+    scores.reshape(-1, shape[-1])[proxied.valid] = validation.concatenate(proxied.chains).scores
+    return scores
 
-    for name, plain in _PLAIN.items():
-        given = settings.pop(name)
-        if not (given is plain or given == plain):
-            raise InputError(f"{name} cannot be used with log_density.", "Leave it out, or leave out log_density.")
-    preconditioner = settings.pop("preconditioner")
-    if isinstance(preconditioner, Streaming) or (isinstance(preconditioner, str) and preconditioner == "streaming"):
-        raise InputError("Streaming coordinates cannot be used with log_density.", 'Use "auto".')
-    fitted = fitting(preconditioner, lent.sketch, validate_scores=False, kernel=settings["kernel"])
-    block = _joined(lent.chains)
+
+def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kept:
+    """Thin by the gradient-free discrepancy.
+
+    Parameters
+    ----------
+    proxied : ProxiedDraws
+        Draws with the scores of a proxy and the log density of the target.
+    clip : float
+        Limit of the log density ratio.
+    config : ThinConfig
+        Settings.
+
+    Returns
+    -------
+    Kept
+        The kept draws; the density ratio is the variable ``"ratio"``.
+
+    """
+    from steinstream._engine.density_ratio import thin_with_factors  # loads numba
+
+    for difference in config.differences(ThinConfig()):
+        if difference.name in _UNSUPPORTED:
+            raise InputError(
+                f"{difference.name} cannot be used with log_density.", "Leave it out, or leave out log_density."
+            )
+    if isinstance(config.preconditioner, Streaming):
+        raise InputError("A streaming preconditioner cannot be used with log_density.", 'Use "auto".')
+    fitted = fit_preconditioner(proxied.subsample, config.replace(validate_scores=False))
+    block = validation.concatenate(proxied.chains)
     count, dim = block.draws.shape
-    thinner = Thinner(dim, preconditioner=fitted, **settings)  # for its schedules and settings
-    fitted.require(dim)
-    ratios, clipped = _ratios(lent, clip)
-    plan, steps = plan_of(thinner, np.arange(1, count + 1)), np.arange(1, count + 1)
+    thinner = Thinner(dim, config.replace(preconditioner=fitted))
+    ratios, clipped = _ratios(proxied, clip)
+    steps = np.arange(1, count + 1)
+    plan = step_limits(thinner.config, thinner.state, steps)
     kept, sizes, squares = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
     size = thin_with_factors(
-        thinner.kernel.compiled(dim), np.stack(fitted.apply(block.draws, block.scores), axis=1), ratios,
-        plan.floor, plan.budget, plan.share, plan.monotone, thinner.size or count, kept, sizes, squares,
+        config.kernel.compiled(dim), np.stack(fitted.apply(block.draws, block.scores), axis=1), ratios,
+        plan.floor, plan.budget, plan.share, plan.monotone, config.size or count, kept, sizes, squares,
     )  # fmt: skip
-    recorder = Recorder("log")
+    recorder = HistoryRecorder("log")
     recorder.add(steps, sizes, squares)
-    past = np.union1d(recorder.history().step, count) - 1  # and where it ended
-    history = History(past + 1, sizes[past], np.sqrt(squares[past]))
+    recorded = np.union1d(recorder.history().step, count) - 1
     rows = np.sort(kept[:size])
-    about = {
-        **thinner.settings, "seen": count + lent.skipped, "skipped": lent.skipped, "steps": count,
-        "proxy": lent.name, "clip": float(clip), "clipped": clipped,
-    }  # fmt: skip
+    settings = {
+        **thinner.settings,
+        "seen": count + proxied.skipped,
+        "skipped": proxied.skipped,
+        "steps": count,
+        "proxy": proxied.proxy,
+        "clip": float(clip),
+        "clipped": clipped,
+    }
     return Kept(
-        block.draws[rows], block.scores[rows], block.ids[rows], float(np.sqrt(squares[-1])), history,
-        kernel=thinner.kernel, preconditioner=fitted, settings=about, variables={RATIO: Variable(ratios[rows])},
-    )  # fmt: skip
+        block.draws[rows],
+        block.scores[rows],
+        block.ids[rows],
+        float(np.sqrt(squares[-1])),
+        History(recorded + 1, sizes[recorded], np.sqrt(squares[recorded])),
+        kernel=config.kernel,
+        preconditioner=fitted,
+        settings=settings,
+        variables={RATIO: Variable(ratios[rows])},
+    )
 
 
-def refuse_ratios(kept: Kept, what: str) -> None:
-    """Raise if a set was kept by the gradient-free discrepancy: ``what`` knows of no ratios."""
+def reject_ratios(kept: Kept, what: str) -> None:
+    """Raise an `InputError` if a set was kept by the gradient-free discrepancy, which ``what`` does not support."""
     if "clip" in kept.settings:
         raise InputError(
-            f"{what} needs scores, and these draws were kept without, by the gradient-free discrepancy.",
-            "Compute the scores of the kept draws and thin those; or thin without log_density.",
+            f"{what} requires scores, but these draws were kept without scores, by the gradient-free discrepancy.",
+            "Compute the scores of the kept draws and thin those, or thin without log_density.",
         )
 
 
-def _lend(draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target, on_bad: str, kernel: Kernel) -> _Lent:
-    """The usable draws with the proxy's scores and, where that of the target is known, its log densities."""
-    from steinstream.api import as_chains
+def fitted_gaussian(subsample: Subsample) -> Gaussian:
+    """Return a Gaussian with mean and covariance of the second half of each chain, shrunk as a preconditioner is."""
+    from steinstream.targets import Gaussian
 
-    chains = as_chains(draws, draws)
-    lengths, linear = [len(block.draws) for block in chains], kernel.linear > 0
-    density = None if log_density is None else _densities(draws, log_density, sum(lengths), on_bad)
-    fine = np.ones(sum(lengths), dtype=bool) if density is None else np.isfinite(density)
-    each = np.split(fine, np.cumsum(lengths)[:-1])  # of every chain its own, in the same memory
-    sketch = Subsample(chains[0].draws.shape[1])
-    for block, mine in zip(chains, each, strict=True):
-        mine &= validation.usable(block, on_bad, linear)
-        sketch.add(block.take(mine))
-    _require_any(fine)
-    source, name = _as_proxy(proxy, sketch)
-    lent, own = [], []
-    for block, mine in zip(chains, each, strict=True):
-        good = block.take(mine)
-        good = good._replace(scores=_each(source, "score", good.draws))
-        values = np.zeros(len(good.draws)) if density is None else _each(source, "log_density", good.draws)
-        mine[mine] = proper = _proper(good, values, on_bad, linear)
-        lent.append(good.take(proper))
-        own.append(values[proper])
-    _require_any(fine)
-    return _Lent(lent, sketch, name, fine, None if density is None else density[fine], np.concatenate(own))
+    draws = subsample.second_halves().draws
+    if len(draws) == 0:
+        raise InputError("There are no valid draws to fit a Gaussian to.")
+    fitted = Preconditioner.estimate("covariance", draws, centred=True)
+    factor = fitted.factor if fitted.factor.ndim == 2 else np.diag(fitted.factor)
+    return Gaussian(draws.mean(axis=0), factor @ factor.T / (2.0 * draws.shape[1]))
 
 
-def _require_any(fine: NDArray[np.bool_]) -> None:
-    if not fine.any():
+def _require_any(valid: Flags) -> None:
+    if not valid.any():
         raise InputError(
-            f"Not one of the {len(fine)} draws is finite, or has a log density and a score that are.",
-            "Check the source.",
+            f"None of the {len(valid)} draws is finite with a finite log density and score.", "Check the source."
         )
 
 
-def _as_proxy(proxy: str | Target, sketch: Subsample) -> tuple[Any, str]:
-    """The proxy, and what to call it."""
-    source = fitted_gaussian(sketch) if isinstance(proxy, str) and proxy == "gaussian" else proxy
+def _as_proxy(proxy: str | Target, subsample: Subsample) -> tuple[Any, str]:
+    """Return the proxy and its name."""
+    source = fitted_gaussian(subsample) if isinstance(proxy, str) and proxy == "gaussian" else proxy
     if isinstance(source, str) or not (hasattr(source, "log_density") and hasattr(source, "score")):
-        raise InputError(
-            f"The proxy {proxy!r} is not known.", 'Give "gaussian", or an object with log_density(x) and score(x).'
-        )
+        raise InputError(f"Unknown proxy {proxy!r}.", 'Use "gaussian", or an object with log_density(x) and score(x).')
     return source, proxy if isinstance(proxy, str) else type(proxy).__name__
 
 
-def _proper(lent: validation.Block, own: Array, on_bad: str, linear: bool) -> NDArray[np.bool_]:
-    """At which draws the proxy has a score and a log density."""
-    proper: NDArray[np.bool_] = validation.usable(lent, "skip", linear) & np.isfinite(own)
-    if on_bad == "raise" and not proper.all():
-        row = int(np.flatnonzero(~proper)[0])
-        what, value = ("score", lent.scores[row]) if np.isfinite(own[row]) else ("log density", own[row])
-        chain, draw = lent.ids[row].tolist()
+def _finite_proxy(block: Block, log_density: Array, on_bad: str, linear: bool) -> Flags:
+    """Return at which draws the proxy has a finite score and log density."""
+    finite: Flags = validation.finite_rows(block, "skip", linear) & np.isfinite(log_density)
+    if on_bad == "raise" and not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        density = np.isfinite(log_density[row])
+        what, value = ("score", block.scores[row]) if density else ("log density", log_density[row])
+        chain, draw = block.ids[row].tolist()
         raise InputError(
             f"The {what} of the proxy at chain {chain}, draw {draw} is {value}.",
-            'Repair the proxy, or leave such draws out with on_bad="skip".',
+            'Correct the proxy, or skip such draws with on_bad="skip".',
         )
-    return proper
+    return finite
 
 
-def _densities(draws: ArrayLike, log_density: ArrayLike, total: int, on_bad: str) -> Array:
-    """The log densities, one per draw, chain after chain."""
+def _as_log_density(draws: ArrayLike, log_density: ArrayLike, total: int, on_bad: str) -> Array:
+    """Validate log densities and return them as one vector, chain after chain."""
     values, shape = np.asarray(log_density, dtype=np.float64), np.shape(np.asarray(draws))[:-1]
     if values.shape != shape:
         raise InputError(
-            f"log_density has shape {values.shape}, the draws make it {shape}.", "Every draw needs its log density."
+            f"log_density has shape {values.shape}, but the draws require {shape}.", "Pass one value per draw."
         )
     values = values.reshape(total)
     if on_bad == "raise" and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InputError(
             f"The log density of draw {row} is {values[row]}.",
-            'Repair the sampler\'s output, or leave such draws out with on_bad="skip".',
+            'Correct the sampler\'s output, or skip such draws with on_bad="skip".',
         )
     return values
 
 
-def fitted_gaussian(sketch: Subsample) -> Gaussian:
-    """A Gaussian with mean and covariance of the second half of each chain, shrunk as coordinates are."""
-    from steinstream.targets import Gaussian
-
-    draws = sketch.settled().draws
-    if len(draws) == 0:
-        raise InputError("There are no usable draws to fit a Gaussian to.")
-    fitted = Preconditioner.estimate("covariance", draws, centred=True)
-    factor = fitted.factor if fitted.factor.ndim == 2 else np.diag(fitted.factor)
-    return Gaussian(draws.mean(axis=0), factor @ factor.T / (2.0 * draws.shape[1]))
-
-
-def _each(proxy: Any, what: str, draws: Array) -> Array:
-    """A proxy's scores or log densities at many draws, all at once if it can."""
-    many = getattr(proxy, {"score": "scores", "log_density": "log_densities"}[what], None)
-    values = many(draws) if many is not None else [getattr(proxy, what)(x) for x in draws]
+def _evaluate(proxy: Any, what: str, draws: Array) -> Array:
+    """Return a proxy's scores or log densities at many draws; vectorised if the proxy supports it."""
+    vectorised = getattr(proxy, {"score": "scores", "log_density": "log_densities"}[what], None)
+    values = vectorised(draws) if vectorised is not None else [getattr(proxy, what)(x) for x in draws]
     shape = draws.shape if what == "score" else draws.shape[:1]
     return np.asarray(values, dtype=np.float64).reshape(shape)
 
 
-def _ratios(lent: _Lent, clip: float) -> tuple[Array, float]:
-    """Q / p at each draw, clipped, with mean 1; and the share of draws where it was clipped."""
-    mine, density = lent.own, lent.density
+def _ratios(proxied: ProxiedDraws, clip: float) -> tuple[Array, float]:
+    """Return q / p at each draw, clipped, with mean 1, and the fraction of clipped draws."""
+    own, density = proxied.proxy_log_density, proxied.log_density
     if density is None or not (isinstance(clip, int | float) and clip >= 0):
         raise InputError(f"clip must be a number of at least 0, got {clip!r}.")
-    if len(mine) >= validation.FEWEST and mine.std() > 0 and density.std() > 0:
-        alike = float(np.corrcoef(mine, density)[0, 1])
-        if alike < _OPPOSED:
+    if len(own) >= validation.IDENTITY_MIN_DRAWS and own.std() > 0 and density.std() > 0:
+        correlation = float(np.corrcoef(own, density)[0, 1])
+        if correlation < _MIN_CORRELATION:
             raise InputError(
-                f"The log density looks negated: its correlation with the proxy's is {alike:.2f}.",
+                f"The log density looks negated: its correlation with that of the proxy is {correlation:.2f}.",
                 "Pass the log density itself, not a potential or a loss.",
             )
-    apart = mine - density
-    apart -= np.median(apart)
-    ratios = np.exp(np.clip(apart, -clip, clip))
-    return ratios / ratios.mean(), float(np.mean(np.abs(apart) > clip))
-
-
-def _joined(chains: list[validation.Block]) -> validation.Block:
-    return validation.Block(*(np.concatenate(parts) for parts in zip(*chains, strict=True)))
+    difference = own - density
+    difference -= np.median(difference)
+    ratios = np.exp(np.clip(difference, -clip, clip))
+    return ratios / ratios.mean(), float(np.mean(np.abs(difference) > clip))

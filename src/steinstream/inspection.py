@@ -25,11 +25,11 @@ class Survey:
         self.lengths: dict[int, int] = {}
         self._first_bad: tuple[int, int] | None = None
         self._identity = validation.SteinIdentity(dim)
-        self._previous = validation.no_draws(dim)
+        self._previous = validation.empty_block(dim)
 
     def add(self, block: validation.Block) -> None:
         """Take in the next draws, all of one chain."""
-        good = validation.usable(block, "skip")
+        good = validation.finite_rows(block, "skip")
         if not good.all():
             self._first_bad = self._first_bad or tuple(block.ids[~good][0].tolist())
             for name, values in (("draws", block.draws), ("scores", block.scores)):
@@ -38,12 +38,12 @@ class Survey:
         self.bad_draws += int((~good).sum())
         for chain, draws in zip(*np.unique(block.ids[:, 0], return_counts=True), strict=True):
             self.lengths[int(chain)] = self.lengths.get(int(chain), 0) + int(draws)
-        seam = self._previous.then(block)
+        seam = self._previous.append(block)
         same = (seam.draws[1:] == seam.draws[:-1]).all(axis=1) & (seam.ids[1:, 0] == seam.ids[:-1, 0])
         self.repeated += int(same.sum())
         self._previous = block.take(slice(-1, None)).copy()
         block = block.take(good)
-        self._identity = self._identity.with_more(block.draws, block.scores)
+        self._identity = self._identity.updated(block.draws, block.scores)
 
     @property
     def negated(self) -> bool:

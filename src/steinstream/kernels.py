@@ -148,6 +148,12 @@ class Kernel:
         phi, _, _ = PROFILES[profile](0.0, first, second)
         return np.asarray(phi + self.linear * (1.0 + np.sum(points**2, axis=1)))
 
+    def length(self, dim: int) -> float:
+        """Return the length scale sqrt(phi(0) / -2 phi'(0)), which is c for IMQ with beta = -1/2."""
+        profile, first, second = self._parameters(dim)
+        phi, slope, _ = PROFILES[profile](0.0, first, second)
+        return float(np.sqrt(phi / slope))
+
     def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
         """Rates s of which exp(-s u), averaged, is the base kernel up to a factor; each has frequencies N(0, 2 s I)."""
         raise TypeError(f"{type(self).__name__} defines no spectrum")
@@ -234,3 +240,45 @@ def _number(value: Any) -> float:
 
 def _linear(weight: float) -> str:
     return f", linear={weight}" if weight else ""
+
+
+def as_kernel(value: Kernel | str | None) -> Kernel:
+    """Convert a user's value to a kernel.
+
+    Parameters
+    ----------
+    value : Kernel, str or None
+        A kernel, a string such as ``"imq"``, ``"imq:c=1,beta=-0.5"`` or ``"rbf:h=2"``, or None for the default.
+
+    Returns
+    -------
+    Kernel
+        The kernel.
+
+    Raises
+    ------
+    InputError
+        If the value is neither a kernel nor the name of one.
+
+    Examples
+    --------
+    >>> as_kernel("imq:c=2,linear=0.1")
+    IMQ(c=2.0, beta=-0.5, linear=0.1)
+
+    """
+    if value is None or isinstance(value, Kernel):
+        return value or IMQ()
+    if isinstance(value, str):
+        name, _, rest = value.partition(":")
+        kinds: dict[str, type[Kernel]] = {"imq": IMQ, "rbf": RBF}
+        pairs = [part.partition("=") for part in rest.split(",") if part]
+        try:
+            return kinds[name.strip().lower()](**{key.strip(): float(number) for key, _, number in pairs})
+        except (KeyError, ValueError, TypeError) as problem:
+            if isinstance(problem, InputError):
+                raise
+    raise InputError(
+        f"Unknown kernel {value!r}.",
+        'Kernels are ss.IMQ() and ss.RBF(), or strings: "imq", "imq:c=1,beta=-0.5", "rbf", "rbf:h=2"; linear=0.1 adds '
+        "a linear term.",
+    )

@@ -42,12 +42,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from steinstream import schedules, validation
 from steinstream._formatting import count
-from steinstream.api import as_chains, fitting
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
-from steinstream.kernels import Kernel
+from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.thinner.subsample import Subsample
+from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.subsample import Subsample, fit_preconditioner
 
 Array = NDArray[np.float64]
 
@@ -126,7 +126,7 @@ def plan(
     (329, 93, 0.001777)
     """
     return plan_from(
-        as_chains(draws, scores), radius, growth=growth, budget=budget, candidates=candidates, kernel=kernel,
+        validation.as_chains(draws, scores), radius, growth=growth, budget=budget, candidates=candidates, kernel=kernel,
         preconditioner=preconditioner, sizes=sizes, validate_scores=validate_scores,
     )  # fmt: skip
 
@@ -137,13 +137,14 @@ def plan_from(
 ) -> Plan:  # fmt: skip
     """The same for a warm-up of chains of any lengths, one block each."""
     _require(radius, candidates, sizes)
-    floor, kernel = _growth(growth, sizes), validation.as_kernel(kernel)
+    floor, kernel = _growth(growth, sizes), as_kernel(kernel)
     aim_with = _aim(budget, floor)
     sketch = Subsample(chains[0].draws.shape[1])
     for block in chains:
-        validation.usable(block, "raise")
+        validation.finite_rows(block, "raise")
         sketch.add(block)
-    preconditioner = fitting(preconditioner, sketch, validate_scores, kernel)
+    config = ThinConfig(kernel=kernel, preconditioner=preconditioner, validate_scores=validate_scores)
+    preconditioner = fit_preconditioner(sketch, config)
     kappa, diagonal = constants(chains, kernel, preconditioner, candidates)
     if radius >= math.sqrt(kappa):
         raise InputError(

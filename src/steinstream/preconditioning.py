@@ -1,12 +1,13 @@
-"""A preconditioner is a change of coordinates and nothing else.
+"""Preconditioners: linear changes of coordinates in which the kernel is evaluated.
 
-With M = L L^T, draws x -> L^-1 x and scores s -> L^T s leave the Stein kernel's formula untouched. L may be a number (a
-length scale), a vector (a scale per coordinate) or a lower triangular matrix (a full covariance).
+With M = L L^T, draws x -> L^-1 x and scores s -> L^T s leave the formula of the Stein kernel unchanged. L is a number
+(one length scale), a vector (one scale per coordinate) or a lower triangular matrix (a full covariance).
 
-Estimated coordinates multiply the covariance by 2 d: in whitened coordinates two independent draws are at a squared
-distance of about 2 d, so the kernel neither sees all draws as one nor each as alone, in any number of dimensions.
+Estimated preconditioners multiply the covariance by 2 d. In whitened coordinates two independent draws have a squared
+distance of about 2 d, so the kernel distinguishes draws equally well in any number of dimensions.
 
-A radial kernel does not care where the origin lies. For what does, coordinates may have a centre m: x -> L^-1 (x - m).
+A radial kernel does not depend on the origin. A kernel with a linear term does: a preconditioner may therefore have a
+centre m, with x -> L^-1 (x - m).
 """
 
 from __future__ import annotations
@@ -15,31 +16,46 @@ import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError, positive
+from steinstream.running_moments import Moments
 
-Array = NDArray[np.float64]
-
-_SINGULAR = 1e10  # condition of a correlation matrix beyond which its narrowest direction may be rounding
-_WIDE = 200  # dimensions above which ``auto`` takes scales alone
-
+#: Preconditioners that `Preconditioner.estimate` knows by name.
 KINDS = ("identity", "scale", "scales", "covariance", "auto")
-_FIXED = "ss.Preconditioner, an array of d scales, or a covariance (d, d)"
-FOLLOWED = ("auto", "covariance", "scales")  # what Streaming can follow
+
+#: Preconditioners that `Streaming` can estimate while the stream runs.
+STREAMING_KINDS = ("auto", "covariance", "scales")
+
+_SINGULAR = 1e10  # condition number of a correlation matrix above which its narrowest direction may be rounding error
+_COVARIANCE_LIMIT = 200  # dimensions above which "auto" estimates scales only
+_MEDIAN_DRAWS = 1000  # draws from which the median distance is computed
+_RECORDED_CHANGES = 100  # most recent changes of a streaming preconditioner that are recorded
+
+_FIXED = "an ss.Preconditioner, an array of d scales, or a covariance (d, d)"
 
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """x -> L^-1 x, s -> L^T s with ``factor`` L: a number, (d,) scales or a (d, d) lower triangular matrix.
+    """Linear change of coordinates: x -> L^-1 (x - centre), s -> L^T s.
 
-    >>> c = Preconditioner.scales([1.0, 10.0])
-    >>> c.apply(np.array([[1.0, 10.0]]), np.array([[-1.0, -0.1]]))
+    Parameters
+    ----------
+    factor : array_like
+        L: a number, (d,) scales, or a (d, d) lower triangular matrix.
+    centre : array_like, optional
+        Origin of the new coordinates, (d,). Default: the origin of the draws.
+
+    Examples
+    --------
+    >>> preconditioner = Preconditioner.scales([1.0, 10.0])
+    >>> preconditioner.apply(np.array([[1.0, 10.0]]), np.array([[-1.0, -0.1]]))
     (array([[1., 1.]]), array([[-1., -1.]]))
 
-    With a ``centre`` (d,) draws are measured from there.
     """
 
     factor: Array
@@ -52,27 +68,44 @@ class Preconditioner:
 
     @classmethod
     def identity(cls) -> Preconditioner:
-        """The draws as they are."""
+        """Return the identity."""
         return cls(np.array(1.0))
 
     @classmethod
     def length_scale(cls, length: float) -> Preconditioner:
-        """One length for all coordinates."""
-        return cls(_positive(length, "The length scale", 0))
+        """Return a preconditioner with one length scale for all coordinates."""
+        return cls(_as_positive(length, "The length scale", 0))
 
     @classmethod
     def scales(cls, scales: ArrayLike) -> Preconditioner:
-        """A length for each coordinate."""
-        return cls(_positive(scales, "Every scale", 1))
+        """Return a preconditioner with one length scale per coordinate, (d,)."""
+        return cls(_as_positive(scales, "Every scale", 1))
 
     @classmethod
     def covariance(cls, matrix: ArrayLike) -> Preconditioner:
-        """A full covariance (d, d)."""
+        """Return the preconditioner of a covariance matrix.
+
+        Parameters
+        ----------
+        matrix : array_like
+            Covariance, (d, d), symmetric and positive definite.
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner with the Cholesky factor of the matrix.
+
+        Raises
+        ------
+        InputError
+            If the matrix is not square, symmetric and positive definite.
+
+        """
         matrix = np.asarray(matrix, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"A covariance must be a square matrix, got shape {matrix.shape}.")
         if not np.allclose(matrix, matrix.T, rtol=1e-8, atol=0):
-            raise InputError("A covariance must be symmetric, and this one is not.")
+            raise InputError("A covariance must be symmetric.", "Symmetrise it: (M + M.T) / 2.")
         try:
             return cls(np.linalg.cholesky(matrix))
         except np.linalg.LinAlgError:
@@ -83,19 +116,41 @@ class Preconditioner:
 
     @classmethod
     def estimate(cls, kind: str, draws: ArrayLike, *, centred: bool = False) -> Preconditioner:
-        """Preconditioner from draws: ``identity``, ``scale`` (median distance), ``scales``, ``covariance`` or ``auto``.
+        """Estimate a preconditioner from draws.
 
-        With fewer than 10 d distinct draws, or where it is singular, the covariance is shrunk towards its diagonal by
-        d / (d + number of distinct draws); otherwise not at all, for 1 % of the diagonal already hides the narrow
-        directions of strongly correlated parameters. ``auto`` takes the covariance up to 200 dimensions, scales above.
-        A coordinate that stands still is taken to have a standard deviation of 1.
-        ``centred`` puts the centre at the mean of the draws.
+        Parameters
+        ----------
+        kind : {"identity", "scale", "scales", "covariance", "auto"}
+            ``"scale"`` uses the median distance, ``"scales"`` the standard deviations, ``"covariance"`` the
+            covariance, ``"auto"`` the covariance up to 200 dimensions and the standard deviations above.
+        draws : array_like
+            Draws, (n, d). A coordinate with zero variance is assigned standard deviation 1.
+        centred : bool, default False
+            Use the mean of the draws as the centre.
+
+        Returns
+        -------
+        Preconditioner
+            The estimate.
+
+        Raises
+        ------
+        InputError
+            If the kind is unknown or the draws have another shape.
+
+        Notes
+        -----
+        With fewer than 10 d distinct draws, or if it is singular, the covariance is shrunk towards its diagonal by
+        d / (d + number of distinct draws). Otherwise it is not shrunk at all, because 1 % of the diagonal already
+        hides the narrow directions of strongly correlated parameters.
+
         """
-        if kind not in KINDS:
-            raise InputError(f"Unknown coordinates {kind!r}.", f"Choose one of {', '.join(KINDS)}, or give an array.")
-        draws = _as_numbers(draws, "Draws")
+        as_kind(kind)
+        draws = _as_floats(draws, "The draws")
         if draws.ndim != 2 or draws.size == 0:
-            raise InputError(f"Draws to estimate coordinates from must have shape (n, d), got shape {draws.shape}.")
+            raise InputError(
+                f"The draws to estimate a preconditioner from must have shape (n, d), got shape {draws.shape}."
+            )
         centre = draws.mean(axis=0) if centred else None
         if kind == "identity":
             return replace(cls.identity(), centre=centre)
@@ -103,26 +158,41 @@ class Preconditioner:
         count, dim = distinct.shape
         if kind == "scale":
             return replace(cls.length_scale(_median_distance(distinct)), centre=centre)
-        moved = draws - draws[0]  # exactly 0 where nothing moves, which a mean is not
-        matrix = np.cov(moved, rowvar=False).reshape(dim, dim) if wants_matrix(kind, dim) and count > 1 else None
-        return cls.from_moments(count, moved.std(axis=0), matrix, centre)
+        shifted = draws - draws[0]  # exactly 0 in a constant coordinate, unlike the distance to a mean
+        matrix = np.cov(shifted, rowvar=False).reshape(dim, dim) if needs_covariance(kind, dim) and count > 1 else None
+        return cls.from_moments(count, shifted.std(axis=0), matrix, centre)
 
     @classmethod
     def from_moments(
-        cls, distinct: int, spread: Array, matrix: Array | None, centre: Array | None = None
+        cls, distinct: int, sds: Array, matrix: Array | None, centre: Array | None = None
     ) -> Preconditioner:
-        """What :meth:`estimate` makes of the standard deviations and the covariance of so many distinct draws.
+        """Create the preconditioner that `estimate` returns from moments.
 
-        Without the covariance, or with fewer than two draws, scales.
+        Parameters
+        ----------
+        distinct : int
+            Number of distinct draws that the moments were computed from.
+        sds : array
+            Standard deviations, (d,).
+        matrix : array, optional
+            Covariance, (d, d). Without it, or with fewer than two distinct draws, scales are used.
+        centre : array, optional
+            Centre, (d,).
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner.
+
         """
-        dim, still = len(spread), ~(spread > 0)
-        spread = np.where(still, 1.0, spread) * np.sqrt(2.0 * dim)
+        dim, constant = len(sds), ~(sds > 0)
+        sds = np.where(constant, 1.0, sds) * np.sqrt(2.0 * dim)
         if matrix is None or distinct < 2:
-            return replace(cls.scales(spread), centre=centre)
-        matrix = (matrix + np.diag(still)) * (2.0 * dim)
-        if not (distinct >= 10 * dim and np.linalg.cond(matrix / np.outer(spread, spread)) < _SINGULAR):
+            return replace(cls.scales(sds), centre=centre)
+        matrix = (matrix + np.diag(constant)) * (2.0 * dim)
+        if not (distinct >= 10 * dim and np.linalg.cond(matrix / np.outer(sds, sds)) < _SINGULAR):
             shrink = dim / (dim + distinct)
-            matrix = (1.0 - shrink) * matrix + shrink * np.diag(spread**2)
+            matrix = (1.0 - shrink) * matrix + shrink * np.diag(sds**2)
         return replace(cls.covariance(matrix), centre=centre)
 
     def __str__(self) -> str:
@@ -132,23 +202,37 @@ class Preconditioner:
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing changes."""
+        """Whether draws and scores stay as they are."""
         return self.factor.ndim == 0 and float(self.factor) == 1.0 and self.centre is None
 
     def require(self, dim: int) -> None:
-        """Raise unless these coordinates fit draws of ``dim`` dimensions."""
+        """Raise an `InputError` unless the preconditioner fits draws of ``dim`` dimensions."""
         if self.factor.ndim > 0 and self.factor.shape[0] != dim:
-            raise InputError(f"The coordinates are for {self.factor.shape[0]} dimensions, the draws have {dim}.")
+            raise InputError(f"The preconditioner is for {self.factor.shape[0]} dimensions, the draws have {dim}.")
         if self.centre is not None and self.centre.shape != (dim,):
-            raise InputError(f"The coordinates' centre has shape {self.centre.shape}, the draws have {dim} dimensions.")
+            raise InputError(
+                f"The centre of the preconditioner has shape {self.centre.shape}, the draws have {dim} dimensions."
+            )
 
     def apply(self, draws: Array, scores: Array) -> tuple[Array, Array]:
-        """Draws and scores in these coordinates; the bits do not depend on how many come at once."""
+        """Transform draws and scores.
+
+        Parameters
+        ----------
+        draws, scores : array
+            Draws and scores, (n, d) each.
+
+        Returns
+        -------
+        tuple of array
+            Draws and scores in the new coordinates. The bits do not depend on n.
+
+        """
         if self.centre is not None:
             draws = draws - self.centre
         if self.factor.ndim < 2:
             return draws / self.factor, scores * self.factor
-        from steinstream._engine.triangular import multiply  # compiled: only where it is used
+        from steinstream._engine.triangular import multiply  # loads numba only where it is needed
 
         return multiply(self._inverse, draws), multiply(self.factor, scores)
 
@@ -159,46 +243,70 @@ class Preconditioner:
 
 @dataclass(frozen=True)
 class Warmup:
-    """Preconditioner of this kind, estimated from the first draws of the stream, which wait until then.
+    """Preconditioner estimated from the first draws of a stream, which are held back until then.
 
-    The first half of them is taken for burn-in and not looked at.
+    The first half of these draws is treated as burn-in and not used.
 
+    Parameters
+    ----------
+    kind : str, default "auto"
+        What to estimate: see `Preconditioner.estimate`.
+    draws : int, default 1000
+        Number of draws to wait for, at least 2.
+
+    Examples
+    --------
     >>> Warmup("scales", draws=500)
     Warmup(kind='scales', draws=500)
+
     """
 
     kind: str = "auto"
     draws: int = 1000
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"Unknown coordinates {self.kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+        if not isinstance(self.kind, str):
+            raise InputError(
+                f"The kind of a warm-up must be one of {', '.join(KINDS)}, got {self.kind!r}.",
+                "Pass the number of draws by name: ss.Warmup(draws=500).",
+            )
+        as_kind(self.kind)
         object.__setattr__(self, "draws", positive(self.draws, "draws"))
         if self.draws < 2:
             raise InputError(f"A warm-up needs at least 2 draws, got {self.draws}.")
 
-    def end(self, draws: Array) -> Preconditioner:
-        """The coordinates, once the draws have come, or as well as those that have come allow."""
+    def fit(self, draws: Array) -> Preconditioner:
+        """Estimate the preconditioner from the first draws of the stream, (n, d)."""
         first = draws[: self.draws]
         return Preconditioner.estimate(self.kind, first[len(first) // 2 :])
 
 
 @dataclass(frozen=True)
 class Streaming:
-    """Preconditioner that follow the stream: its covariance, estimated anew each time the number of draws has doubled.
+    """Preconditioner that is estimated again whenever the number of draws has doubled.
 
-    Each estimate is made of the draws since the doubling before, so that burn-in is forgotten. The influences of the
-    kept draws and their KSD are then computed anew (O(kept^2 d)): KSD before and after are two different measures.
+    Each estimate uses the draws since the previous one, so burn-in is forgotten. The influences of the kept draws and
+    their KSD are then computed again, at a cost of O(kept^2 d). KSD values before and after a change are different
+    measures.
 
-    The first estimate comes after ``first`` draws, and sees the second half of them. Until then coordinates are the
-    identity: what was kept by them is soon replaced, and nothing is held back. (Waiting for the first estimate, as
-    :class:`Warmup` does, made no set better that was measured later.) With ``forget`` an estimate is made of so many
-    draws at most, and as often; otherwise a stream that drifts late is followed late. Draws that are all the same, of a
-    chain that is stuck, change nothing. ``kind`` is ``auto``, ``covariance`` or ``scales``, as in
-    :meth:`Preconditioner.estimate`; ``centred`` as there.
+    Parameters
+    ----------
+    kind : {"auto", "covariance", "scales"}, default "auto"
+        What to estimate: see `Preconditioner.estimate`.
+    first : int, default 100
+        Number of draws before the first estimate, which uses the second half of them. Until then the preconditioner
+        is the identity.
+    forget : int, optional
+        Largest number of draws in one estimate, and between two estimates. Default: no limit, so a late drift of the
+        stream is followed late.
+    centred : bool, default False
+        Use the mean of the draws as the centre.
 
+    Examples
+    --------
     >>> Streaming(first=200)
     Streaming(kind='auto', first=200, forget=None, centred=False)
+
     """
 
     kind: str = "auto"
@@ -207,9 +315,10 @@ class Streaming:
     centred: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in FOLLOWED:
+        if self.kind not in STREAMING_KINDS:
             raise InputError(
-                f"Preconditioner {self.kind!r} cannot follow a stream.", f"Choose one of {', '.join(FOLLOWED)}."
+                f"The preconditioner {self.kind!r} cannot be estimated from a running stream.",
+                f"Choose one of {', '.join(STREAMING_KINDS)}.",
             )
         for name, value in (("first", self.first), ("forget", self.forget)):
             if value is not None:
@@ -222,80 +331,173 @@ class Streaming:
         return "streaming"
 
 
-def wants_matrix(kind: str, dim: int) -> bool:
-    """Whether coordinates of this kind are made of the whole covariance, not of its diagonal alone."""
-    return kind == "covariance" or (kind == "auto" and dim <= _WIDE)
+class StreamingEstimator:
+    """Schedule and estimates of a `Streaming` preconditioner.
 
+    Parameters
+    ----------
+    streaming : Streaming
+        The settings.
+    dim : int
+        Number of dimensions.
 
-def as_preconditioner(
-    value: Preconditioner | Warmup | Streaming | ArrayLike | None,
-) -> Preconditioner | Warmup | Streaming:
-    """What a user gives for coordinates: None is the identity, an array (d,) has scales, (d, d) is a covariance.
-
-    >>> str(as_preconditioner(None)), str(as_preconditioner([1.0, 10.0]))
-    ('identity', 'scales')
     """
-    if value is None:
-        return Preconditioner.identity()
-    if isinstance(value, Warmup | Streaming):
-        return value
-    return as_fixed(value, f"Give ss.Warmup or ss.Streaming, {_FIXED}.")
+
+    def __init__(self, streaming: Streaming, dim: int) -> None:
+        self.streaming, self._dim = streaming, dim
+        self.seen = 0
+        """Number of draws so far."""
+        self.changes: list[int] = []
+        """Steps after which the preconditioner changed: the 100 most recent ones."""
+        self._due = streaming.first // 2  # number of draws at which the current window ends
+        self._window = self._empty_window()
+
+    def _empty_window(self) -> Moments:
+        return Moments(self._dim, needs_covariance(self.streaming.kind, self._dim))
+
+    def steps_until_due(self, candidates: int) -> int:
+        """Return the number of steps of ``candidates`` draws each before the preconditioner may change."""
+        return -(-(self._due - self.seen) // candidates)
+
+    def update(self, draws: Array, step: int) -> Preconditioner | None:
+        """Add draws and return a new estimate if one is due.
+
+        Parameters
+        ----------
+        draws : array
+            Draws of the steps up to and including ``step``, (n, d).
+        step : int
+            Number of steps taken so far.
+
+        Returns
+        -------
+        Preconditioner or None
+            The new preconditioner. None if it does not change: no estimate is due, or the chain did not move.
+
+        """
+        self._window.add(draws)
+        self.seen += len(draws)
+        if self.seen < self._due:
+            return None
+        window, self._window = self._window, self._empty_window()
+        before_first = self.seen < self.streaming.first
+        while self._due <= self.seen:
+            self._due += min(self._due, self.streaming.forget or self._due)
+        if before_first:
+            self._due = self.streaming.first
+            return None
+        if window.distinct < 2:
+            return None
+        self.changes = [*self.changes, step][-_RECORDED_CHANGES:]
+        centre = window.mean if self.streaming.centred else None
+        return Preconditioner.from_moments(window.distinct, np.sqrt(window.variances), window.covariance, centre)
+
+    def state(self) -> dict[str, Any]:
+        """Return counters and moments for a checkpoint."""
+        return {"seen": self.seen, "due": self._due, "changes": self.changes, "window": self._window.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state`."""
+        self.seen, self._due, self.changes = state["seen"], state["due"], state["changes"]
+        self._window.restore(state["window"])
 
 
-def as_fixed(value: Preconditioner | ArrayLike, remedy: str = f"Give {_FIXED}.") -> Preconditioner:
-    """The same where there is no stream to be followed or waited for."""
+def needs_covariance(kind: str, dim: int) -> bool:
+    """Return whether a preconditioner of this kind uses the full covariance, not only its diagonal."""
+    return kind == "covariance" or (kind == "auto" and dim <= _COVARIANCE_LIMIT)
+
+
+def as_kind(name: str) -> str:
+    """Return the name of an estimated preconditioner, or raise an `InputError`."""
+    if name not in KINDS:
+        raise InputError(f"Unknown preconditioner {name!r}.", f"Choose one of {', '.join(KINDS)}, or pass {_FIXED}.")
+    return name
+
+
+def as_preconditioner(value: Preconditioner | ArrayLike) -> Preconditioner:
+    """Convert a user's value to a fixed preconditioner.
+
+    Parameters
+    ----------
+    value : Preconditioner or array_like
+        A preconditioner, scales (d,), or a covariance (d, d).
+
+    Returns
+    -------
+    Preconditioner
+        The preconditioner.
+
+    Raises
+    ------
+    InputError
+        If the value is something else.
+
+    Examples
+    --------
+    >>> str(as_preconditioner([1.0, 10.0]))
+    'scales'
+
+    """
     if isinstance(value, Preconditioner):
         return value
     if isinstance(value, np.ndarray | Sequence) and not isinstance(value, str | bytes):
-        array = _as_numbers(value, "Preconditioner")
+        array = _as_floats(value, "A preconditioner")
         if array.ndim in (1, 2):
             return Preconditioner.scales(array) if array.ndim == 1 else Preconditioner.covariance(array)
-    raise InputError(f"Preconditioner cannot be {reprlib.repr(value)}.", remedy)
+    raise InputError(f"{reprlib.repr(value)} is not a preconditioner.", f"Pass {_FIXED}.")
 
 
-def _as_numbers(value: ArrayLike, what: str) -> Array:
+def same_preconditioner(one: Preconditioner, other: Preconditioner) -> bool:
+    """Return whether two preconditioners are equal to the last bit."""
+    if (one.centre is None) != (other.centre is None) or not np.array_equal(one.factor, other.factor):
+        return False
+    return one.centre is None or other.centre is None or np.array_equal(one.centre, other.centre)
+
+
+def _as_floats(value: ArrayLike, what: str) -> Array:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{what} must be numbers, got {reprlib.repr(value)}.") from None
+        raise InputError(f"{what} must be an array of numbers, got {reprlib.repr(value)}.") from None
 
 
 def _as_factor(value: ArrayLike) -> Array:
-    """One that can be divided by."""
-    factor = _as_numbers(value, "Preconditioner")
+    """Validate a factor: positive scales or an invertible lower triangular matrix."""
+    factor = _as_floats(value, "The factor of a preconditioner")
     if factor.ndim < 2:
-        return _positive(factor, "The factor of coordinates", factor.ndim)
+        return _as_positive(factor, "The factor of a preconditioner", factor.ndim)
     if factor.ndim > 2 or factor.shape[0] != factor.shape[1] or np.triu(factor, 1).any():
         raise InputError(
-            f"The factor of coordinates must be a number, (d,) or lower triangular (d, d), got shape {factor.shape}.",
-            "A covariance goes to Preconditioner.covariance.",
+            "The factor of a preconditioner must be a number, (d,) or lower triangular (d, d), got shape "
+            f"{factor.shape}.",
+            "Pass a covariance to Preconditioner.covariance.",
         )
     if not np.isfinite(factor).all() or not np.diagonal(factor).all():
-        raise InputError("The factor of coordinates must be finite, with no 0 on its diagonal.")
+        raise InputError("The factor of a preconditioner must be finite, without zeros on its diagonal.")
     return factor
 
 
 def _as_centre(value: ArrayLike) -> Array:
-    centre = _as_numbers(value, "The centre of coordinates")
+    centre = _as_floats(value, "The centre of a preconditioner")
     if centre.ndim != 1 or not np.isfinite(centre).all():
-        raise InputError(f"The centre of coordinates must be d finite numbers, got {reprlib.repr(value)}.")
+        raise InputError(f"The centre of a preconditioner must be d finite numbers, got {reprlib.repr(value)}.")
     return centre
 
 
-def _positive(value: ArrayLike, what: str, dimensions: int) -> Array:
-    array = _as_numbers(value, what)
-    if array.ndim != dimensions or not (np.isfinite(array).all() and (array > 0).all()):
-        shape = "a number" if dimensions == 0 else "a vector of numbers"
+def _as_positive(value: ArrayLike, what: str, ndim: int) -> Array:
+    array: AnyArray = _as_floats(value, what)
+    if array.ndim != ndim or not (np.isfinite(array).all() and (array > 0).all()):
+        shape = "a number" if ndim == 0 else "a vector of numbers"
         raise InputError(f"{what} must be {shape} above 0, got {value!r}.")
     return array
 
 
 def _median_distance(draws: Array) -> float:
-    """Over at most 1000 evenly spaced draws."""
-    some = draws[:: -(-len(draws) // 1000)]
-    some = some - some.mean(axis=0)  # far from the origin their squares would swallow the distances
+    """Return the median distance between evenly spaced draws."""
+    some = draws[:: -(-len(draws) // _MEDIAN_DRAWS)]
+    some = some - some.mean(axis=0)  # avoids cancellation far from the origin
     squares = (some**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
     upper = distances[np.triu_indices(len(some), 1)]
-    middle = float(np.median(upper)) if len(upper) else 0.0
-    return float(np.sqrt(middle)) if middle > 0 else 1.0
+    median = float(np.median(upper)) if len(upper) else 0.0
+    return float(np.sqrt(median)) if median > 0 else 1.0

@@ -1,4 +1,7 @@
-"""The door: every block of draws is checked once, here. Behind it nothing checks again."""
+"""Input validation for draws and scores.
+
+All public entry points call these functions. Internal code assumes valid input.
+"""
 
 from __future__ import annotations
 
@@ -9,104 +12,134 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steinstream._typing import Array, Flags, Id, Ids, Integers
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.kernels import IMQ, Kernel
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+#: Largest magnitude of a draw or score. The square of a larger score overflows or dominates every other number. With a
+#: linear term in the kernel, which multiplies squares of scores and draws, the limit is the square root of this one.
+OVERFLOW_LIMIT = 1e100
+FLOAT32_LIMIT = 1e38
 
-# Beyond this a squared score overflows or swallows every other number; beyond its root, where a linear term in the
-# kernel multiplies squares of scores and of draws. And float32 holds only smaller ones.
-HUGE = 1e100
-SINGLE = 1e38
-
-# Stein's identity is judged on between so many draws, and on about so many coordinates at most.
-FEWEST, MOST = 100, 1000
-COORDINATES = 10_000
+#: Least and largest number of draws for which Stein's identity is evaluated, and the largest number of coordinates.
+IDENTITY_MIN_DRAWS, IDENTITY_MAX_DRAWS = 100, 1000
+IDENTITY_MAX_COORDINATES = 10_000
 
 
 class Block(NamedTuple):
-    """Consecutive draws of a stream, one per row; ids are (chain, draw)."""
+    """Consecutive draws of a stream, one per row.
+
+    Attributes
+    ----------
+    draws, scores : array
+        Draws and scores, (n, d) each. Second scores follow as further columns of ``scores``.
+    ids : array
+        Identifiers (chain, index), (n, 2).
+
+    """
 
     draws: Array
     scores: Array
     ids: Integers
 
-    def take(self, rows: slice | NDArray[np.bool_]) -> Block:
-        """Some of the rows."""
+    def take(self, rows: slice | Flags | Integers) -> Block:
+        """Return some of the rows."""
         return Block(self.draws[rows], self.scores[rows], self.ids[rows])
 
     def copy(self) -> Block:
-        """The same rows in memory of their own."""
+        """Return a copy that shares no memory."""
         return Block(self.draws.copy(), self.scores.copy(), self.ids.copy())
 
-    def then(self, more: Block) -> Block:
-        """These draws and then those; without a copy when these are none."""
+    def append(self, more: Block) -> Block:
+        """Return the rows of both blocks; without a copy if this one is empty."""
         if len(self.draws) == 0:
             return more
-        return Block(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
+        return concatenate([self, more])
 
 
-def no_draws(dim: int) -> Block:
-    """An empty block."""
+def concatenate(blocks: list[Block]) -> Block:
+    """Return the rows of all blocks, in order."""
+    return Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+
+
+def empty_block(dim: int) -> Block:
+    """Return a block without rows."""
     return Block(np.zeros((0, dim)), np.zeros((0, dim)), np.zeros((0, 2), dtype=np.int64))
 
 
-def consecutive(chain: int, first: int, count: int) -> Integers:
-    """The ids of so many draws of a chain."""
+def consecutive_ids(chain: int, first: int, count: int) -> Integers:
+    """Return the ids (chain, first), (chain, first + 1), ..., as an array (count, 2)."""
     return np.column_stack([np.full(count, chain, dtype=np.int64), np.arange(first, first + count, dtype=np.int64)])
 
 
 def as_ids(ids: ArrayLike, count: int) -> Integers:
-    """Ids given by the user."""
-    names = np.asarray(ids)
-    if names.shape != (count, 2) or not np.issubdtype(names.dtype, np.integer):
-        raise InputError(f"ids must be {count} pairs of whole numbers (chain, draw), got shape {names.shape}.")
-    return np.ascontiguousarray(names, dtype=np.int64)  # compiled code is made for one layout
+    """Validate ``count`` ids and return them as an array (count, 2)."""
+    try:
+        pairs = np.asarray(ids)
+    except ValueError:  # rows of different lengths
+        pairs = np.zeros(0)
+    if pairs.shape != (count, 2) or not np.issubdtype(pairs.dtype, np.integer):
+        raise InputError(f"ids must be {count} pairs of whole numbers (chain, draw), got shape {pairs.shape}.")
+    return np.ascontiguousarray(pairs, dtype=np.int64)  # compiled code expects this layout
 
 
-def as_numbers(values: ArrayLike, what: str) -> Array:
-    """An array of real numbers given by the user."""
-    refuse_path(values, what)
-    if hasattr(values, "detach"):  # PyTorch's, whose gradient numpy cannot carry along
+def as_id_pairs(ids: ArrayLike) -> Integers:
+    """Validate any number of ids and return them as an array (n, 2).
+
+    >>> as_id_pairs([(0, 3), (1, 5)])
+    array([[0, 3],
+           [1, 5]])
+    """
+    try:
+        pairs = np.asarray(ids)
+    except ValueError:  # rows of different lengths
+        pairs = np.zeros(1)
+    if pairs.ndim == 0 or (pairs.ndim == 1 and len(pairs)):
+        raise InputError("ids must be pairs of whole numbers (chain, draw).", "Use rows of kept.ids.")
+    return as_ids(pairs, len(pairs)) if len(pairs) else np.zeros((0, 2), dtype=np.int64)
+
+
+def id_tuples(ids: Integers) -> Ids:
+    """Return ids (n, 2) as a tuple of pairs."""
+    pairs: list[Id] = [(chain, draw) for chain, draw in ids.tolist()]
+    return tuple(pairs)
+
+
+def as_floats(values: ArrayLike, what: str) -> Array:
+    """Convert a user's array of real numbers to a contiguous float64 array; ``what`` names it in messages."""
+    reject_path(values, what)
+    if hasattr(values, "detach"):  # a PyTorch tensor that may require a gradient
         values = values.detach().cpu()
     try:
         array = np.asarray(values)
-        if np.iscomplexobj(array):  # which numpy would cut down to their real part
+        if np.iscomplexobj(array):
             raise TypeError
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"The {what} must be an array of real numbers, one row per draw, and this {type(values).__name__} is not.",
+            f"The {what} must be an array of real numbers with one row per draw, got {type(values).__name__}.",
             "Every row needs the same number of entries.",
         ) from None
 
 
-def refuse_path(values: object, what: str) -> None:
-    """Raise if somebody gives a file where an array is wanted."""
+def reject_path(values: object, what: str) -> None:
+    """Raise an `InputError` if a file name was passed instead of an array."""
     if isinstance(values, str | PathLike):
         raise InputError(
             f"The {what} must be an array, got {str(values)!r}.",
-            "Load the file and give its arrays; or thin it on the command line: steinstream thin FILE -o kept.npz.",
+            "Load the file and pass its arrays, or use the command line: steinstream thin FILE -o kept.npz.",
         )
 
 
-def as_kernel(kernel: Kernel | None) -> Kernel:
-    """The kernel given by the user, or the paper's."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise InputError(f"kernel must be a kernel, got {kernel!r}.", "Give ss.IMQ() or ss.RBF(), with your numbers.")
-    return kernel or IMQ()
-
-
-def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
-    """Draws and scores as (n, d) float64 arrays of one shape."""
-    x, s = as_numbers(draws, "draws"), as_numbers(scores, "scores")
+def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
+    """Convert draws and scores to (n, d) float64 arrays of the same shape; ``dim`` is the expected d."""
+    x, s = as_floats(draws, "draws"), as_floats(scores, "scores")
     if x.ndim != 2:
         raise InputError(
             f"Draws must have shape (draws, dimensions), got shape {x.shape}.",
-            "A single draw goes to push; of a single parameter draws are a column: draws[:, None]." if x.ndim == 1 else
-            "A single draw goes to push; several chains go to ss.thin as (chains, draws, dimensions).",
-        )  # fmt: skip
+            "Pass a single draw to push. For a single parameter, draws are a column: draws[:, None]."
+            if x.ndim == 1
+            else "Pass several chains to ss.thin as (chains, draws, dimensions).",
+        )
     if x.shape != s.shape:
         raise InputError(
             f"Draws have shape {x.shape} and scores have shape {s.shape}.",
@@ -119,36 +152,65 @@ def as_block(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tup
     return x, s
 
 
-def usable(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
-    """Which rows hold proper numbers only. The first bad one raises unless ``on_bad`` is ``"skip"``.
+def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[Block]:
+    """Convert arrays (n, d) or (chains, n, d) to one block per chain."""
+    x, s = as_floats(draws, "draws"), as_floats(scores, "scores")
+    if x.ndim == 3 and x.shape != s.shape:
+        raise InputError(
+            f"Draws have shape {x.shape} and scores have shape {s.shape}.",
+            "Every draw needs its own score: the gradient of the log density at that draw.",
+        )
+    pairs = [*zip(x, s, strict=True)] if x.ndim == 3 else [(x, s)]
+    arrays = [as_draws_and_scores(*pair) for pair in pairs]
+    if sum(len(x) for x, _ in arrays) == 0:
+        raise InputError("There are no draws to thin.")
+    return [Block(x, s, consecutive_ids(chain, 0, len(x))) for chain, (x, s) in enumerate(arrays)]
 
-    ``linear``: they are for a kernel with a linear term; ``storage``: and to be stored like this.
+
+def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
+    """Return a mask of the rows whose values are finite and below the overflow limit.
+
+    Parameters
+    ----------
+    block : Block
+        Draws and scores.
+    on_bad : {"raise", "skip"}
+        Raise an error for the first invalid row, or only mask it.
+    linear : bool, default False
+        Whether the kernel has a linear term.
+    storage : {"float64", "float32"}
+        Precision in which the draws will be stored.
+
+    Returns
+    -------
+    array of bool
+        The mask, (n,).
+
     """
     draws, scores, ids = block
-    huge = min(HUGE**0.5 if linear else HUGE, SINGLE if storage == "float32" else HUGE)
-    if all(part.min(initial=0.0) > -huge and part.max(initial=0.0) < huge for part in (draws, scores)):
+    limit = min(OVERFLOW_LIMIT**0.5 if linear else OVERFLOW_LIMIT, FLOAT32_LIMIT if storage == "float32" else np.inf)
+    if all(part.min(initial=0.0) > -limit and part.max(initial=0.0) < limit for part in (draws, scores)):
         return np.ones(len(draws), dtype=bool)
-    good = (np.abs(draws) < huge) & (np.abs(scores) < huge)
-    rows = np.asarray(good.all(axis=1))
+    rows = np.asarray(((np.abs(draws) < limit) & (np.abs(scores) < limit)).all(axis=1))
     if on_bad == "raise" and not rows.all():
         row = int(np.flatnonzero(~rows)[0])
         for what, values in (("draw", draws[row]), ("score", scores[row])):
-            bad = np.flatnonzero(~(np.abs(values) < huge))
+            bad = np.flatnonzero(~(np.abs(values) < limit))
             if len(bad):
                 chain, draw = (int(i) for i in ids[row])
                 raise InputError(
                     f"The {what} of chain {chain}, draw {draw} is {values[bad[0]]} in coordinate {int(bad[0])}.",
-                    'Repair the sampler\'s output, or leave such draws out with on_bad="skip" (--on-bad skip).',
+                    'Correct the sampler\'s output, or skip such draws with on_bad="skip" (--on-bad skip).',
                 )
     return rows
 
 
 @dataclass(frozen=True)
 class SteinIdentity:
-    """The mean of <x - mean, score>, which is -d under the target whatever it is, and +d when the sign is wrong.
+    """Running mean of <x - mean, score>, which is -d under the target and +d if the sign of the scores is wrong.
 
-    For a log-concave target it is negative for every set of draws, in burn-in too. O(d) memory; of wide draws only some
-    coordinates, evenly spaced, are looked at: the identity holds for each.
+    For a log-concave target the mean is negative for every set of draws, including burn-in. The memory is O(d). Above
+    10 000 dimensions only evenly spaced coordinates are used, because the identity holds for each coordinate.
     """
 
     dim: int
@@ -157,25 +219,31 @@ class SteinIdentity:
     mean_draw: Array = field(default_factory=lambda: np.zeros(0))
     mean_score: Array = field(default_factory=lambda: np.zeros(0))
 
-    def with_more(self, draws: Array, scores: Array) -> SteinIdentity:
-        """The same after more draws."""
+    def updated(self, draws: Array, scores: Array) -> SteinIdentity:
+        """Return the identity after more draws."""
         count = len(draws)
         if count == 0:
             return self
-        draws, scores = draws[:, :: self._every], scores[:, :: self._every]
+        draws, scores = draws[:, :: self._stride], scores[:, :: self._stride]
         draw, score = draws.mean(axis=0), scores.mean(axis=0)
         moment = float(np.sum((draws - draw) * (scores - score)))
         if self.count == 0:
             return SteinIdentity(self.dim, count, moment, draw, score)
         total = self.count + count
-        apart, slope = draw - self.mean_draw, score - self.mean_score
-        moment += self.moment + float(apart @ slope) * self.count * count / total
-        part = count / total
-        return SteinIdentity(self.dim, total, moment, self.mean_draw + part * apart, self.mean_score + part * slope)
+        draw_difference, score_difference = draw - self.mean_draw, score - self.mean_score
+        moment += self.moment + float(draw_difference @ score_difference) * self.count * count / total
+        weight = count / total
+        return SteinIdentity(
+            self.dim,
+            total,
+            moment,
+            self.mean_draw + weight * draw_difference,
+            self.mean_score + weight * score_difference,
+        )
 
     @property
-    def _every(self) -> int:
-        return -(-self.dim // COORDINATES)
+    def _stride(self) -> int:
+        return -(-self.dim // IDENTITY_MAX_COORDINATES)
 
     @property
     def value(self) -> float:
@@ -184,20 +252,20 @@ class SteinIdentity:
 
     @property
     def expected(self) -> int:
-        """What it is under the target: minus the number of coordinates that are looked at."""
-        return -self.dim // self._every
+        """Its value under the target: minus the number of coordinates used."""
+        return -self.dim // self._stride
 
     @property
     def negated(self) -> bool:
-        """Whether the scores are surely of the wrong sign, if there are draws enough to tell."""
+        """Whether the sign of the scores is certainly wrong, given enough draws."""
         return self.value > -self.expected / 2
 
     def require_plausible(self) -> None:
-        """Raise when the scores are surely of the wrong sign."""
-        if self.count >= FEWEST and self.negated:
+        """Raise a `NegatedScoresError` if the sign of the scores is certainly wrong."""
+        if self.count >= IDENTITY_MIN_DRAWS and self.negated:
             raise NegatedScoresError(
                 f"The scores look negated: the mean of <x - mean, score> is {self.value:+.3g}, "
-                f"Stein's identity says {self.expected}.",
+                f"but Stein's identity requires {self.expected}.",
                 "Pass the gradient of the log density itself: -scores, or --negate-scores. "
-                "If you are sure of the sign, use validate_scores=False (--no-validate-scores).",
+                "If the sign is right, use validate_scores=False (--no-validate-scores).",
             )

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from steinstream.baselines import _ksdt
 from steinstream.baselines.job import Integers, Job, job, pick
-from steinstream.discrepancy import spread_rows
+from steinstream.discrepancy import run_rows_in_threads
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
@@ -63,7 +63,7 @@ def select(job: Job) -> Block:
         rows_before(compiled, tiles, both, once, begin, end, past, rest, own)
         return end * end - begin * begin
 
-    spread_rows(rows, job.total, None)
+    run_rows_in_threads(rows, job.total, None)
     places, empty = np.zeros(job.size, dtype=np.int64), np.zeros((job.size, job.dim))
     slots, held = np.zeros((5, job.size)), as_tiles(empty, empty)
     for begin in range(0, job.total, _BLOCK):

@@ -59,9 +59,9 @@ def best_of_groups(job: Job, steps: int, growth: schedules.Schedule) -> Block:
 def groups(job: Job, count: int) -> Iterator[Block]:
     """The stream in so many stretches of equal length, up to one draw."""
     edges = np.arange(count + 1) * job.total // count
-    held, start, done = validation.no_draws(job.dim), 0, 0
+    held, start, done = validation.empty_block(job.dim), 0, 0
     for block in job.blocks():
-        held = held.then(block)
+        held = held.append(block)
         last = int(np.searchsorted(edges, start + len(held.draws), side="right")) - 1
         for first, end in pairwise(edges[done : last + 1] - start):
             yield held.take(slice(first, end))

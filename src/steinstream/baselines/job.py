@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream import validation
+from steinstream import __version__, validation
 from steinstream.errors import InputError
 from steinstream.kernels import IMQ, Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept
-from steinstream.thinner.subsample import Subsample
+from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.subsample import Subsample, fit_preconditioner
 from steinstream.validation import Block
-from steinstream.version import __version__
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
@@ -54,7 +54,7 @@ class Job(NamedTuple):
     def rows(self, wanted: Integers) -> Block:
         """The draws at these places of the stream, in this order, in one pass that holds nothing else."""
         order = np.argsort(wanted, kind="stable")
-        ascending, parts, start = wanted[order], [validation.no_draws(self.dim)], 0
+        ascending, parts, start = wanted[order], [validation.empty_block(self.dim)], 0
         for block in self.blocks():
             first, last = np.searchsorted(ascending, [start, start + len(block.draws)])
             parts.append(pick(block, ascending[first:last] - start))
@@ -78,18 +78,17 @@ def job(
     validate_scores: bool = True,
 ) -> Job:
     """The job on draws (n, d) or (chains, n, d) that are in memory, chain after chain."""
-    from steinstream.api import as_chains, fitting
+    from steinstream.api import ArraySource, fit_source
 
-    chains = as_chains(draws, scores)
-    dim, total = chains[0].draws.shape[1], sum(len(block.draws) for block in chains)
-    require_size(size, total)
-    sketch = Subsample(dim)
-    for block in chains:
-        validation.usable(block, "raise")
-        sketch.add(block)
-    fitted = fitting(preconditioner, sketch, validate_scores, kernel)
-    fitted.require(dim)
-    return Job(lambda: chains, total, dim, int(size), kernel or IMQ(), fitted, seed, sketch=sketch.block)
+    config = ThinConfig(kernel=kernel or IMQ(), preconditioner=preconditioner, validate_scores=validate_scores)
+    source = ArraySource.of(draws, scores)
+    chains = [chain.block for chain in source.chains]
+    require_size(size, sum(len(block.draws) for block in chains))
+    fit = fit_source(source, config)
+    return Job(
+        lambda: chains, fit.valid, source.dim, int(size), config.kernel, fit.preconditioner, seed,
+        sketch=fit.subsample.block,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Usable:
 
     def __call__(self) -> Iterator[Block]:
         for block in self.chain.blocks():
-            yield block.take(validation.usable(block, self.on_bad))
+            yield block.take(validation.finite_rows(block, self.on_bad))
 
 
 def job_from_file(
@@ -114,17 +113,16 @@ def job_from_file(
     progress: Callable[[float], None] | None = None,
 ) -> Job:
     """The job on a file, after one pass through it to count and to see where the draws lie. Of size 0: replace that."""
-    from steinstream.api import fitting
-
     sketch, total, skipped = Subsample(chain.dim), 0, 0
     for block in chain.blocks():
-        good = block.take(validation.usable(block, on_bad))
+        good = block.take(validation.finite_rows(block, on_bad))
         sketch.add(good)
         total += len(good.draws)
         skipped += len(block.draws) - len(good.draws)
         if progress is not None:
             progress(chain.fraction() or 0.0)
-    fitted = fitting(preconditioner, sketch, validate_scores, kernel)
+    config = ThinConfig(kernel=kernel or IMQ(), preconditioner=preconditioner, validate_scores=validate_scores)
+    fitted = fit_preconditioner(sketch, config)
     fitted.require(chain.dim)
     return Job(Usable(chain, on_bad), total, chain.dim, 0, kernel or IMQ(), fitted, seed, skipped, sketch.block)
 

@@ -11,6 +11,7 @@ import warnings
 
 import click
 
+from steinstream import __version__
 from steinstream.cli.compare import compare
 from steinstream.cli.completion import completion
 from steinstream.cli.demo import demo
@@ -25,7 +26,6 @@ from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
 from steinstream.cli.usage_errors import Commands, lowered, told
 from steinstream.errors import ScoresWarning, SteinstreamError
-from steinstream.version import __version__
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

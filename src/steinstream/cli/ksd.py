@@ -34,7 +34,7 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     """
     from steinstream.discrepancy import cumulative_ksd
     from steinstream.discrepancy import ksd as weighted_ksd
-    from steinstream.gradient_free import refuse_ratios
+    from steinstream.gradient_free import reject_ratios
 
     if cumulative is not None:
         check_place("--cumulative", cumulative)
@@ -42,7 +42,7 @@ def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
     source = open_the_chain(chain, options)
     kept = _kept(chain)
     if kept is not None:
-        refuse_ratios(kept, "This measure")
+        reject_ratios(kept, "This measure")
     block = _whole(source)
     kernel, preconditioner = _measure(block, kept, options)
     with bar("measuring", 1.0) as progress:
@@ -81,10 +81,10 @@ def _whole(source: Chain) -> Block:
     from steinstream import validation
 
     blocks = list(source.blocks())
-    block = validation.no_draws(source.dim)
+    block = validation.empty_block(source.dim)
     if blocks:
         block = validation.Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    validation.usable(block, "raise")
+    validation.finite_rows(block, "raise")
     return block
 
 

@@ -32,7 +32,7 @@ def scored_by_gaussian(chain: Sequence[Path], options: dict[str, Any]) -> Chain:
     draws = open_the_chain(chain, options)
     sketch = Subsample(draws.dim)
     for block in draws.blocks():
-        sketch.add(block.take(validation.usable(block, options["on_bad"])))
+        sketch.add(block.take(validation.finite_rows(block, options["on_bad"])))
     return Scored(draws, fitted_gaussian(sketch))
 
 
@@ -45,7 +45,7 @@ class Scored(Chain):
 
     def _read(self, rows: int, skip: int) -> Iterator[validation.Block]:
         for block in self._draws.blocks(rows, skip):
-            good = validation.usable(block, "skip")
+            good = validation.finite_rows(block, "skip")
             scores = np.zeros_like(block.draws)
             scores[good] = self._proxy.scores(block.draws[good])  # those of bad draws do not matter
             yield block._replace(scores=scores)

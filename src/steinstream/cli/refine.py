@@ -131,7 +131,7 @@ def _moments(source: Chain, burn_in: int, on_bad: str) -> Moments:
         seen = 0
         for block in source.blocks():
             seen += len(block.draws)
-            block = block.take(validation.usable(block, on_bad))
+            block = block.take(validation.finite_rows(block, on_bad))
             block = block.take(block.ids[:, 1] >= burn_in)
             moments.add(block.draws)
             progress.show(seen if source.length else source.fraction() or 0.0, f"{count(seen)} draws")

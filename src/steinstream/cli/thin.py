@@ -281,9 +281,9 @@ def _initial(path: str | None, dim: int) -> tuple[Array, Array] | None:
         raise InputError(
             f"{path} has {first.dim} dimensions, the chain has {dim}.", "Begin with draws of the same model."
         )
-    block = validation.no_draws(dim)
+    block = validation.empty_block(dim)
     for more in first.blocks():
-        block = block.then(more)
+        block = block.append(more)
     return block.draws, block.scores
 
 
@@ -314,7 +314,7 @@ def _look(source: Chain, sketch: Subsample, on_bad: str, stop: Stop) -> bool:
     seen = 0
     with bar("looking ", source.length or 1.0) as progress:
         for block in source.blocks(_ROWS):
-            sketch.add(block.take(validation.usable(block, on_bad)))
+            sketch.add(block.take(validation.finite_rows(block, on_bad)))
             seen += len(block.draws)
             progress.show(seen if source.length else source.fraction() or 0.0, f"{count(seen)} draws")
             if stop.signal:

@@ -12,7 +12,7 @@ from steinstream.errors import InputError
 from steinstream.integrations.generic import as_variable
 from steinstream.result import Variable
 from steinstream.thinner import Thinner
-from steinstream.validation import Block, consecutive
+from steinstream.validation import Block, consecutive_ids
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def side_by_side(draws: Array, scores: Array, chain: int | None, thinner: Thinne
     Draws are numbered on from those that the thinner has of their chain.
     """
     if chain is not None:
-        return Block(draws, scores, consecutive(chain, thinner.next_index(chain), len(draws)))
+        return Block(draws, scores, consecutive_ids(chain, thinner.next_index(chain), len(draws)))
     chains, dim = draws.shape[1:]
     numbers = np.arange(len(draws))[:, None] + [thinner.next_index(each) for each in range(chains)]
     ids = np.column_stack([np.tile(np.arange(chains), len(draws)), numbers.ravel()])

@@ -26,7 +26,7 @@ from steinstream.io.datatree import chain_of_datatree
 from steinstream.io.tree_parts import GRADIENT, UNCONSTRAINED
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
-from steinstream.validation import Block, consecutive
+from steinstream.validation import Block, consecutive_ids
 
 __all__ = ["follow", "kept", "thin"]
 
@@ -110,7 +110,7 @@ class _Growing:
             if count and np.isnan(s[:count]).all():
                 raise _no_scores(self.path, GRADIENT)
             self.came[chain] += count
-            yield Block(x[:count], s[:count], consecutive(chain, start, count))
+            yield Block(x[:count], s[:count], consecutive_ids(chain, start, count))
 
     def _open(self) -> bool:
         """Open the arrays, once nutpie has made them all."""

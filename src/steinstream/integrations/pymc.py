@@ -29,7 +29,7 @@ from steinstream.integrations._health import Health
 from steinstream.integrations._union import union
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
-from steinstream.validation import HUGE
+from steinstream.validation import OVERFLOW_LIMIT
 
 _BaseTrace: Any = need("pymc.backends.base", "pymc").BaseTrace
 
@@ -137,7 +137,7 @@ class _Queue:
     def put(self, draw: Array, score: Array, pair: Id, stats: Stats | None) -> None:
         """One draw; a bad one is brought to the thinner's notice at once."""
         self._draws.append((draw, score, pair))
-        good = bool((np.abs(draw) < HUGE).all() and (np.abs(score) < HUGE).all())
+        good = bool((np.abs(draw) < OVERFLOW_LIMIT).all() and (np.abs(score) < OVERFLOW_LIMIT).all())
         if good and stats is not None:
             self._waiting[pair] = stats
         if not good or len(self._draws) >= _MANY:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from steinstream.api import Portion, thin_portions
+from steinstream.api import ChainSource, thin_source
 from steinstream.discrepancy import ksd as ksd_of
 from steinstream.io.base import DRAWS, SCORES
 from steinstream.io.datatree import chain_of_datatree, kept_of_datatree
@@ -24,7 +24,8 @@ from steinstream.io.errors import need
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
-from steinstream.validation import no_draws
+from steinstream.thinner.config import ThinConfig
+from steinstream.validation import empty_block
 
 _xarray: Any = need("xarray", "netcdf")
 
@@ -50,7 +51,7 @@ def kept(
     chains, for those of a thinned set mean nothing.
     """
     chain = chain_of_datatree(tree, draws_name=draws, scores_name=scores, negate=negate_scores)
-    result = thin_portions(chain.dim, lambda: map(Portion, chain.blocks()), size=size, **settings)
+    result = thin_source(ChainSource(chain), ThinConfig.of(None, size=size, **settings)).kept
     return replace(
         result,
         names=chain.names,
@@ -86,9 +87,9 @@ def ksd(
         known = kept_of_datatree(tree)
         kernel, preconditioner, weights = kernel or known.kernel, preconditioner or known.preconditioner, known.weights
     chain = chain_of_datatree(tree, draws_name=draws, scores_name=scores, negate=negate_scores)
-    whole = no_draws(chain.dim)
+    whole = empty_block(chain.dim)
     for block in chain.blocks(chain.length or 1):
-        whole = whole.then(block)
+        whole = whole.append(block)
     if not isinstance(preconditioner, Preconditioner):
         preconditioner = Preconditioner.estimate(preconditioner or "auto", whole.draws)
     return ksd_of(whole.draws, whole.scores, kernel=kernel, preconditioner=preconditioner, weights=weights)

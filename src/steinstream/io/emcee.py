@@ -21,7 +21,7 @@ from steinstream.errors import InputError
 from steinstream.io.base import DRAWS, EVERY, SCORES, WITHOUT, Chain, Floats, Request, alone
 from steinstream.io.errors import listing, nearest, need, reading
 from steinstream.io.netcdf import is_hdf5
-from steinstream.validation import Block, consecutive
+from steinstream.validation import Block, consecutive_ids
 
 _RETURN = "Let the log probability return its score beside its value, with blobs_dtype=[('score', float, d)]."
 _HELD = 32 << 20  # bytes of draws and scores that are held to serve one walker after another
@@ -88,7 +88,7 @@ class EmceeChain(Chain):
                 draws, scores = (np.ascontiguousarray(part[first : first + rows, index]) for part in held)
                 if np.may_share_memory(draws, held[0]):  # one walker alone
                     draws, scores = draws.copy(), scores.copy()
-                yield Block(draws, scores, consecutive(walker + index, start + first, len(draws)))
+                yield Block(draws, scores, consecutive_ids(walker + index, start + first, len(draws)))
 
     def _table(self, source: Any, steps: slice, walkers: slice) -> Floats:
         values = np.asarray(source[steps, walkers], np.float64)

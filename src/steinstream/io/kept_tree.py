@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from steinstream import __version__
 from steinstream.errors import InputError
 from steinstream.io.base import default_names
 from steinstream.io.draw_ids import Sampling
@@ -26,7 +27,6 @@ from steinstream.io.tree import Group, Tree, plain
 from steinstream.io.tree_parts import GRADIENT, UNCONSTRAINED
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept, Variable
-from steinstream.version import __version__
 
 PARAMETER = "unconstrained_parameter"
 OWN = "steinstream"

@@ -20,7 +20,7 @@ from steinstream.io.csv import open_csv
 from steinstream.io.csv_rows import Sheet, is_gzipped, look, opened, regroup
 from steinstream.io.errors import listing, reading
 from steinstream.result import Variable
-from steinstream.validation import Block, consecutive
+from steinstream.validation import Block, consecutive_ids
 
 _KIND = "a CmdStan csv file"
 
@@ -60,7 +60,7 @@ class StanChain(Chain):
                 table = table[: max(self._limit - skip, 0)]
                 if not len(table):
                     return
-            yield Block(table[:, : self.dim].copy(), -table[:, self.dim :], consecutive(0, skip, len(table)))
+            yield Block(table[:, : self.dim].copy(), -table[:, self.dim :], consecutive_ids(0, skip, len(table)))
             skip += len(table)
 
     def variables(self, ids: Ints) -> dict[str, Variable]:

@@ -15,7 +15,7 @@ no browser holds up the run (:mod:`steinstream.live.snapshot`). Needs the ``live
 
 from __future__ import annotations
 
-from steinstream.live.page import Page
-from steinstream.live.snapshot import Watch
+from steinstream.live.page import Dashboard
+from steinstream.live.snapshot import ThinnerObserver
 
-__all__ = ["Page", "Watch"]
+__all__ = ["Dashboard", "ThinnerObserver"]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.live.snapshot import ARRIVAL, Snapshot, Watch
+from steinstream.live.snapshot import ARRIVAL, Snapshot, ThinnerObserver
 
 _WINDOW = 5.0  # seconds over which the rate is measured
 _LISTED = 500  # parameters, up to which their names are told
@@ -25,7 +25,7 @@ _LISTED = 500  # parameters, up to which their names are told
 class Told(NamedTuple):
     """What a page knows of the kept draws."""
 
-    watch: Watch
+    observer: ThinnerObserver
     arrived: NDArray[np.int64]
     origin: tuple[float, float]
 
@@ -52,26 +52,26 @@ class Viewer:
         self.x, self.y = (min(max(axis, ARRIVAL), dim - 1) for axis in wanted)
 
     def message(
-        self, watch: Watch, now: Snapshot, names: tuple[str, ...] | None = None, ended: bool = False
+        self, observer: ThinnerObserver, now: Snapshot, names: tuple[str, ...] | None = None, ended: bool = False
     ) -> dict[str, Any]:
         """All that changed since the last one; at first all there is."""
-        told = self._told if self._told is not None and self._told.watch is watch else None
+        told = self._told if self._told is not None and self._told.observer is observer else None
         said: dict[str, Any] = {
-            "pass": now.number,
+            "pass": now.pass_number,
             "draws": now.draws,
             "steps": now.steps,
             "kept": now.size,
             "ksd": _number(now.ksd),
-            "elapsed": round(time.monotonic() - watch.began, 3),
-            "rate": self._rate(watch, now, ended),
-            "settled": now.settled,
+            "elapsed": round(time.monotonic() - observer.start_time, 3),
+            "rate": self._rate(observer, now, ended),
+            "settled": now.warmup_ended,
         }
         if told is None:
-            dim = watch.thinner.dim
+            dim = observer.thinner.dim
             said["about"] = {
                 "dim": dim,
                 "names": list(names) if names is not None and dim <= _LISTED else None,
-                "candidates": watch.thinner.candidates,
+                "candidates": observer.thinner.config.candidates,
                 "x": self.x,
                 "y": self.y,
             }
@@ -80,15 +80,15 @@ class Viewer:
             step, size, ksd = (part.tolist() for part in now.history)
             said["curve"] = {"step": step, "size": size, "ksd": list(map(_number, ksd)), "changes": list(now.changes)}
             self._curve = last
-        return said | self._draws(watch, told, now)
+        return said | self._draws(observer, told, now)
 
-    def _draws(self, watch: Watch, told: Told | None, now: Snapshot) -> dict[str, Any]:
+    def _draws(self, observer: ThinnerObserver, told: Told | None, now: Snapshot) -> dict[str, Any]:
         """The kept draws, or which of them went (by their places) and which came."""
         order = np.argsort(now.arrived)
         arrived, values = now.arrived[order], [now.columns[axis][order] for axis in (self.x, self.y)]
         if told is None or len(told.arrived) == 0:
             middle = [float(np.median(part)) if len(part) else 0.0 for part in values]
-            self._told = Told(watch, arrived, (middle[0], middle[1]))
+            self._told = Told(observer, arrived, (middle[0], middle[1]))
             return {"origin": middle, "all": _coded(values, middle)}
         first_new = int(np.searchsorted(arrived, told.arrived[-1], side="right"))
         still = np.isin(told.arrived, arrived[:first_new], assume_unique=True)
@@ -99,16 +99,16 @@ class Viewer:
             "new": _coded([part[first_new:] for part in values], told.origin),
         }
 
-    def _rate(self, watch: Watch, now: Snapshot, ended: bool) -> float | None:
+    def _rate(self, observer: ThinnerObserver, now: Snapshot, ended: bool) -> float | None:
         """Draws a second of late; at first and at the end of all, and not known in a pass that has just begun."""
         clock, pace = time.monotonic(), self._pace
         if ended:
             pace.clear()
-        while pace and (pace[0][1] != now.number or clock - pace[0][0] > _WINDOW or pace[0][2] > now.draws):
+        while pace and (pace[0][1] != now.pass_number or clock - pace[0][0] > _WINDOW or pace[0][2] > now.draws):
             pace.popleft()
-        when, draws = pace[0][::2] if pace else (watch.began, watch.first)
-        pace.append((clock, now.number, now.draws))
-        if now.draws < draws or clock - when <= 0 or (len(pace) == 1 and now.number > 1):
+        when, draws = pace[0][::2] if pace else (observer.start_time, observer.first_draw)
+        pace.append((clock, now.pass_number, now.draws))
+        if now.draws < draws or clock - when <= 0 or (len(pace) == 1 and now.pass_number > 1):
             return None
         return round((now.draws - draws) / (clock - when), 3)
 

@@ -1,4 +1,4 @@
-"""The page as its owner holds it: an address, what is shown there, and an end."""
+"""The dashboard: a web server in a thread of its own that shows the progress of a thinner."""
 
 from __future__ import annotations
 
@@ -13,112 +13,140 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from steinstream.errors import InputError
-from steinstream.live.snapshot import Watch
+from steinstream.live.snapshot import ThinnerObserver
 
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
 HOST = "127.0.0.1"
-_UNREAD = 1 << 16  # bytes that the system holds for a page that is slow: it should see what is, not what was
-_START, _END = 30.0, 5.0  # seconds that the server may take to begin, and to end
+_SEND_BUFFER = 1 << 16  # bytes that the system buffers for a slow client, which should see recent data
+_START_TIMEOUT, _STOP_TIMEOUT = 30.0, 5.0  # seconds
 
 
-class Page:
-    """A server in a thread of its own, until :meth:`close`, the end of a ``with`` block, or the end of the program."""
+class Dashboard:
+    """A web page that shows the progress of a thinner.
+
+    The server runs in a thread of its own until `close` is called, the ``with`` block ends, or the program ends.
+
+    Parameters
+    ----------
+    port : int, default 0
+        Port on the loopback address; 0 selects a free one.
+    title : str, optional
+        Title of the page.
+
+    """
 
     def __init__(self, port: int = 0, *, title: str = "") -> None:
         self.title = title
         self.names: tuple[str, ...] | None = None
-        self.watch: Watch | None = None
+        self.observer: ThinnerObserver | None = None
         self.ended = False
         self._owner = os.getpid()
         self._closing = threading.Lock()
         token = secrets.token_urlsafe(24)
         server = _server(self, token)
         listening = _listen(port)
-        #: Where to look. The token in it is the key: who knows it can watch.
+        #: Address of the page. It contains a secret token: everyone who has the address can see the page.
         self.url = f"http://{HOST}:{listening.getsockname()[1]}/{token}/"
         self._server = server
         self._thread = threading.Thread(
-            target=server.run, kwargs={"sockets": [listening]}, name="steinstream live page", daemon=True
+            target=server.run, kwargs={"sockets": [listening]}, name="steinstream dashboard", daemon=True
         )
         self._thread.start()
-        until = time.monotonic() + _START
+        until = time.monotonic() + _START_TIMEOUT
         while not server.started and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.005)
         atexit.register(self.close)
 
-    def show(self, thinner: Thinner, names: Sequence[str] | None = None) -> Page:
-        """From now on show this thinner; ``names`` are its parameters'. A page that showed it before is closed."""
+    def show(self, thinner: Thinner, names: Sequence[str] | None = None) -> Dashboard:
+        """Show a thinner. Another dashboard that shows it is closed.
+
+        Parameters
+        ----------
+        thinner : Thinner
+            The thinner.
+        names : sequence of str, optional
+            Parameter names.
+
+        Returns
+        -------
+        Dashboard
+            This dashboard.
+
+        """
         if names is not None and len(names) != thinner.dim:
-            raise InputError(f"{len(names)} names, but draws have {thinner.dim} dimensions.", "Give one for each.")
-        former = thinner._watch
-        if former is None or former is not self.watch:
-            if former is not None and former.page is not self:
-                former.page.close()
-            self._let_go()
-            self.watch = Watch(thinner, self)
+            raise InputError(
+                f"{len(names)} names were given, but the draws have {thinner.dim} dimensions.",
+                "Pass one name per dimension.",
+            )
+        current = thinner.observer
+        if current is None or current is not self.observer:
+            if isinstance(current, ThinnerObserver) and current.dashboard is not self:
+                current.dashboard.close()
+            self._detach()
+            self.observer = ThinnerObserver(thinner, self)
         self.names = self.names if names is None else tuple(map(str, names))
         return self
 
-    def _let_go(self) -> None:
-        if self.watch is not None and self.watch.thinner._watch is self.watch:
-            self.watch.thinner._watch = None
+    def _detach(self) -> None:
+        if self.observer is not None and self.observer.thinner.observer is self.observer:
+            self.observer.thinner.observer = None
 
     def close(self) -> None:
-        """Show open pages how it ended, and stop serving."""
-        if self._owner != os.getpid():  # a fork has no server
+        """Send the final state to open pages and stop the server."""
+        if self._owner != os.getpid():  # a forked child has no server thread
             return
         with self._closing:
             if self.ended:
                 return
-            if self.watch is not None:
-                self.watch.last_look()
-            self._let_go()
+            if self.observer is not None:
+                self.observer.take_last()
+            self._detach()
             self.ended = True
             self._server.should_exit = True
-            self._thread.join(_END)
+            self._thread.join(_STOP_TIMEOUT)
             atexit.unregister(self.close)
 
-    def __enter__(self) -> Page:
+    def __enter__(self) -> Dashboard:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Page({self.url}{', closed' if self.ended else ''})"
+        return f"Dashboard({self.url}{', closed' if self.ended else ''})"
 
     def _repr_html_(self) -> str:
         if self.ended:
-            return "<p>This page is closed.</p>"
+            return "<p>The dashboard is closed.</p>"
         url = html.escape(self.url)
-        return f'<p>Live page: <a href="{url}" target="_blank" rel="noreferrer">{url}</a></p>'
+        return f'<p>Dashboard: <a href="{url}" target="_blank" rel="noreferrer">{url}</a></p>'
 
 
-def _server(page: Page, token: str) -> Any:
+def _server(dashboard: Dashboard, token: str) -> Any:
     try:
         from steinstream.live.server import server
     except ImportError:
-        raise InputError("The live page needs starlette and uvicorn.", 'pip install "steinstream[live]"') from None
-    return server(page, token)
+        raise InputError("The dashboard requires starlette and uvicorn.", 'pip install "steinstream[live]"') from None
+    return server(dashboard, token)
 
 
 def _listen(port: int) -> socket.socket:
-    """Listen at this port, or at a free one, for this machine alone."""
+    """Listen on this port of the loopback address, or on a free one."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise InputError(f"port must be a number from 0 to 65535, got {port!r}.", "Leave it out for a free one.")
+        raise InputError(f"port must be a number from 0 to 65535, got {port!r}.", "0 selects a free one.")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    if os.name == "posix":  # elsewhere this would let two programs listen at once
+    if os.name == "posix":  # on Windows this would let two programs use the port
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNREAD)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     try:
         listening.bind((HOST, port))
         listening.listen(64)
     except OSError as error:
         listening.close()
         raise InputError(
-            f"Nothing can be served at port {port} of {HOST}: {error.strerror}.",
-            "Name another port, or none for a free one.",
+            f"Cannot bind to {HOST}:{port}: {error.strerror}.",
+            "Use another port, or 0 for a free one.",
         ) from None
     return listening

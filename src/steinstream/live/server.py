@@ -17,10 +17,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steinstream.live.client import Viewer
-from steinstream.live.snapshot import PERIOD, Snapshot, Watch
+from steinstream.live.snapshot import PERIOD, Snapshot, ThinnerObserver
 
 if TYPE_CHECKING:
-    from steinstream.live.page import Page
+    from steinstream.live.page import Dashboard
 
 _FILES = {
     "": ("index.html", "text/html"),
@@ -44,7 +44,7 @@ _HEARTBEAT = 1.0  # seconds, after which a page hears that there is no news
 _GRACE = 1  # seconds that open pages have to take in how it ended
 
 
-def server(page: Page, token: str) -> uvicorn.Server:
+def server(page: Dashboard, token: str) -> uvicorn.Server:
     """A server that shows this page to those who know the token."""
     folder = files("steinstream.live").joinpath("page")
     routes = [Route(f"/{name}", _file(folder.joinpath(f).read_bytes(), kind)) for name, (f, kind) in _FILES.items()]
@@ -98,7 +98,7 @@ class Guard:
 class _Stream:
     """Server-sent events: a message for each page, as often as there is news and the page keeps up."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Dashboard) -> None:
         self.page = page
         self.viewers: set[Viewer] = set()
 
@@ -120,11 +120,13 @@ class _Stream:
             yield "retry: 1000\n\n"
             sent, silent = None, _HEARTBEAT
             while True:
-                ended, watch = self.page.ended, self.page.watch  # before looking: what comes last is said last
-                now = None if watch is None else self._look(viewer, watch)
+                ended, observer = self.page.ended, self.page.observer  # before looking: what comes last is said last
+                now = None if observer is None else self._look(viewer, observer)
                 if now is not sent or ended or silent >= _HEARTBEAT:
-                    said = {} if now is None or watch is None else viewer.message(watch, now, self.page.names, ended)
-                    yield _event({"title": self.page.title, "waiting": watch is None, "ended": ended, **said})
+                    said = (
+                        {} if now is None or observer is None else viewer.message(observer, now, self.page.names, ended)
+                    )
+                    yield _event({"title": self.page.title, "waiting": observer is None, "ended": ended, **said})
                     sent, silent = now, 0.0
                 if ended:
                     return
@@ -133,10 +135,10 @@ class _Stream:
         finally:
             self.viewers.discard(viewer)
 
-    def _look(self, viewer: Viewer, watch: Watch) -> Snapshot | None:
+    def _look(self, viewer: Viewer, observer: ThinnerObserver) -> Snapshot | None:
         """The latest snapshot with what this page wants to see, if there is one yet."""
-        viewer.settle(watch.thinner.dim)
-        now = watch.look(frozenset().union(*(each.columns for each in self.viewers)))
+        viewer.settle(observer.thinner.dim)
+        now = observer.snapshot(frozenset().union(*(each.columns for each in self.viewers)))
         return now if now is not None and viewer.columns <= now.columns.keys() else None
 
 

@@ -1,11 +1,13 @@
-"""What a run hands over to those who watch it, and how the two threads keep out of each other's way.
+"""Thread-safe snapshots of a running thinner for the dashboard.
 
-Compiled code runs without Python's lock, so that nobody else may read the engine's arrays meanwhile. A lock of ours is
-held by the run while it takes steps. A viewer asks for a snapshot and never waits: if the run is busy, its own thread
-takes the snapshot between two compiled calls, and if it rests, the viewer's thread does; a draw that comes then waits
-for that one copy. A snapshot never changes. Of each draw it has only the coordinates that somebody looks at.
+Compiled code runs without the global interpreter lock, so no other thread may read the engine's arrays while steps are
+taken. `ThinnerObserver` holds a lock during that time. A client requests a snapshot and never waits: if the thinner is
+running, its own thread takes the snapshot between two compiled calls; otherwise the client's thread takes it, and a
+draw that is added meanwhile waits for that one copy. A snapshot never changes. It contains only the coordinates that a
+client displays.
 
-Without viewers nothing is copied. With viewers it is at most four times a second, and at most a hundredth of the time.
+Without clients nothing is copied. With clients a snapshot is taken at most four times per second and uses at most 1 %
+of the time.
 """
 
 from __future__ import annotations
@@ -15,131 +17,158 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._typing import Array, Integers
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History
 
 if TYPE_CHECKING:
-    from steinstream.live.page import Page
+    from steinstream.live.page import Dashboard
     from steinstream.thinner import Thinner
 
-PERIOD = 0.25  # seconds between two looks
-ARRIVAL = -1  # in the place of a coordinate: when the draw came
-_PIECE = 0.1  # seconds that a compiled call should take
-_MOST = 8192  # steps in a compiled call
-_SHARE = 0.01  # of the time may go into snapshots
-_POINTS = 400  # of a curve
-_PATIENCE = 1.0  # seconds that the last look waits for a run in another thread
+PERIOD = 0.25  # seconds between two snapshots
+ARRIVAL = -1  # in place of a coordinate: the step at which the draw was added
+_CALL_SECONDS = 0.1  # duration of a compiled call
+_MAX_STEPS = 8192  # steps in a compiled call
+_TIME_SHARE = 0.01  # largest fraction of the time that snapshots take
+_CURVE_POINTS = 400
+_LAST_SNAPSHOT_WAIT = 1.0  # seconds that the last snapshot waits for a run in another thread
 
 
 class Snapshot(NamedTuple):
-    """A thinner between two steps."""
+    """State of a thinner between two steps."""
 
-    time: float  # by the monotonic clock
-    number: int  # of the pass
-    draws: int  # that came in it
+    time: float
+    """Monotonic clock."""
+    pass_number: int
+    draws: int
+    """Number of draws processed in this pass."""
     steps: int
     size: int
     ksd: float
     history: History
-    changes: tuple[int, ...]  # steps after which the coordinates changed
-    arrived: NDArray[np.int64]  # the step at which each kept draw came: no two came at the same
-    columns: dict[int, NDArray[np.float64]]  # coordinate -> its value in each kept draw
-    settled: bool  # the warm-up is over
+    changes: tuple[int, ...]
+    """Steps after which the preconditioner changed."""
+    arrived: Integers
+    """Step at which each kept draw was added; all are different."""
+    columns: dict[int, Array]
+    """Values of some coordinates of the kept draws."""
+    warmup_ended: bool
 
 
-class Watch:
-    """A thinner that is being watched."""
+class ThinnerObserver:
+    """Observer that takes snapshots of a thinner on request.
 
-    def __init__(self, thinner: Thinner, page: Page) -> None:
-        self.thinner, self.page = thinner, page
-        self.portion = _MOST  # steps in the next compiled call
-        self.began, self.first = time.monotonic(), thinner.current_pass.came
-        self.lock = threading.Lock()
-        self.draws = self.first  # that came and went through, at the last look or rest
-        self._since = 0.0
-        self.wanted = False
+    Parameters
+    ----------
+    thinner : Thinner
+        The thinner; its ``observer`` is set.
+    dashboard : Dashboard
+        The dashboard that shows it.
+
+    """
+
+    def __init__(self, thinner: Thinner, dashboard: Dashboard) -> None:
+        self.thinner, self.dashboard = thinner, dashboard
+        self.max_steps = _MAX_STEPS
+        self.start_time, self.first_draw = time.monotonic(), thinner.current_pass.received
+        self._lock = threading.Lock()
+        self._draws = self.first_draw
+        self._call_started = 0.0
+        self._many = False
+        self._requested = False
         self._columns: frozenset[int] = frozenset()
         self._latest: Snapshot | None = None
-        self._rested = 0.0  # when the next snapshot may be taken
-        # A run that began before it was watched, in another thread, does not hold the lock. (First the run says that it
-        # runs, then it looks for a watch; first there is a watch, then it looks for a run. So none misses the other.)
-        thinner._watch = self
-        self._unguarded = thinner._running
+        self._next_snapshot = 0.0
+        # A call that started in another thread before this observer was set does not hold the lock. The thinner sets
+        # ``running`` before it reads ``observer``; this constructor sets ``observer`` before it reads ``running``. So
+        # at least one of them sees the other.
+        thinner.observer = self
+        self._unguarded = thinner.running
 
-    # -- in the run's thread, which holds the lock -----------------------------------------------------------------
+    # -- in the thread of the thinner ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Many steps are to be taken."""
-        self._since = time.monotonic()
+    def on_start(self, steps: int) -> None:
+        """Acquire the lock before the first step."""
+        self._lock.acquire()
+        self._many = steps > 1
+        if self._many:
+            self._call_started = time.monotonic()
 
-    def learn(self, steps: int) -> None:
-        """So many were taken in one compiled call."""
-        now = time.monotonic()
-        self.portion = max(1, min(_MOST, int(steps * _PIECE / max(now - self._since, 1e-6))))
-        self._since = now
+    def on_steps(self, steps: int, draws: int) -> None:
+        """Adjust the length of the next compiled call, and take a snapshot if one was requested."""
+        if self._many:
+            now = time.monotonic()
+            self.max_steps = max(1, min(_MAX_STEPS, int(steps * _CALL_SECONDS / max(now - self._call_started, 1e-6))))
+            self._call_started = now
+        if self._requested:
+            self._draws = draws
+            self._take()
 
-    # -- in any thread ---------------------------------------------------------------------------------------------
+    def on_end(self, draws: int) -> None:
+        """Release the lock after the last step."""
+        self._draws = draws
+        self._lock.release()
 
-    def look(self, columns: frozenset[int]) -> Snapshot | None:
-        """The latest snapshot, if there is one; a newer one comes soon where there is news. Never waits."""
+    # -- in any thread -------------------------------------------------------------------------------------------------
+
+    def snapshot(self, columns: frozenset[int]) -> Snapshot | None:
+        """Return the latest snapshot, if there is one, and request a newer one if the thinner changed. Never waits."""
         self._columns = columns
-        if self._is_old(columns) and time.monotonic() >= self._rested:
-            self.wanted = True
-            if self.lock.acquire(blocking=False):
-                self._look_and_release()
+        if self._is_outdated(columns) and time.monotonic() >= self._next_snapshot:
+            self._requested = True
+            if self._lock.acquire(blocking=False):
+                self._take_and_release()
         return self._latest
 
-    def last_look(self) -> None:
-        """Take a snapshot of how it ends, if the run comes to rest."""
-        if self._latest is not None and self.lock.acquire(timeout=_PATIENCE):
-            self._look_and_release()
+    def take_last(self) -> None:
+        """Take a snapshot of the final state, if the thinner is idle within a second."""
+        if self._latest is not None and self._lock.acquire(timeout=_LAST_SNAPSHOT_WAIT):
+            self._take_and_release()
 
-    def _look_and_release(self) -> None:
+    def _take_and_release(self) -> None:
         try:
-            self._unguarded = self._unguarded and self.thinner._running
+            self._unguarded = self._unguarded and self.thinner.running
             if not self._unguarded:
-                self.take()
+                self._take()
         finally:
-            self.lock.release()
+            self._lock.release()
 
-    def _is_old(self, columns: frozenset[int]) -> bool:
+    def _is_outdated(self, columns: frozenset[int]) -> bool:
         latest, thinner = self._latest, self.thinner
         if latest is None or not columns <= latest.columns.keys():
             return True
-        return (latest.steps, latest.draws) != (thinner.steps, thinner.current_pass.came)
+        return (latest.steps, latest.draws) != (thinner.steps, thinner.current_pass.received)
 
-    def take(self) -> None:
-        """A snapshot, by whoever holds the lock."""
-        began = time.monotonic()
-        thinner, dictionary = self.thinner, self.thinner._dictionary
+    def _take(self) -> None:
+        """Take a snapshot; the caller holds the lock."""
+        started = time.monotonic()
+        thinner = self.thinner
         columns = sorted({min(column, thinner.dim - 1) for column in self._columns})
-        arrived, values = np.zeros(0, dtype=np.int64), np.zeros((0, len(columns)))
-        if dictionary is not None:
-            arrived, values = dictionary.glance([max(column, 0) for column in columns])
-        here, follower = thinner.current_pass, thinner._follower
+        arrived, values = thinner.peek([max(column, 0) for column in columns])
+        current, ended = thinner.current_pass, isinstance(thinner.preconditioner, Preconditioner)
+        by_column = zip(columns, values.T, strict=True)
         self._latest = Snapshot(
-            time=began,
-            number=here.number,
-            draws=min(self.draws, here.came) if isinstance(thinner.preconditioner, Preconditioner) else here.came,
+            time=started,
+            pass_number=current.number,
+            draws=min(self._draws, current.received) if ended else current.received,
             steps=thinner.steps,
-            size=len(thinner) if dictionary is None else dictionary.size,
-            ksd=dictionary.ksd if dictionary is not None and dictionary.size else float("nan"),
-            history=_thinned(thinner._recorder.history()),
-            changes=tuple(follower.changes) if follower is not None else (),
+            size=len(thinner),
+            ksd=thinner.ksd if ended else float("nan"),
+            history=_shortened(thinner.recorded_history),
+            changes=thinner.preconditioner_changes,
             arrived=arrived,
-            columns={c: arrived.astype(float) if c == ARRIVAL else v for c, v in zip(columns, values.T, strict=True)},
-            settled=dictionary is not None,
+            columns={column: arrived.astype(float) if column == ARRIVAL else value for column, value in by_column},
+            warmup_ended=ended,
         )
-        self.wanted = False
+        self._requested = False
         now = time.monotonic()
-        self._since, self._rested = now, max(began + PERIOD, now + (now - began) / _SHARE)
+        self._call_started, self._next_snapshot = now, max(started + PERIOD, now + (now - started) / _TIME_SHARE)
 
 
-def _thinned(history: History) -> History:
-    """No more points than a curve on a logarithmic axis can show."""
-    if len(history.step) <= _POINTS:
+def _shortened(history: History) -> History:
+    """Return at most as many points as a curve on a logarithmic axis can show."""
+    if len(history.step) <= _CURVE_POINTS:
         return history
-    rows = np.unique(np.geomspace(1, len(history.step), _POINTS).astype(np.int64)) - 1
+    rows = np.unique(np.geomspace(1, len(history.step), _CURVE_POINTS).astype(np.int64)) - 1
     return History(history.step[rows], history.size[rows], history.ksd[rows])

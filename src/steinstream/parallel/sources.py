@@ -133,8 +133,8 @@ class ArraySource(Source):
         length = self.draws.shape[len(where)]
         for begin in range(skip, length, ROWS):
             rows = (*where, slice(begin, min(begin + ROWS, length)))
-            x, s = validation.as_block(self.draws[rows], self.scores[rows])
-            yield validation.Block(x, s, validation.consecutive(self.chain, self.first + begin, len(x)))
+            x, s = validation.as_draws_and_scores(self.draws[rows], self.scores[rows])
+            yield validation.Block(x, s, validation.consecutive_ids(self.chain, self.first + begin, len(x)))
 
     def mark(self) -> dict[str, Any]:
         digest = hashlib.sha256()
@@ -178,11 +178,11 @@ class SamplerSource(Source):
         pairs: Iterable[Any] = self.sampler(skip=skip) if knows else self.sampler()
         number = skip if knows else 0
         for draws, scores in pairs:
-            x, s = validation.as_block(np.atleast_2d(draws), np.atleast_2d(scores))
+            x, s = validation.as_draws_and_scores(np.atleast_2d(draws), np.atleast_2d(scores))
             begin = max(0, min(len(x), skip - number))
             if begin < len(x):
                 yield validation.Block(
-                    x[begin:], s[begin:], validation.consecutive(self.chain, number + begin, len(x) - begin)
+                    x[begin:], s[begin:], validation.consecutive_ids(self.chain, number + begin, len(x) - begin)
                 )
             number += len(x)
 

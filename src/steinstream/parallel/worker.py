@@ -121,7 +121,7 @@ class Leaf:
         sketch = None
         for block in source.blocks():
             sketch = sketch or Subsample(block.draws.shape[1])
-            sketch.add(block.take(validation.usable(block, self.settings.get("on_bad", "raise"))))
+            sketch.add(block.take(validation.finite_rows(block, self.settings.get("on_bad", "raise"))))
         if sketch is None:
             raise InputError(f"{source.title} has no draws.")
         return sketch

@@ -1,20 +1,22 @@
-r"""Merging what several thinners keep: the exact union, thinned again, with a bound.
+r"""Merge the kept sets of several thinners: the exact union, thinned again, with a bound.
 
-Each part c stands for a stream of its own, of mass m_c (its length, and initial draws), and each of its draws for an
-equal share of that. The union has the row sums that the parts have already, and the cross terms between them: n1 * n2
-kernel values for two parts, summed in pairs of doubles. Then draws go, each time the one whose loss costs least.
+Each part c represents a stream of mass m_c (its length, plus initial draws), and each of its draws an equal share of
+that mass. The union has the row sums of its parts plus the cross terms between them: n1 * n2 kernel values for two
+parts, summed in pairs of doubles. Then draws are removed, each time the one whose removal costs least.
 
-**Bound.** KSD^2 is convex, so that of the union is at most the mean over the parts, weighted by mass; dropping draws
-raises it by what was measured, at most the budget. Merging merged sets again, in a tree,
+**Bound.** KSD^2 is convex, so that of the union is at most the mean over the parts, weighted by mass. Removing draws
+increases it by a measured amount, at most the budget. If merged sets are merged again, in a tree,
 
-.. math:: KSD^2(\text{root}) \le \sum_c m_c KSD^2(\text{leaf}_c) + \sum_{\text{levels}} \text{rise} ,
+.. math:: KSD^2(\text{root}) \le \sum_c m_c KSD^2(\text{leaf}_c) + \sum_{\text{levels}} \text{increase} ,
 
-where a level's rise is the mean over its nodes, and at most the level's budget if it has one.
-``kept.settings["merged"]`` has both sides: ``bound`` with the rises as measured, and ``promised`` with the budgets in
-their place, which is known before the first merge; None where a size, or an anchor, may cost more than the budget.
+where the increase of a level is the mean over its nodes, and at most the budget of the level.
+``kept.settings["merged"]`` contains both sides: ``bound`` with the measured increases, and ``bound_by_budget`` with the
+budgets in their place, which is known before the first merge. It is None if a size or an anchor may cost more than the
+budget.
 
-**Preconditioner.** Where the parts agree, theirs; where not, the mass-weighted mean of their covariances, and everything
-is computed anew in it. The leaves' KSD in the bound is then that in the common coordinates.
+**Preconditioner.** If the parts have the same preconditioner, it is used. Otherwise it is the mass-weighted mean of
+their covariances, and everything is computed again with it. The KSD of the leaves in the bound is then that under the
+common preconditioner.
 """
 
 from __future__ import annotations
@@ -26,24 +28,28 @@ from itertools import count, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from steinstream._engine.fourier_features import strength
+from steinstream import __version__
+from steinstream._engine.fourier_features import features, frequencies
+from steinstream._typing import Array, Flags, Integers
+from steinstream.discrepancy import run_rows_in_threads
 from steinstream.errors import InputError, positive
-from steinstream.gradient_free import refuse_ratios
+from steinstream.gradient_free import reject_ratios
 from steinstream.kernels import IMQ, Kernel
-from steinstream.postprocess.union import COUNTS, Union
-from steinstream.preconditioning import Preconditioner, as_fixed
-from steinstream.result import Kept
+from steinstream.preconditioning import Preconditioner, as_preconditioner, same_preconditioner
+from steinstream.result import History, Kept, Variable
 from steinstream.thinner import Thinner
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from steinstream.thinner.config import ThinConfig
 
 T = TypeVar("T")
 
 MASSES = ("lengths", "kept")
+COUNTS = ("seen", "skipped", "initial")
 _ROUNDING = 1e-12
+_MIN_SPREAD = 1e-12  # spread of the Fourier features over the union below which the anchor has no effect
+_SWAP_PASSES, _SWAP_GAIN = 10, 0.02  # largest number of swap passes, and relative decrease below which they end
+_RESTARTS, _TRIED = (8, 48), 4800  # least and largest number of restarts, and draws tried in all: see _restarts
 
 
 def merge(
@@ -57,20 +63,43 @@ def merge(
     fan_in: int | None = None,
     spare: float = 1.0,
 ) -> Kept:
-    """The union of what these thinners or kept sets hold, exactly; then thinned to ``size``, or within ``budget``.
+    """Merge thinners or kept sets: the exact union, thinned to ``size`` or within ``merge_budget``.
 
-    ``size`` alone is a hard cap. ``budget`` alone lets KSD^2 rise by so much, and drops what it can; with both, draws
-    go until ``size`` is reached or the budget is spent. ``masses`` are the streams' ``"lengths"``, or ``"kept"`` to let
-    every kept draw count the same, or one number for each part; where they differ from draw to draw, the result has
-    weights. ``anchor`` keeps the proportions of the union (:mod:`steinstream._engine.fourier_features`).
+    Parameters
+    ----------
+    parts : iterable of Thinner or Kept
+        The parts. Ids keep their chain, unless two parts have a chain of the same number: then the chains are numbered
+        again, part after part.
+    size : int, optional
+        Number of draws to keep.
+    merge_budget : float or sequence of float, optional
+        Allowed increase of KSD^2, or one value per level of the tree, lowest level first; the last value applies to
+        all further levels. With ``size``, draws are removed until ``size`` is reached or the budget is spent.
+    masses : {"lengths", "kept"} or array_like, default "lengths"
+        Mass of each part: the length of its stream, its number of kept draws, or one number per part. If the mass
+        per draw differs between parts, the result has weights.
+    preconditioner : Preconditioner or array_like, optional
+        Preconditioner of the result. Default: the common one of the parts.
+    anchor : bool or float, default False
+        Keep the proportions of the union: see `ThinConfig`.
+    fan_in : int, optional
+        Merge in a tree, this many sets at a time, for many parts whose union would be large. Default: all at once.
+    spare : float, default 1.0
+        Nodes below the root keep ``spare * size`` draws. A value of 2 brings the root closer to a single thinner over
+        all draws.
 
-    ``fan_in`` merges in a tree, so many at a time, every node thinned as above: for many parts, whose union would be
-    large. Nodes below the root keep ``spare * size``: twice as many bring the root closer to one thinner over all
-    draws. A ``budget`` for each level, the leaves' first, is a list; its last entry serves all further levels. The same
-    parts in the same order give the same result, to the last bit.
+    Returns
+    -------
+    Kept
+        The merged set. The same parts in the same order give the same result to the last bit.
 
-    Ids keep their chain. If two parts have a chain of the same number, chains are numbered anew, part after part.
+    Raises
+    ------
+    InputError
+        If the parts have different kernels or dimensions, or a part is empty.
 
+    Examples
+    --------
     >>> import steinstream as ss
     >>> draws = np.random.default_rng(0).normal(size=(3, 4000, 2))
     >>> parts = [ss.thin(x, -x, size=50) for x in draws]
@@ -81,34 +110,34 @@ def merge(
     Kept(50 of 12000 draws, 2 dimensions, KSD 0.0368)
     >>> kept.ksd <= kept.settings["merged"]["bound"]
     True
+
     """
     sets = [part.kept if isinstance(part, Thinner) else part for part in parts]
     for kept in sets:
         if not isinstance(kept, Kept):
             raise InputError(
-                f"Parts to merge must be thinners or kept sets, got {type(kept).__name__}.",
-                "Thin each chain first: ss.merge([ss.thin(draws, scores) for each of them]).",
+                f"The parts to merge must be thinners or kept sets, got {type(kept).__name__}.",
+                "Thin each chain first: ss.merge([ss.thin(draws, scores) for ...]).",
             )
-        refuse_ratios(kept, "Merging")
-    facts = [Facts.of(kept) for kept in sets]
-    kernel, budgets = same_kernel(facts), as_budgets(merge_budget)
+        reject_ratios(kept, "merge")
+    facts = [PartFacts.of(kept) for kept in sets]
+    kernel, budgets = common_kernel(facts), as_budgets(merge_budget)
     width = as_fan_in(fan_in) or len(sets)
     mass = as_masses(masses, facts)
     size = as_size(size)
-    inner = times(size, spare)
-    fixed = common_preconditioner(facts, mass) if preconditioner is None else as_fixed(preconditioner)
-    how = Merge(kernel, fixed, size, inner, budgets, strength(anchor))
-    nodes = [Node(kept, float(m)) for kept, m in zip(chains_apart(sets), mass, strict=True)]
+    fixed = common_preconditioner(facts, mass) if preconditioner is None else as_preconditioner(preconditioner)
+    rule = MergeRule(kernel, fixed, size, inner_size(size, spare), budgets, ThinConfig(anchor=anchor).anchor)
+    nodes = [Node(kept, float(m)) for kept, m in zip(with_distinct_chains(sets), mass, strict=True)]
     for level in count():
         families = groups(nodes, width)
-        nodes = [how.node(family, level, last=len(families) == 1) for family in families]
+        nodes = [rule.merge(family, level, last=len(families) == 1) for family in families]
         if len(nodes) == 1:
             break
     return nodes[0].kept
 
 
-class Facts(NamedTuple):
-    """What has to be known of every part before the first two are merged; a few numbers, which travel well."""
+class PartFacts(NamedTuple):
+    """What has to be known about every part before the first merge; small enough to be sent between processes."""
 
     size: int
     seen: int
@@ -120,28 +149,52 @@ class Facts(NamedTuple):
 
     @property
     def mass(self) -> float:
-        """How many draws it stands for: good ones that came, and initial ones."""
+        """Number of draws that the part represents: valid draws of the stream, and initial ones."""
         return float(self.seen - self.skipped + self.initial)
 
     @classmethod
-    def of(cls, kept: Kept) -> Facts:
-        """Those of a kept set."""
+    def of(cls, kept: Kept) -> PartFacts:
+        """Return the facts about a kept set."""
         seen, skipped, initial = ({"seen": len(kept), **kept.settings}.get(name, 0) for name in COUNTS)
-        return cls(len(kept), seen, skipped, initial, kept.draws.shape[1], kept.kernel or IMQ(), _preconditioner(kept))
+        kernel, preconditioner = kept.kernel or IMQ(), _preconditioner_of(kept)
+        return cls(len(kept), seen, skipped, initial, kept.draws.shape[1], kernel, preconditioner)
 
 
 class Node(NamedTuple):
-    """What is kept of a stream, or of several, and their mass."""
+    """A kept set of one or several streams, with their mass."""
 
     kept: Kept
     mass: float
 
 
-def groups(nodes: Sequence[T], fan_in: int) -> list[Sequence[T]]:
-    """Neighbours, at most so many at a time, in parts as even as can be: one level of the tree.
+class MergeRule(NamedTuple):
+    """How the nodes of a tree are merged."""
 
-    The levels are as few as they can be, and the lowest has the smallest groups: the more sets the root has to choose
-    from, the better.
+    kernel: Kernel
+    preconditioner: Preconditioner
+    size: int | None
+    inner_size: int | None
+    """Number of draws that nodes below the root keep."""
+    budgets: tuple[float, ...] | None
+    anchor: float
+
+    def merge(self, children: Sequence[Node], level: int, last: bool) -> Node:
+        """Merge nodes of a level of the tree; ``last`` if the result is the root."""
+        sets, mass = [child.kept for child in children], np.array([child.mass for child in children])
+        budget = None if self.budgets is None else self.budgets[min(level, len(self.budgets) - 1)]
+        union = _Union(sets, mass, self.kernel, self.preconditioner)
+        before = union.squared_ksd
+        union.thin(self.size if last else self.inner_size, budget, self.anchor, last)
+        spent = 0.0 if self.size is None and budget is None else None if self.anchor else budget
+        merged = _bound(sets, union, mass / mass.sum(), union.squared_ksd - before, spent)
+        return Node(union.kept(merged), float(mass.sum()))
+
+
+def groups(nodes: Sequence[T], fan_in: int) -> list[Sequence[T]]:
+    """Split nodes into neighbouring groups of at most ``fan_in``, as even as possible: one level of the tree.
+
+    The tree has as few levels as possible, and the lowest level has the smallest groups, because the root does better
+    the more sets it can choose from.
 
     >>> groups("abcde", 2), groups("abcdefghij", 4)
     (['ab', 'cd', 'e'], ['abc', 'def', 'gh', 'ij'])
@@ -149,104 +202,89 @@ def groups(nodes: Sequence[T], fan_in: int) -> list[Sequence[T]]:
     most = fan_in
     while most * fan_in < len(nodes):
         most *= fan_in
-    count = 1 if len(nodes) <= fan_in else -(-len(nodes) // -(-len(nodes) // most))
-    edges = [len(nodes) // count * i + min(i, len(nodes) % count) for i in range(count + 1)]
+    number = 1 if len(nodes) <= fan_in else -(-len(nodes) // -(-len(nodes) // most))
+    edges = [len(nodes) // number * i + min(i, len(nodes) % number) for i in range(number + 1)]
     return [nodes[first:last] for first, last in pairwise(edges)]
 
 
-class Merge(NamedTuple):
-    """How nodes are merged."""
-
-    kernel: Kernel
-    preconditioner: Preconditioner
-    size: int | None
-    inner: int | None
-    """What nodes below the root keep."""
-    budgets: tuple[float, ...] | None
-    gamma: float
-
-    def node(self, children: Sequence[Node], level: int, last: bool) -> Node:
-        """The union of these, thinned as this level of the tree may, or as the root."""
-        sets, mass = [child.kept for child in children], np.array([child.mass for child in children])
-        budget = None if self.budgets is None else self.budgets[min(level, len(self.budgets) - 1)]
-        union = Union(sets, mass, self.kernel, self.preconditioner)
-        before = union.square
-        union.thin(self.size if last else self.inner, budget, self.gamma, last)
-        spent = 0.0 if self.size is None and budget is None else None if self.gamma else budget
-        merged = _ledger(sets, union, mass / mass.sum(), union.square - before, spent)
-        return Node(union.kept(merged), float(mass.sum()))
-
-
-def _ledger(sets: Sequence[Kept], union: Union, share: Array, rise: float, budget: float | None) -> dict[str, Any]:
-    """Both sides of the bound. A part that was merged before brings its own, if that is true of it as it is now."""
+def _bound(sets: Sequence[Kept], union: _Union, share: Array, increase: float, budget: float | None) -> dict[str, Any]:
+    """Return both sides of the bound; a part that was merged before contributes its own, if that still holds."""
     leaves = 0.0
-    rises: list[float] = []
-    promises: list[float | None] = []
-    for kept, own, part in zip(sets, union.part_squares, share.tolist(), strict=True):
-        alone: dict[str, Any] = {"leaves": own, "rises": [], "promised": math.sqrt(own)}
-        known = (
-            kept.settings.get("merged") if same_preconditioner(_preconditioner(kept), union.preconditioner) else None
-        )
-        if known is None or own > math.fsum([known["leaves"], *known["rises"], _ROUNDING * known["leaves"]]):
+    increases: list[float] = []
+    by_budget: list[float | None] = []
+    for kept, own, part in zip(sets, union.squared_ksd_of_parts, share.tolist(), strict=True):
+        alone: dict[str, Any] = {"leaves": own, "increases": [], "bound_by_budget": math.sqrt(own)}
+        same = same_preconditioner(_preconditioner_of(kept), union.preconditioner)
+        known = kept.settings.get("merged") if same else None
+        if known is None or own > math.fsum([known["leaves"], *known["increases"], _ROUNDING * known["leaves"]]):
             known = alone
         leaves += part * known["leaves"]
-        rises += [0.0] * (len(known["rises"]) - len(rises))
-        for level, value in enumerate(known["rises"]):
-            rises[level] += part * value
-        promises.append(None if known["promised"] is None else part * known["promised"] ** 2)
-    rises.append(rise)
-    known_all = [promise for promise in promises if promise is not None]
-    promised = None if budget is None or len(known_all) < len(promises) else math.sqrt(math.fsum(known_all) + budget)
-    bound = math.sqrt(max(leaves + math.fsum(rises), 0.0))
-    return {"parts": len(sets), "leaves": leaves, "rises": rises, "bound": bound, "promised": promised}
+        increases += [0.0] * (len(known["increases"]) - len(increases))
+        for level, value in enumerate(known["increases"]):
+            increases[level] += part * value
+        root = known["bound_by_budget"]
+        by_budget.append(None if root is None else part * root**2)
+    increases.append(increase)
+    squares = [square for square in by_budget if square is not None]
+    complete = budget is not None and len(squares) == len(by_budget)
+    return {
+        "parts": len(sets),
+        "leaves": leaves,
+        "increases": increases,
+        "bound": math.sqrt(max(leaves + math.fsum(increases), 0.0)),
+        "bound_by_budget": math.sqrt(math.fsum(squares) + budget) if complete and budget is not None else None,
+    }
+
+
+# -- validation --------------------------------------------------------------------------------------------------------
 
 
 def as_size(size: int | None) -> int | None:
-    """How many to keep; None if as many as the budget says."""
+    """Validate the number of draws to keep."""
     return None if size is None else positive(size, "size")
 
 
-def times(size: int | None, spare: float) -> int | None:
-    """So many times the size, rounded up."""
+def inner_size(size: int | None, spare: float) -> int | None:
+    """Return ``spare * size``, rounded up."""
     if not (isinstance(spare, int | float) and 1 <= spare < math.inf):
         raise InputError(f"spare must be a number of at least 1, got {spare!r}.")
     return None if size is None else math.ceil(spare * size)
 
 
-def as_budgets(budget: float | Sequence[float] | None) -> tuple[float, ...] | None:
-    """One for each level, the last for all further ones."""
-    if budget is None:
+def as_budgets(merge_budget: float | Sequence[float] | None) -> tuple[float, ...] | None:
+    """Validate the budgets of the levels; the last one applies to all further levels."""
+    if merge_budget is None:
         return None
-    each = tuple(budget) if isinstance(budget, Sequence | np.ndarray) else (budget,)
+    each = tuple(merge_budget) if isinstance(merge_budget, Sequence | np.ndarray) else (merge_budget,)
     if not each or not all(isinstance(one, int | float) and 0 <= one < math.inf for one in each):
-        raise InputError(f"budget must be a number of at least 0, or one for each level, got {budget!r}.")
+        raise InputError(f"merge_budget must be a number of at least 0, or one per level, got {merge_budget!r}.")
     return tuple(float(one) for one in each)
 
 
 def as_fan_in(fan_in: int | None) -> int | None:
-    """How many are merged at a time; None if all."""
+    """Validate the number of sets that are merged at a time; None for all."""
     if fan_in is not None and positive(fan_in, "fan_in") < 2:
         raise InputError(f"fan_in must be a whole number of at least 2, got {fan_in!r}.")
     return None if fan_in is None else int(fan_in)
 
 
-def as_masses(masses: str | ArrayLike, parts: Sequence[Facts]) -> Array:
-    """One positive number for each part."""
+def as_masses(masses: str | ArrayLike, parts: Sequence[PartFacts]) -> Array:
+    """Return a positive mass for each part."""
     if isinstance(masses, str):
         if masses not in MASSES:
             raise InputError(f"masses must be {' or '.join(map(repr, MASSES))}, or numbers, got {masses!r}.")
         each = np.array([float(part.size) if masses == "kept" else part.mass for part in parts])
         for place in np.flatnonzero(each <= 0).tolist():
-            raise InputError(f"Part {place} stands for no draws.", 'Leave it out, or use masses="kept".')
+            raise InputError(f"Part {place} represents no draws.", 'Leave it out, or use masses="kept".')
         return each
     given = np.asarray(masses, dtype=np.float64)
     if given.shape != (len(parts),) or not (np.isfinite(given) & (given > 0)).all():
-        raise InputError(f"masses must be {len(parts)} positive numbers, one for each part, got {masses!r}.")
+        raise InputError(f"masses must be {len(parts)} positive numbers, one per part, got {masses!r}.")
     return given
 
 
-def common_preconditioner(parts: Sequence[Facts], mass: Array) -> Preconditioner:
-    """The coordinates of all parts, or the mean of their covariances, and of their centres if all have one."""
+def common_preconditioner(parts: Sequence[PartFacts], mass: Array) -> Preconditioner:
+    """Return the preconditioner of all parts, or the weighted mean of their covariances and centres."""
     each, share = [part.preconditioner for part in parts], mass / mass.sum()
     if all(same_preconditioner(one, each[0]) for one in each):
         return each[0]
@@ -256,49 +294,309 @@ def common_preconditioner(parts: Sequence[Facts], mass: Array) -> Preconditioner
     if all(one.factor.ndim < 2 for one in each):
         squares = np.array([np.broadcast_to(one.factor**2, (dim,)) for one in each])
         return replace(Preconditioner.scales(np.sqrt(share @ squares)), centre=centre)
-    whole = [
+    covariances = [
         one.factor @ one.factor.T if one.factor.ndim == 2 else np.diag(np.broadcast_to(one.factor**2, dim))
         for one in each
     ]
-    return replace(Preconditioner.covariance(np.tensordot(share, np.array(whole), axes=1)), centre=centre)
+    mean = np.tensordot(share, np.array(covariances), axes=1)
+    return replace(Preconditioner.covariance(mean), centre=centre)
 
 
-def same_preconditioner(one: Preconditioner, other: Preconditioner) -> bool:
-    """Whether they are the same to the last bit."""
-    if (one.centre is None) != (other.centre is None) or not np.array_equal(one.factor, other.factor):
-        return False
-    return one.centre is None or other.centre is None or np.array_equal(one.centre, other.centre)
-
-
-def _preconditioner(kept: Kept) -> Preconditioner:
-    return kept.preconditioner or Preconditioner.identity()
-
-
-def same_kernel(parts: Sequence[Facts]) -> Kernel:
-    """The kernel of all parts, which must have draws of the same dimension."""
+def common_kernel(parts: Sequence[PartFacts]) -> Kernel:
+    """Return the kernel of all parts, or raise an `InputError` if kernels or dimensions differ."""
     if not parts:
-        raise InputError("There is nothing to merge.", "Give some thinners or kept sets.")
+        raise InputError("There is nothing to merge.", "Pass some thinners or kept sets.")
     for place, part in enumerate(parts):
         if part.size == 0:
-            raise InputError(f"Part {place} keeps no draws.", "Leave it out.")
+            raise InputError(f"Part {place} is empty.", "Leave it out.")
         if part.dim != parts[0].dim:
             raise InputError(
                 f"Part {place} has {part.dim} dimensions, part 0 has {parts[0].dim}.", "Merge chains of one model."
             )
     kernels = [part.kernel for part in parts]
     if any(kernel != kernels[0] for kernel in kernels):
-        raise InputError(f"The parts have different kernels: {', '.join(sorted(set(map(repr, kernels))))}.", "Use one.")
+        names = ", ".join(sorted(set(map(repr, kernels))))
+        raise InputError(f"The parts have different kernels: {names}.", "Use the same kernel for all.")
     return kernels[0]
 
 
-def chains_apart(sets: Sequence[Kept]) -> list[Kept]:
-    """The same with every chain in one part only: as they are, or numbered anew."""
+def with_distinct_chains(sets: Sequence[Kept]) -> list[Kept]:
+    """Return the sets with every chain number in one set only; if necessary, chains are numbered again."""
     chains = [np.unique(kept.ids[:, 0]) for kept in sets]
     if len(np.unique(np.concatenate(chains))) == sum(map(len, chains)):
         return list(sets)
-    apart, before = [], 0
+    renumbered, before = [], 0
     for kept, own in zip(sets, chains, strict=True):
         chain = before + np.searchsorted(own, kept.ids[:, 0])
-        apart.append(replace(kept, ids=np.column_stack([chain, kept.ids[:, 1]])))
+        renumbered.append(replace(kept, ids=np.column_stack([chain, kept.ids[:, 1]])))
         before += len(own)
-    return apart
+    return renumbered
+
+
+def _preconditioner_of(kept: Kept) -> Preconditioner:
+    return kept.preconditioner or Preconditioner.identity()
+
+
+# -- the union ---------------------------------------------------------------------------------------------------------
+
+
+class _Union:
+    """All draws of some kept sets with their masses, under one preconditioner."""
+
+    def __init__(self, sets: Sequence[Kept], mass: Array, kernel: Kernel, preconditioner: Preconditioner) -> None:
+        self._sets, self.preconditioner, self._kernel = sets, preconditioner, kernel
+        preconditioner.require(sets[0].draws.shape[1])
+        self._draws = np.concatenate([kept.draws for kept in sets], dtype=np.float64)
+        self._scores = np.concatenate([kept.scores for kept in sets], dtype=np.float64)
+        self._masses = np.concatenate([_shares(kept) * m for kept, m in zip(sets, mass, strict=True)])
+        x, s = preconditioner.apply(self._draws, self._scores)
+        self._states = np.stack([x, s], axis=1)
+        self._diagonal = kernel.diagonal(s, x)
+        self._high, self._low = np.zeros(len(x)), np.zeros(len(x))
+        self._left: Flags = np.ones(len(x), dtype=np.bool_)
+        self.squared_ksd_of_parts = self._compute_row_sums(np.cumsum([0, *map(len, sets)]), mass)
+
+    def _compute_row_sums(self, edges: Integers, mass: Array) -> list[float]:
+        """Compute the row sums within each part, which give its KSD^2, then add the cross terms."""
+        from steinstream._engine.merging import add_cross_terms, energy_of
+        from steinstream._engine.pairwise import as_tiles  # loads numba
+
+        spans = list(pairwise(edges.tolist()))
+        tiles = [as_tiles(self._states[a:b, 0], self._states[a:b, 1]) for a, b in spans]
+        masses = [_padded(self._masses[a:b], len(part)) for (a, b), part in zip(spans, tiles, strict=True)]
+        compiled = self._kernel.compiled(self._states.shape[2])
+
+        def add(within: bool) -> None:
+            """Add to every row sum the terms within its part, or those with the other parts in order."""
+
+            def rows(first: int, last: int) -> int:
+                for onto, (begin, end) in enumerate(spans):
+                    low, high = max(first, begin), min(last, end)
+                    for of in range(len(spans)) if low < high else ():
+                        if (of == onto) == within:
+                            add_cross_terms(
+                                compiled, tiles[of], masses[of], self._states, low, high, self._high, self._low
+                            )
+                return last - first
+
+            run_rows_in_threads(rows, len(self._states), None)
+
+        add(within=True)
+        squares = []
+        for part, (a, b) in enumerate(spans):
+            alive = np.ones(b - a, dtype=np.bool_)
+            energy, _ = energy_of(self._masses[a:b], self._high[a:b], self._low[a:b], alive)
+            squares.append(max(energy, 0.0) / float(mass[part]) ** 2)
+        if len(spans) > 1:
+            add(within=False)
+        return squares
+
+    @property
+    def squared_ksd(self) -> float:
+        """KSD^2 of the draws that are left."""
+        from steinstream._engine.merging import energy_of
+
+        energy, mass = energy_of(self._masses, self._high, self._low, self._left)
+        return max(float(energy), 0.0) / float(mass) ** 2
+
+    def thin(self, size: int | None, budget: float | None, anchor: float, last: bool = True) -> None:
+        """Remove draws until ``size`` are left or the budget is spent; then swap removed draws in where that helps.
+
+        Swaps end in a set that no single swap improves. With a ``size`` they are therefore also started from other
+        sets, scattered over the union, and the best result is used. The last merge tries more of them.
+        """
+        if size is None and budget is None:
+            return
+        waves, weight = self._anchor_features(anchor)
+        pool = _Pool(self._kernel, self._states, self._masses, self._diagonal, waves, weight)
+        whole = len(self._left)
+        thinned = pool.drop(_Subset(np.arange(whole), self._high, self._low, pool.anchor_sums()), size, budget)
+        if len(thinned.rows) == whole:
+            return
+        best = pool.swap(thinned, np.arange(whole))
+        for start in range(_restarts(size, last) if size is not None and len(thinned.rows) == size else 0):
+            order = scattered(whole, start)
+            other = pool.swap(pool.subset(order[: len(thinned.rows)]), order)
+            if pool.objective(other) < pool.objective(best):
+                best = other
+        self._left[:] = False
+        self._left[best.rows] = True
+        self._high[best.rows], self._low[best.rows] = best.high, best.low
+
+    def _anchor_features(self, anchor: float) -> tuple[Array, float]:
+        """Return the centred Fourier features of the union and the weight of their products, as in the thinner."""
+        none = np.zeros((len(self._left), 0)), 0.0
+        if anchor == 0.0:
+            return none
+        share = self._masses / self._masses.sum()
+        waves = features(self._draws, frequencies(self._kernel, self._draws.shape[1], self.preconditioner.factor))
+        mean = np.einsum("i,ij->j", share, waves)
+        pairs = waves.shape[1] // 2
+        spread = 1.0 - float(mean @ mean) / pairs
+        if spread < _MIN_SPREAD:
+            return none
+        kappa = float(np.exp(share @ np.log(self._diagonal)))
+        return waves - mean, anchor * kappa / (spread * pairs)
+
+    def kept(self, merged: dict[str, Any]) -> Kept:
+        """Return the draws that are left, sorted by id."""
+        ids = np.concatenate([kept.ids for kept in self._sets])
+        order = np.lexsort((ids[:, 1], ids[:, 0]))
+        order = order[self._left[order]]
+        masses, first = self._masses[order], self._sets[0]
+        equal = bool(masses.max() <= masses.min() * (1.0 + 1e-12))
+        counts = {name: sum(kept.settings.get(name, 0) for kept in self._sets) for name in COUNTS}
+        ksd = math.sqrt(self.squared_ksd)
+        kernel, preconditioner = repr(self._kernel), str(self.preconditioner)
+        return Kept(
+            self._draws[order],
+            self._scores[order],
+            ids[order],
+            ksd,
+            History(np.array([counts["seen"]]), np.array([len(order)]), np.array([ksd])),
+            kernel=self._kernel,
+            preconditioner=self.preconditioner,
+            names=first.names if all(kept.names == first.names for kept in self._sets) else None,
+            weights=None if equal else masses / masses.sum(),
+            settings={
+                "steinstream": __version__,
+                "kernel": kernel,
+                "preconditioner": preconditioner,
+                **counts,
+                "merged": merged,
+            },
+            variables=_common_variables(self._sets, order),
+        )
+
+
+class _Subset(NamedTuple):
+    """Some rows of a pool with their row sums among each other."""
+
+    rows: Integers
+    high: Array
+    low: Array
+    anchor_sums: Array
+
+
+class _Pool:
+    """Draws (n, 2, d) with masses, of which a subset is chosen."""
+
+    def __init__(
+        self, kernel: Kernel, states: Array, masses: Array, diagonal: Array, waves: Array, weight: float
+    ) -> None:
+        self._compiled = kernel.compiled(states.shape[2])
+        self._states, self._masses, self._waves, self._weight = states, masses, waves, weight
+        self._diagonal = diagonal + weight * np.sum(waves**2, axis=1)
+
+    def anchor_sums(self, rows: Integers | slice = slice(None)) -> Array:
+        """Return the anchor's part of the row sums, in an order of summation that no number of threads changes."""
+        waves = self._waves[rows]
+        mean = np.einsum("i,ij->j", self._masses[rows], waves)
+        return np.asarray(self._weight * np.einsum("ij,j->i", waves, mean))
+
+    def objective(self, subset: _Subset) -> float:
+        """Return KSD^2 plus the anchor's term."""
+        from steinstream._engine.merging import objective
+
+        alive = np.ones(len(subset.rows), dtype=np.bool_)
+        energy, mass = objective(self._masses[subset.rows], *subset[1:], alive)
+        return float(energy / mass**2)
+
+    def subset(self, rows: Integers) -> _Subset:
+        """Return some rows with their row sums."""
+        from steinstream._engine.merging import add_cross_terms
+
+        states, number = self._states[rows], len(rows)
+        high, low, tiles = np.zeros(number), np.zeros(number), self._tiles(rows)
+        masses = _padded(self._masses[rows], len(tiles))
+        add_cross_terms(self._compiled, tiles, masses, states, 0, number, high, low)
+        return _Subset(rows.copy(), high, low, self.anchor_sums(rows))
+
+    def _tiles(self, rows: Integers) -> Array:
+        from steinstream._engine.pairwise import as_tiles
+
+        tiles: Array = as_tiles(self._states[rows, 0], self._states[rows, 1])
+        return tiles
+
+    def drop(self, subset: _Subset, size: int | None, budget: float | None) -> _Subset:
+        """Remove the draws that cost least, half of them at a time, so that no sweep covers many removed draws."""
+        from steinstream._engine.merging import drop
+        from steinstream._engine.thinning import TIE
+
+        least, whole = size or 1, len(subset.rows)
+        allowed = (self.objective(subset) + (budget or 0.0)) * TIE
+        subset = _Subset(subset.rows, *(array.copy() for array in subset[1:]))
+        while len(subset.rows) > least:
+            rows, alive = subset.rows, np.ones(len(subset.rows), dtype=np.bool_)
+            goal = max(least, len(rows) // 2)
+            drop(
+                self._compiled, self._tiles(rows), self._states[rows], self._masses[rows], self._diagonal[rows],
+                self._waves[rows], self._weight, *subset[1:], alive, goal, goal if budget is None else whole, allowed,
+            )  # fmt: skip
+            subset = _Subset(rows[alive], *(array[alive] for array in subset[1:]))
+            if len(subset.rows) > goal:
+                break
+        return subset
+
+    def swap(self, subset: _Subset, order: Integers) -> _Subset:
+        """Offer every other draw a place, in this order, as long as that helps."""
+        from steinstream._engine.merging import swap
+
+        rows, high, low, sums = subset
+        tiles, alive = self._tiles(rows), np.zeros(len(order), dtype=np.bool_)
+        alive[rows] = True
+        for _ in range(_SWAP_PASSES):
+            before = self.objective(subset)
+            swaps = swap(
+                self._compiled, tiles, self._states, self._masses, self._diagonal, self._waves, self._weight,
+                order, rows, high, low, sums, alive,
+            )  # fmt: skip
+            if swaps == 0 or self.objective(subset) > (1.0 - _SWAP_GAIN) * before:
+                break
+        return subset
+
+
+def _restarts(size: int, last: bool) -> int:
+    """Return the number of further initial sets; small sets differ more, so they get more (measured for 25 to 200).
+
+    >>> [_restarts(size, True) for size in (50, 200, 1000)], _restarts(50, False)
+    ([48, 24, 8], 8)
+    """
+    few, many = _RESTARTS
+    return max(few, min(many, _TRIED // size)) if last else few
+
+
+def scattered(number: int, start: int) -> Integers:
+    """Return the numbers below ``number`` in a pseudo-random order that depends on ``start`` only.
+
+    >>> scattered(6, 0).tolist(), scattered(6, 1).tolist()
+    ([1, 5, 3, 0, 4, 2], [4, 3, 5, 2, 0, 1])
+    """
+    z = np.arange(number, dtype=np.uint64) + np.uint64((start + 1) << 32)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    return np.argsort(z ^ (z >> np.uint64(31)), kind="stable").astype(np.int64)
+
+
+def _shares(kept: Kept) -> Array:
+    """Return the share of each draw in its part."""
+    return np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
+
+
+def _padded(values: Array, tiles: int) -> Array:
+    """Return the values padded with zeros to the lanes of all tiles."""
+    from steinstream._engine.simd import LANES
+
+    padded = np.zeros(tiles * LANES)
+    padded[: len(values)] = values
+    return padded
+
+
+def _common_variables(sets: Sequence[Kept], rows: Integers) -> dict[str, Variable]:
+    """Return the variables that all parts have."""
+    common = [name for name in sets[0].variables if all(name in kept.variables for kept in sets)]
+    variables = {}
+    for name in common:
+        values = np.concatenate([kept.variables[name].values for kept in sets])[rows]
+        variables[name] = sets[0].variables[name]._replace(values=values)
+    return variables

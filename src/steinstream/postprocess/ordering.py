@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from steinstream.discrepancy import cumulative_ksd
 from steinstream.errors import InputError
-from steinstream.gradient_free import refuse_ratios
+from steinstream.gradient_free import reject_ratios
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 
@@ -26,7 +26,7 @@ def put_in_order(kept: Kept) -> Kept:
 
     if len(kept) == 0:
         raise InputError("Nothing is kept yet, so there is nothing to order.", "Push draws first.")
-    refuse_ratios(kept, "An order of use")
+    reject_ratios(kept, "An order of use")
     places = stein_thinning(
         kept.draws, kept.scores, len(kept), kernel=kept.kernel, preconditioner=kept.preconditioner or Preconditioner.identity(),
         validate_scores=False, unique=True,

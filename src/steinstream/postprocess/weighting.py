@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steinstream.errors import InputError
-from steinstream.gradient_free import refuse_ratios
+from steinstream.gradient_free import reject_ratios
 from steinstream.kernels import IMQ
 from steinstream.postprocess._simplex_qp import Solution, least
 from steinstream.preconditioning import Preconditioner
@@ -49,7 +49,7 @@ def weigh(kept: Kept, linear: float | None = None, like: Moments | ArrayLike | N
     """
     if len(kept) == 0:
         raise InputError("Nothing is kept yet, so there is nothing to weigh.", "Push draws first.")
-    refuse_ratios(kept, "A weight")
+    reject_ratios(kept, "A weight")
     if linear is None:
         linear = LINEAR if like is None else LINEAR_LIKE
     if not 0 <= linear < np.inf:

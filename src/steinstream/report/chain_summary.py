@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from steinstream import validation
 from steinstream._formatting import count
-from steinstream.api import as_chains
 from steinstream.errors import InputError
 from steinstream.inspection import Survey
 from steinstream.io import Chain, open_chains
@@ -45,7 +44,7 @@ class Outline:
         self.seen += len(block.draws)
         if self.survey is not None:
             self.survey.add(block)
-        good = block.take(validation.usable(block, "skip"))
+        good = block.take(validation.finite_rows(block, "skip"))
         self._some.add(good)
         self._few.add(good)
         for chain in np.unique(good.ids[:, 0]):
@@ -118,9 +117,9 @@ def stream_of(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> Block:
         stream = None if found is None else found.stream
     else:
         few = Subsample(kept.draws.shape[1])
-        for block in as_chains(chain, scores):  # type: ignore[arg-type]
+        for block in validation.as_chains(chain, scores):  # type: ignore[arg-type]
             _require(kept, block.draws.shape[1], "the chain")
-            few.add(block.take(validation.usable(block, "skip")))
+            few.add(block.take(validation.finite_rows(block, "skip")))
         stream = few.block
     if stream is None or len(stream.draws) < _FEWEST:
         raise InputError(

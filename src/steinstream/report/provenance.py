@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from steinstream import schedules
+from steinstream import __version__, schedules
 from steinstream.errors import InputError
 from steinstream.result import Kept
-from steinstream.version import __version__
 
 _ELSEWHERE = ("method", "merged", "thinners", "clip", "score", "stan")  # in the settings of what ss.thin did not make
 

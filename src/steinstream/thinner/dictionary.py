@@ -25,7 +25,7 @@ from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner._pace import Pace
 from steinstream.thinner.bound import bound, fresh_trace
-from steinstream.thinner.marks import Marks, no_marks
+from steinstream.thinner.ingest import CostsAndPins
 from steinstream.validation import Block
 
 Array = NDArray[np.float64]
@@ -95,7 +95,7 @@ class Dictionary:
         self.trace = fresh_trace()
 
     def run(
-        self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None, marks: Marks | None = None,
+        self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None, marks: CostsAndPins | None = None,
         first_pass: bool = True,
     ) -> Run:  # fmt: skip
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out.
@@ -104,7 +104,7 @@ class Dictionary:
         """
         if marks is not None:
             self._be_guided()
-        costs, pinned = marks or no_marks(len(block.draws))
+        costs, pinned = marks or CostsAndPins.none(len(block.draws))
         draws, scores, ids = block
         raw = np.zeros((len(draws), 0))
         if self._raw:
@@ -142,7 +142,7 @@ class Dictionary:
         follow(self.trace, self._kernel, draws, scores, sizes, plan.floor, plan.budget, plan.share, most)
         return Run(sizes, squares, np.concatenate(dropped))
 
-    def fill(self, block: Block, marks: Marks | None = None) -> None:
+    def fill(self, block: Block, marks: CostsAndPins | None = None) -> None:
         """Take in draws and drop none. They are no part of the stream."""
         count, sums = len(block.draws), list(at.OVER_THE_STREAM)
         plan = Plan(np.full(count, _NO_CAP), np.zeros(count), np.zeros(count))
@@ -216,13 +216,13 @@ class Dictionary:
             reconsider_all(self._store, self._guide)
         return self._guide
 
-    def _marks(self) -> Marks | None:
+    def _marks(self) -> CostsAndPins | None:
         """Costs and pins of the contents, if there is a guide."""
         if self._guide is None:
             return None
         state = self.state()
         order = np.lexsort((state["ids"][:, 1], state["ids"][:, 0]))
-        return Marks(state["cost"][order], state["pinned"][order])
+        return CostsAndPins(state["cost"][order], state["pinned"][order])
 
     @property
     def mmd(self) -> float:

@@ -27,7 +27,7 @@ from steinstream.kernels import PROFILES, Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.bound import fresh_trace
 from steinstream.thinner.dictionary import Contents, Integers, Plan, Run
-from steinstream.thinner.marks import Marks
+from steinstream.thinner.ingest import CostsAndPins
 from steinstream.validation import Block
 
 Array = NDArray[np.float64]
@@ -71,7 +71,7 @@ class WideDictionary:
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
     def run(
-        self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None, marks: Marks | None = None,
+        self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None, marks: CostsAndPins | None = None,
         first_pass: bool = True,
     ) -> Run:  # fmt: skip
         """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""

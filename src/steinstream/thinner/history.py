@@ -1,54 +1,54 @@
-"""Which steps of a run are remembered. By default about twenty per factor of ten, so that a run of any length has a
-curve and none has a long one.
-"""
+"""Record of size and KSD at chosen steps: by default about 20 per factor of ten, whatever the length of the stream."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steinstream.errors import InputError, positive
+from steinstream._typing import Array, Integers
 from steinstream.result import History
-
-Integers = NDArray[np.int64]
 
 _PER_DECADE = 20
 _LOGARITHMIC = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
 
 
-class Recorder:
-    """Collects (step, size, KSD) at chosen steps: ``"log"``, ``"all"``, every k-th, or ``None``."""
+class HistoryRecorder:
+    """Recorder of step, size and KSD.
 
-    def __init__(self, rule: str | int | None) -> None:
-        if isinstance(rule, str) and rule not in ("log", "all"):
-            raise InputError(f'history must be "log", "all", a positive number or None, got {rule!r}.')
-        self.rule = rule if rule is None or isinstance(rule, str) else positive(rule, "history")
+    Parameters
+    ----------
+    steps : {"log", "all"}, int or None
+        Which steps to record: about 20 per factor of ten, all, every k-th, or none.
+
+    """
+
+    def __init__(self, steps: str | int | None) -> None:
+        self._steps = steps
         self._parts: list[History] = []
 
-    def add(self, steps: Integers, sizes: Integers, squares: NDArray[np.float64]) -> None:
-        """Take in consecutive steps; keep those the rule wants."""
-        wanted = self._wanted(steps)
-        if len(wanted):
-            self._parts.append(History(steps[wanted], sizes[wanted], np.sqrt(squares[wanted])))
+    def add(self, steps: Integers, sizes: Integers, squared_ksd: Array) -> None:
+        """Add consecutive steps."""
+        rows = self._recorded(steps)
+        if len(rows):
+            self._parts.append(History(steps[rows], sizes[rows], np.sqrt(squared_ksd[rows])))
 
-    def _wanted(self, steps: Integers) -> Integers:
-        """Places in ``steps``."""
-        if self.rule is None or len(steps) == 0:
+    def _recorded(self, steps: Integers) -> Integers:
+        """Return the positions in ``steps`` that are recorded."""
+        if self._steps is None or len(steps) == 0:
             return np.zeros(0, dtype=np.int64)
-        if self.rule == "all":
+        if self._steps == "all":
             return np.arange(len(steps))
-        if isinstance(self.rule, int):
-            return np.flatnonzero(steps % self.rule == 0)
+        if isinstance(self._steps, int):
+            return np.flatnonzero(steps % self._steps == 0)
         first, last = np.searchsorted(_LOGARITHMIC, [steps[0], steps[-1] + 1])
         return np.asarray(_LOGARITHMIC[first:last] - steps[0])
 
     def history(self) -> History:
-        """All that is remembered, in one piece."""
+        """Return the recorded steps."""
         if len(self._parts) != 1:
             empty = History(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
             self._parts = [History(*(np.concatenate(part) for part in zip(empty, *self._parts, strict=True)))]
         return self._parts[0]
 
     def restore(self, history: History) -> None:
-        """Go on from what was remembered before."""
+        """Continue from a recorded history."""
         self._parts = [history]

@@ -1,108 +1,223 @@
-"""What a thinner lets in, and how many draws it then keeps at least: from what a user gives to blocks and plans."""
+"""Validation of the draws that a thinner receives, with their ids, second scores, costs and pins."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from steinstream import schedules, validation
-from steinstream.debiased import as_check
+from steinstream import validation
+from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
-from steinstream.thinner.marks import as_marks, waiting
-from steinstream.thinner.step import pairs
+from steinstream.validation import IDENTITY_MAX_DRAWS, OVERFLOW_LIMIT, Block
 
 if TYPE_CHECKING:
-    from steinstream.thinner import Thinner
-    from steinstream.thinner.dictionary import Plan
+    from steinstream.thinner.config import ThinConfig
+    from steinstream.thinner.state import ThinnerState
 
 
-def admit(
-    thinner: Thinner, draws: ArrayLike, scores: ArrayLike, ids: ArrayLike | None, chain: int, check: ArrayLike | None,
-    costs: ArrayLike | None, pinned: ArrayLike | None, group: int | None,
-) -> validation.Block:  # fmt: skip
-    """Through the door: shapes, ids, proper numbers, the scores' sign, marks. Nothing changes if it stays shut.
+class NewDraws(NamedTuple):
+    """Draws as a user passes them to `Thinner.extend`."""
 
-    Of every ``group`` draws one is taken; None if of all of them.
+    draws: ArrayLike
+    scores: ArrayLike
+    ids: ArrayLike | None = None
+    chain: int = 0
+    second_scores: ArrayLike | None = None
+    costs: ArrayLike | None = None
+    pinned: ArrayLike | None = None
+
+
+class CostsAndPins(NamedTuple):
+    """Costs and pins of consecutive draws."""
+
+    costs: Array
+    pinned: Flags
+
+    @classmethod
+    def none(cls, count: int) -> CostsAndPins:
+        """Return zero costs and no pins."""
+        return cls(np.zeros(count), np.zeros(count, dtype=np.bool_))
+
+    def take(self, rows: slice | Flags | Integers) -> CostsAndPins:
+        """Return some of the rows."""
+        return CostsAndPins(self.costs[rows], self.pinned[rows])
+
+    def append(self, more: CostsAndPins) -> CostsAndPins:
+        """Return the rows of both."""
+        return CostsAndPins(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
+
+    def require_room(self, pinned: int, cap: int | None, candidates: int) -> None:
+        """Raise an `InputError` if more draws would be pinned than can be kept.
+
+        Parameters
+        ----------
+        pinned : int
+            Number of kept draws that are pinned already.
+        cap : int or None
+            Largest number of kept draws.
+        candidates : int
+            Number of consecutive draws of which one is added.
+
+        """
+        total = pinned + int(self.pinned.sum())
+        if cap is not None and total > cap:
+            raise InputError(f"{total} draws would be pinned, but size={cap}.", "Pin fewer draws, or increase size.")
+        groups = np.flatnonzero(self.pinned) // candidates
+        if len(np.unique(groups)) < len(groups):
+            raise InputError(
+                f"Two pinned draws are among the same {candidates} candidates, of which only one is added.",
+                "Use candidates=1, or pin one of them.",
+            )
+
+
+def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: int | None) -> Block:
+    """Validate new draws and update the counters of a thinner; if validation fails, the state is unchanged.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings of the thinner.
+    state : ThinnerState
+        State of the thinner: its counters, pending costs and pins, and subsample are updated.
+    new : NewDraws
+        The draws.
+    candidates : int or None
+        Number of consecutive draws of which one is added. None: one of all of them.
+
+    Returns
+    -------
+    Block
+        The draws that take part in this pass, with second scores as further columns.
+
     """
-    x, s = validation.as_block(draws, scores, thinner.dim)
-    known = thinner.seen or thinner._initial or thinner._checks
-    c = as_check(x, check, thinner._checks is not None if known else None)
-    names = (
-        validation.consecutive(chain, thinner.next_index(chain), len(x))
-        if ids is None
-        else validation.as_ids(ids, len(x))
-    )
-    block = validation.Block(x, s, names)
-    marks = as_marks(costs, pinned, len(x), thinner.cost_weight > 0)
-    if thinner.storage == "float32" and (marks is not None or c is not None):
-        raise InputError(
-            'Draws stored as float32 have neither pins nor check scores (storage="float32").',
-            'Leave pinned and check out, or use storage="float64".',
-        )
-    linear = thinner.kernel.linear > 0
-    good = validation.usable(block, thinner.on_bad, linear, thinner.storage)
-    if c is not None:
-        good &= validation.usable(validation.Block(x, c, names), thinner.on_bad, linear, thinner.storage)
-    came = block if good.all() else block.take(good)
-    part = thinner.current_pass.offered(names, good)
-    if not part.all():
-        if marks is not None:
-            _require_offered(thinner, names[marks.pinned & good & ~part])
-        block, marks = block.take(part), marks and marks.take(part)
-    held = len(thinner._waiting.draws)
-    marks = waiting(thinner._marks, held, marks, len(block.draws))
-    if marks is not None:
-        marks.require_room(len(thinner.pinned), thinner._most, group or max(1, len(block.draws)))
-    if thinner.validate_scores and thinner._identity.count < validation.MOST:
-        few = block.take(slice(0, validation.MOST))
-        identity = thinner._identity.with_more(few.draws, few.scores)
-        identity.require_plausible()
-        thinner._identity = identity
-    if ids is None:
-        thinner._numbered[chain] = thinner.next_index(chain) + len(x)
+    x, s = validation.as_draws_and_scores(new.draws, new.scores, state.dim)
+    second = _as_second_scores(state, x, new.second_scores)
+    if new.ids is None:
+        ids = validation.consecutive_ids(new.chain, state.next_index.get(new.chain, 0), len(x))
     else:
-        _count(thinner, names)
-    thinner._marks = marks
-    thinner.current_pass.came += len(x)
-    first = thinner.current_pass.number == 1
-    if first:
-        thinner.seen += len(x)
-        thinner.skipped += len(x) - len(came.draws)
-        thinner._sketch.add(came)
-    if c is None:
+        ids = validation.as_ids(new.ids, len(x))
+    block = Block(x, s, ids)
+    marks = _as_costs_and_pins(new.costs, new.pinned, len(x), config.cost_weight > 0)
+    if config.storage == "float32" and (marks is not None or second is not None):
+        raise InputError(
+            'storage="float32" supports neither pins nor second scores.',
+            'Leave out pinned and second_scores, or use storage="float64".',
+        )
+    linear = config.kernel.linear > 0
+    valid = validation.finite_rows(block, config.on_bad, linear, config.storage)
+    if second is not None:
+        valid &= validation.finite_rows(Block(x, second, ids), config.on_bad, linear, config.storage)
+    received = block if valid.all() else block.take(valid)
+    offered = state.current_pass.offered(ids, valid)
+    if not offered.all():
+        if marks is not None:
+            _require_offered(state, ids[marks.pinned & valid & ~offered])
+        block, marks = block.take(offered), marks and marks.take(offered)
+    pending = _pending_marks(state, marks, len(block.draws))
+    if pending is not None:
+        pending.require_room(state.pinned_count, state.cap(config), candidates or max(1, len(block.draws)))
+    if config.validate_scores and not (state.sign_validated or state.identity_is_complete):
+        _validate_sign(state, block)
+    _count_ids(state, ids, new)
+    state.pending_marks = pending
+    state.current_pass.received += len(x)
+    first_pass = state.current_pass.number == 1
+    if first_pass:
+        state.seen += len(x)
+        state.skipped += len(x) - len(received.draws)
+        state.subsample.add(received)
+    if second is None:
         return block
-    return (thinner._checks or thinner._expect_checks()).beside(block, c[part], first)
+    noise = state.expect_second_scores(config)
+    if first_pass:
+        noise.add(block.scores, second[offered])
+    return block._replace(scores=np.hstack([block.scores, second[offered]]))
 
 
-def _count(thinner: Thinner, ids: NDArray[np.int64]) -> None:
-    """Draws that come without an id go on behind these."""
+def _as_second_scores(state: ThinnerState, draws: Array, second_scores: ArrayLike | None) -> Array | None:
+    """Validate second scores: either all draws of a stream have them, or none."""
+    expected = state.second_score_noise is not None
+    known = bool(state.seen or state.initial_size or expected)
+    if known and (second_scores is not None) != expected:
+        raise InputError(
+            "Some draws were given with second scores and others without.",
+            "Pass second_scores with every draw, or with none.",
+        )
+    return None if second_scores is None else validation.as_draws_and_scores(draws, second_scores)[1]
+
+
+def _as_costs_and_pins(
+    costs: ArrayLike | None, pinned: ArrayLike | None, count: int, needs_costs: bool
+) -> CostsAndPins | None:
+    """Validate costs and pins of ``count`` draws; None if there are neither."""
+    if needs_costs and costs is None:
+        raise InputError("costs is required because cost_weight > 0.", "Pass costs=, one number per draw.")
+    if not needs_costs and costs is not None:
+        raise InputError("costs has no effect because cost_weight is 0.", "Set cost_weight=, for example 1.0.")
+    if costs is None and pinned is None:
+        return None
+    none = CostsAndPins.none(count)
+    return CostsAndPins(
+        none.costs if costs is None else _as_costs(costs, count),
+        none.pinned if pinned is None else _as_flags(pinned, count),
+    )
+
+
+def _as_costs(costs: ArrayLike, count: int) -> Array:
+    try:
+        values = np.ascontiguousarray(costs, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"costs must be {count} numbers, one per draw.") from None
+    if values.shape != (count,):
+        raise InputError(f"costs must be {count} numbers, one per draw, got shape {values.shape}.")
+    bad = np.flatnonzero(~((values >= 0) & (values < OVERFLOW_LIMIT)))
+    if len(bad):
+        raise InputError(f"The cost of draw {int(bad[0])} is {values[bad[0]]}.", "Costs are finite and at least 0.")
+    return values
+
+
+def _as_flags(pinned: ArrayLike, count: int) -> Flags:
+    flags = np.ascontiguousarray(pinned)
+    if flags.shape != (count,) or flags.dtype != np.bool_:
+        raise InputError(
+            f"pinned must be {count} booleans, one per draw, got {flags.dtype} with shape {flags.shape}.",
+            "Pin draws that are kept already by their ids: thinner.pin.",
+        )
+    return flags
+
+
+def _pending_marks(state: ThinnerState, new: CostsAndPins | None, count: int) -> CostsAndPins | None:
+    """Return costs and pins of the pending draws followed by ``count`` new ones; None if nobody has any."""
+    held = state.pending_marks
+    if held is None and new is None:
+        return None
+    return (held or CostsAndPins.none(len(state.pending.draws))).append(new or CostsAndPins.none(count))
+
+
+def _validate_sign(state: ThinnerState, block: Block) -> None:
+    """Evaluate Stein's identity on the first draws."""
+    few = block.take(slice(0, IDENTITY_MAX_DRAWS))
+    identity = state.stein_identity.updated(few.draws, few.scores)
+    identity.require_plausible()
+    state.stein_identity = identity
+
+
+def _count_ids(state: ThinnerState, ids: Integers, new: NewDraws) -> None:
+    """Update the index that the next draw of each chain gets."""
+    if new.ids is None:
+        state.next_index[new.chain] = state.next_index.get(new.chain, 0) + len(ids)
+        return
     for chain in {int(ids[0, 0])} if len(ids) == 1 else np.unique(ids[:, 0]).tolist():
         last = int(ids[ids[:, 0] == chain, 1].max())
-        thinner._numbered[chain] = max(thinner.next_index(chain), last + 1)
+        state.next_index[chain] = max(state.next_index.get(chain, 0), last + 1)
 
 
-def _require_offered(thinner: Thinner, ids: NDArray[np.int64]) -> None:
-    """Raise if one of these draws, which this pass does not offer, has still to be pinned."""
-    for chain, draw in sorted(set(pairs(ids)) - set(thinner.pinned)):
+def _require_offered(state: ThinnerState, ids: Integers) -> None:
+    """Raise an `InputError` if a draw that is not offered in this pass is to be pinned."""
+    for chain, draw in sorted(set(validation.id_tuples(ids)) - set(state.pinned_ids)):
         raise InputError(
-            f"Draw {draw} of chain {chain} was kept when this pass began, and is not offered in it.",
-            "Pin it by its id, if it is still kept: thinner.pin.",
+            f"Draw {draw} of chain {chain} was kept when this pass started, so it is not offered in it.",
+            "If it is still kept, pin it by its id: thinner.pin.",
         )
-
-
-def plan(thinner: Thinner, steps: NDArray[np.int64]) -> Plan:
-    """The least number to keep and the budget at each step: floor_t = max(1, ceil(min(f(t), t + |D_0|)))."""
-    from steinstream.thinner.dictionary import Plan
-
-    if thinner.current_pass.held is not None:  # in a later pass: as many as there are
-        nothing = np.zeros(len(steps))
-        return Plan(np.full(len(steps), thinner.current_pass.held), nothing, nothing)
-    t = steps.astype(np.float64)
-    growth = np.minimum(schedules.evaluate(thinner.growth, t), t + thinner._initial)
-    if thinner.size is not None:
-        growth = np.minimum(growth, thinner.size)
-    floor = np.maximum(np.ceil(growth), 1.0).astype(np.int64)
-    share = thinner.budget.eta if isinstance(thinner.budget, schedules.Share) else 0.0
-    return Plan(floor, schedules.evaluate(thinner.budget, t), np.full(len(t), share), thinner.rule == "monotone")

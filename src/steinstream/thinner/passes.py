@@ -1,15 +1,16 @@
 """Further passes over a chain that can be read again: every draw is offered once more, and the number kept stays.
 
-A step of such a pass adds a draw and then removes the least influential of all, the new one included. To remove the new
-one would give back the set as it was, with its KSD; the one that goes leaves the least KSD of all. So KSD never rises,
-to the last bit, for the sums are exact and the number kept is the same. With an anchor, whose mean of the stream no
-longer changes, or with costs, all this holds for :attr:`~steinstream.Thinner.objective` in place of KSD^2, up to the
-rounding of single precision (1e-6). Pinned draws stay. A draw that is kept when a pass begins is not
-offered in it, and a draw comes once in a pass, so that none is kept twice.
+A step of such a pass adds a draw and then removes the draw whose removal gives the smallest KSD, the new one included.
+Removing the new one would restore the previous set, so KSD never increases, to the last bit, because the sums are exact
+and the number kept is constant. With an anchor, whose mean of the stream no longer changes, or with costs, the same
+holds for the objective (:attr:`steinstream.Thinner.objective`), up to single-precision rounding (1e-6). Pinned draws
+stay. A draw that is kept when a pass starts is not offered in it, and every draw is offered once per pass, so no draw is
+kept twice.
 
-Swaps end, sooner or later, in a set that no single swap can improve, and which one depends on where they began.
-``start="sample"``, which ``passes="auto"`` implies, therefore begins with a good set out of an evenly spaced sample of
-the chain (:mod:`steinstream.thinner.local_search`), at a cost that does not grow with the chain. Measured in experiments/passes.
+Passes converge to a set that no single exchange improves, which depends on the initial set. ``start="sample"``, which
+``passes="auto"`` implies, therefore starts with a set chosen by local search from an evenly spaced subsample of the
+chain (:mod:`steinstream.thinner.local_search`), at a cost that does not depend on the length of the chain. Measured in
+experiments/passes.
 """
 
 from __future__ import annotations
@@ -19,130 +20,141 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steinstream import schedules
+from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.local_search import Selection
-from steinstream.thinner.step import StepInfo
-from steinstream.validation import Block, no_draws
+from steinstream.thinner.run import StepInfo, end_warmup
+from steinstream.validation import Block, empty_block
 
 if TYPE_CHECKING:
-    from steinstream.thinner import Thinner
+    from steinstream.thinner.config import ThinConfig
+    from steinstream.thinner.state import ThinnerState
 
-Integers = NDArray[np.int64]
-
-AUTO = "auto"
-STARTS = ("stream", "sample")
-_MOST = 10  # passes that "auto" makes
-_GAIN = 0.01  # of KSD, below which another pass is not worth its time
-_ROOM = 2  # the sample of the chain must have so many times the draws wanted
-
-
-def as_passes(passes: int | str) -> int | str:
-    """A number of passes, or ``"auto"``.
-
-    >>> as_passes("3"), as_passes("auto")
-    (3, 'auto')
-    """
-    whole = isinstance(passes, int | np.integer) and not isinstance(passes, bool)
-    if (whole or (isinstance(passes, str) and passes.isdigit())) and int(passes) >= 1:
-        return int(passes)
-    if isinstance(passes, str) and passes == AUTO:
-        return passes
-    raise InputError(f'passes must be a whole number of at least 1, or "auto", got {passes!r}.')
+_MAX_PASSES = 10  # of passes="auto"
+_MIN_GAIN = 0.01  # relative decrease below which passes="auto" stops
+_SAMPLE_FACTOR = 2  # least number of draws in the subsample, as a multiple of the size
 
 
 @dataclass
 class Pass:
-    """Where in which pass a thinner is."""
+    """Position of a thinner within the passes over a chain."""
 
     number: int = 1
-    came: int = 0  # draws of the chain that came in it
-    held: int | None = None  # how many draws to keep throughout; None while the growth decides
-    resting: Integers = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))  # ids kept when it began
-    before: float | None = None  # the root of the objective when it began: KSD, without anchor and costs
-    ends: list[float] = field(default_factory=list)  # KSD after each pass before it
-    bound: float | None = None  # of KSD, after the first pass
-    promising: bool = True  # whether there is a bound, in the first pass
+    received: int = 0
+    """Number of draws received in this pass."""
+    held: int | None = None
+    """Number of draws to keep throughout; None while the growth decides."""
+    not_offered: Integers = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    """Ids of the draws that were kept when the pass started."""
+    initial_root: float | None = None
+    """Square root of the objective when the pass started."""
+    past_ksd: list[float] = field(default_factory=list)
+    """KSD after each previous pass."""
+    bound: float | None = None
+    """Bound on KSD after the first pass."""
+    has_bound: bool = True
+    """Whether a bound exists in the first pass."""
 
     def next(self, ids: Integers, ksd: float, bound: float | None, objective: float) -> Pass:
-        """The pass after this one, which ends with these draws."""
-        return Pass(self.number + 1, 0, len(ids), ids, math.sqrt(objective), [*self.ends, ksd], bound)
+        """Return the pass that follows, which starts with the draws ``ids``."""
+        return Pass(self.number + 1, 0, len(ids), ids, math.sqrt(objective), [*self.past_ksd, ksd], bound)
 
-    def offered(self, ids: Integers, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of these draws take part in this pass: the good ones that were not kept when it began."""
-        if len(self.resting) == 0:
-            return good
-        part = good.copy()
+    def offered(self, ids: Integers, valid: Flags) -> Flags:
+        """Return which of these draws take part in this pass: valid ones that were not kept when it started."""
+        if len(self.not_offered) == 0:
+            return valid
+        part = valid.copy()
         for chain in np.unique(ids[:, 0]):
-            mine = ids[:, 0] == chain
-            part[mine] &= ~np.isin(ids[mine, 1], self.resting[self.resting[:, 0] == chain, 1])
+            rows = ids[:, 0] == chain
+            part[rows] &= ~np.isin(ids[rows, 1], self.not_offered[self.not_offered[:, 0] == chain, 1])
         return part
 
 
-def again(thinner: Thinner) -> StepInfo:
-    """Begin another pass: see :meth:`steinstream.Thinner.again`."""
-    if np.isnan(thinner.ksd):
-        raise InputError("Nothing is kept yet that another pass could improve.", "Push draws first.")
-    step = StepInfo((), (), len(thinner), thinner.ksd)
-    if thinner._dictionary is None:
-        step = thinner._end_warmup(thinner._waiting)
-    ids = thinner._kept_set.contents().ids[:, :2]
-    thinner.current_pass = thinner.current_pass.next(ids, thinner.ksd, thinner.bound, thinner.objective)
-    thinner._waiting, thinner._marks = no_draws(thinner.dim), None  # for more candidates: they come again
-    thinner._numbered = {}
-    return step
+def start_pass(config: ThinConfig, state: ThinnerState) -> StepInfo:
+    """Start another pass over the same draws."""
+    if len(state) == 0:
+        raise InputError("There are no kept draws that another pass could improve.", "Add draws first.")
+    step = StepInfo((), (), len(state), float("nan"))
+    if state.dictionary is None:
+        step = end_warmup(config, state, state.pending)
+    kept = state.require_dictionary()
+    if kept.size == 0:
+        raise InputError("There are no kept draws that another pass could improve.", "Add draws first.")
+    state.current_pass = state.current_pass.next(kept.contents().ids[:, :2], kept.ksd, state.bound, kept.objective)
+    state.pending, state.pending_marks = empty_block(state.dim), None  # pending candidates are offered again
+    state.next_index = {}
+    return step._replace(size=kept.size, ksd=kept.ksd)
 
 
-def go_on(thinner: Thinner, passes: int | str) -> bool:
-    """Whether to make another pass, now that one has ended."""
-    here = thinner.current_pass
-    if np.isnan(thinner.ksd):  # nothing is kept
+def needs_another_pass(config: ThinConfig, state: ThinnerState) -> bool:
+    """Return whether ``config.passes`` requires another pass after the one that has ended."""
+    kept, current = state.dictionary, state.current_pass
+    if (len(state) if kept is None else kept.size) == 0:
         return False
-    if passes != AUTO:
-        return here.number < int(passes)
-    small = here.before is not None and not math.sqrt(thinner.objective) < (1.0 - _GAIN) * here.before
-    return here.number < _MOST and not small
+    if isinstance(config.passes, int):
+        return current.number < config.passes
+    objective = state.without_warmup(config).require_dictionary().objective
+    small = current.initial_root is not None and not math.sqrt(objective) < (1.0 - _MIN_GAIN) * current.initial_root
+    return current.number < _MAX_PASSES and not small
 
 
-def begins_with_sample(start: str | None, passes: int | str, thinner: Thinner, pins: bool = False) -> bool:
-    """Whether a good set out of a sample of the chain comes first; an error where it was asked for and cannot."""
-    if start not in (None, *STARTS):
-        raise InputError(f"start must be {' or '.join(map(repr, STARTS))}, got {start!r}.")
-    size, fixed = thinner.size, isinstance(thinner.preconditioner, Preconditioner) and thinner._follower is None
-    plain = not (len(thinner) or thinner.anchor or thinner.cost_weight or pins)
-    possible = size is not None and thinner.growth == schedules.Constant(float(size)) and fixed and plain
-    if start == "sample" and not possible:
-        raise InputError(
-            "A start with a sample needs a fixed size, no growth, no initial set, no anchor, costs or pins, and "
-            "coordinates that stay.",
-            "Give size (--size), or leave out start (--start).",
-        )
-    return possible and (start == "sample" or (start is None and passes == AUTO))
+def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = False) -> bool:
+    """Return whether the initial set is chosen from a subsample.
 
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings of the thinner.
+    state : ThinnerState
+        State of the thinner, before the first draw.
+    pins : bool, default False
+        Whether some draws are pinned.
 
-def begin_well(thinner: Thinner, sample: Block) -> None:
-    """Begin with a good set out of a sample of the chain, if there are draws enough in it.
+    Returns
+    -------
+    bool
+        Whether to call `start_with_sample`.
 
-    Its draws are not offered in the first pass. As they were seen before, no bound is known.
+    Raises
+    ------
+    InputError
+        If ``start="sample"`` is set but not possible.
+
     """
-    if thinner.size is not None and isinstance(thinner.preconditioner, Preconditioner):
-        first = good_set(sample, thinner.size, thinner.kernel, thinner.preconditioner)
-        if first is not None:
-            _begin(thinner, first)
+    size = config.size
+    fixed = isinstance(state.preconditioner, Preconditioner) and state.estimator is None
+    plain = not (len(state) or config.anchor or config.cost_weight or pins)
+    possible = size is not None and config.growth_schedule == schedules.Constant(float(size)) and fixed and plain
+    if config.start == "sample" and not possible:
+        raise InputError(
+            'start="sample" needs a fixed size, no growth, no initial set, no anchor, costs or pins, and a '
+            "preconditioner that does not change.",
+            "Set size (--size), or leave out start (--start).",
+        )
+    return possible and (config.start == "sample" or (config.start is None and config.passes == "auto"))
 
 
-def _begin(thinner: Thinner, first: Block) -> None:
-    thinner._begin_with(first)
-    thinner.current_pass = Pass(resting=first.ids, before=thinner.ksd, promising=False)
+def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) -> None:
+    """Choose the initial set from a subsample of the chain, if that has at least twice ``size`` draws.
+
+    The chosen draws are not offered in the first pass. Because they were seen before, there is no bound on KSD.
+    """
+    if config.size is None or not isinstance(state.preconditioner, Preconditioner):
+        return
+    first = choose_from_sample(sample, config.size, config.kernel, state.preconditioner)
+    if first is not None:
+        state.start_with(config, first)
+        ksd = state.require_dictionary().ksd
+        state.current_pass = Pass(not_offered=first.ids, initial_root=ksd, has_bound=False)
 
 
-def good_set(sample: Block, size: int, kernel: Kernel, preconditioner: Preconditioner) -> Block | None:
-    """A good set of so many draws out of a sample of the chain; None where the sample is too small for that."""
-    if len(sample.draws) < _ROOM * size:
+def choose_from_sample(sample: Block, size: int, kernel: Kernel, preconditioner: Preconditioner) -> Block | None:
+    """Return ``size`` draws of low KSD from a subsample; None if it is too small."""
+    if len(sample.draws) < _SAMPLE_FACTOR * size:
         return None
     greedy, even = (Selection(sample, size, kernel, preconditioner) for _ in range(2))
     better = min(greedy.greedy().swap(), even.even().swap(), key=lambda selection: selection.energy)

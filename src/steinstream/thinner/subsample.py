@@ -1,132 +1,176 @@
-"""An evenly spaced subset of a stream of unknown length: where it lies, how wide it is, how it moves.
+"""Evenly spaced subsample of a stream of unknown length.
 
-Of each chain every k-th draw is held; when there are too many, every other one of them goes and k doubles. What is held
-depends on the stream alone, not on its blocks, so a file and an array of the same draws lead to the same coordinates;
-and chains are counted apart, so that none escapes because their number and k have a divisor in common.
+Every k-th draw of each chain is held. When there are too many, every second one is dropped and k doubles. The
+subsample depends on the stream alone, not on its blocks, so a file and an array of the same draws give the same
+preconditioner. Draws are counted per chain, so that no chain is missed because the number of chains and k have a common
+divisor.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steinstream import validation
-from steinstream.validation import Integers
+from steinstream._typing import AnyArray, Integers
+from steinstream.errors import InputError
+from steinstream.preconditioning import Preconditioner
+from steinstream.validation import Block, SteinIdentity, empty_block
 
-_MOST = 4096
-_FEW = 512
-_NUMBERS = 1 << 22  # draws times dimensions
-_PIECE = 512  # about so many more at once
+if TYPE_CHECKING:
+    from steinstream.thinner.config import ThinConfig
 
-# So many chains count from 0, the next so many from elsewhere: of thousands of chains not all show their first draw.
-_ALIKE = 256
-_ELSEWHERE = 0x9E3779B1
+_MAX_DRAWS = 4096
+_MIN_DRAWS = 512
+_MAX_NUMBERS = 1 << 22  # draws times dimensions
+_PIECE = 512  # draws added at once, about
+
+# The first 256 chains count from 0, the next 256 from another number, and so on: the first draws of thousands of chains
+# are then not all held.
+_SAME_OFFSET = 256
+_OFFSET = 0x9E3779B1
 
 
 class Subsample:
-    """At most 4096 draws of the stream, or ``most``, evenly spaced; in many dimensions (above 1024) fewer, down to 512.
+    """Evenly spaced draws of a stream, at most 4096; above 1024 dimensions fewer, down to 512.
 
-    Or none, if not ``some``.
+    Parameters
+    ----------
+    dim : int
+        Number of dimensions.
+    enabled : bool, default True
+        Whether to hold any draws.
+    max_draws : int, default 4096
+        Largest number of draws.
+
     """
 
-    def __init__(self, dim: int, some: bool = True, most: int = _MOST) -> None:
-        self._most = max(_FEW, min(most, _NUMBERS // dim)) if some else 0
-        self._room = validation.no_draws(dim)  # rows once written never change, so a view of them stays as it is
-        self._numbers = np.zeros(0, dtype=np.int64)  # of the rows, within their chains
+    def __init__(self, dim: int, enabled: bool = True, max_draws: int = _MAX_DRAWS) -> None:
+        self._max_draws = max(_MIN_DRAWS, min(max_draws, _MAX_NUMBERS // dim)) if enabled else 0
+        self._rows = empty_block(dim)  # allocated rows; written rows never change, so views of them stay valid
+        self._indices = np.zeros(0, dtype=np.int64)  # index of each row within its chain
         self._held = 0
         self._stride = 1
-        self._next: dict[int, int] = {}  # chain -> the number of its next draw
+        self._next: dict[int, int] = {}  # chain -> index of its next draw
 
-    def add(self, block: validation.Block) -> None:
-        """Take in the next draws."""
-        done, total = 0, len(block.draws) if self._most else 0
+    def add(self, block: Block) -> None:
+        """Add the next draws of the stream."""
+        done, total = 0, len(block.draws) if self._max_draws else 0
         while done < total:
             size = min(total - done, _PIECE * self._stride)
-            self._look(block if size == total else block.take(slice(done, done + size)))
+            self._add_piece(block if size == total else block.take(slice(done, done + size)))
             done += size
 
-    def _look(self, piece: validation.Block) -> None:
-        """Hold what is due of these draws."""
+    def _add_piece(self, piece: Block) -> None:
         chain, count = int(piece.ids[0, 0]), len(piece.draws)
         if count > 1 and (piece.ids[:, 0] != chain).any():
-            numbers = self._numbered(piece.ids[:, 0])
-            due = numbers % self._stride == 0
-            self._append(piece.take(due), numbers[due])
+            indices = self._count_chains(piece.ids[:, 0])
+            due = indices % self._stride == 0
+            self._append(piece.take(due), indices[due])
             return
-        begin = self._begin(chain)
+        begin = self._first_index(chain)
         self._next[chain] = begin + count
         skip = -begin % self._stride
         if skip < count:
-            numbers = np.arange(begin + skip, begin + count, self._stride, dtype=np.int64)
-            self._append(piece.take(slice(skip, None, self._stride)), numbers)
+            indices = np.arange(begin + skip, begin + count, self._stride, dtype=np.int64)
+            self._append(piece.take(slice(skip, None, self._stride)), indices)
 
-    def _begin(self, chain: int) -> int:
-        """The number of the chain's next draw."""
-        return self._next.setdefault(chain, len(self._next) // _ALIKE * _ELSEWHERE % 2**32)
+    def _first_index(self, chain: int) -> int:
+        """Return the index of the next draw of a chain."""
+        return self._next.setdefault(chain, len(self._next) // _SAME_OFFSET * _OFFSET % 2**32)
 
-    def _numbered(self, chains: Integers) -> Integers:
-        """The number of each draw within its chain, for several chains at once; they are counted."""
+    def _count_chains(self, chains: Integers) -> Integers:
+        """Return the index of each draw within its chain, for draws of several chains."""
         names, first, inverse, counts = np.unique(chains, return_index=True, return_inverse=True, return_counts=True)
         for name in names[np.argsort(first)].tolist():
-            self._begin(name)
+            self._first_index(name)
         order = np.argsort(inverse, kind="stable")
-        numbers = np.empty(len(chains), dtype=np.int64)
-        numbers[order] = np.arange(len(chains)) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers += np.array([self._next[name] for name in names.tolist()])[inverse]
+        indices = np.empty(len(chains), dtype=np.int64)
+        indices[order] = np.arange(len(chains)) - np.repeat(np.cumsum(counts) - counts, counts)
+        indices += np.array([self._next[name] for name in names.tolist()])[inverse]
         for name, more in zip(names.tolist(), counts.tolist(), strict=True):
             self._next[name] += more
-        return numbers
+        return indices
 
-    def _append(self, rows: validation.Block, numbers: Integers) -> None:
-        total = self._held + len(numbers)
-        if total > len(self._numbers):
-            self._move(slice(0, self._held), max(total, min(2 * self._held, self._most + _PIECE)))
-        for array, new in zip((*self._room, self._numbers), (*rows, numbers), strict=True):
+    def _append(self, rows: Block, indices: Integers) -> None:
+        total = self._held + len(indices)
+        if total > len(self._indices):
+            self._reallocate(slice(0, self._held), max(total, min(2 * self._held, self._max_draws + _PIECE)))
+        for array, new in zip((*self._rows, self._indices), (*rows, indices), strict=True):
             array[self._held : total] = new
         self._held = total
-        while self._held > self._most:
+        while self._held > self._max_draws:
             self._stride *= 2
-            stay = self._numbers[: self._held] % self._stride == 0
-            self._move(np.flatnonzero(stay), self._most + _PIECE)
+            stay = self._indices[: self._held] % self._stride == 0
+            self._reallocate(np.flatnonzero(stay), self._max_draws + _PIECE)
 
-    def _move(self, rows: slice | Integers, size: int) -> None:
-        """Some of the rows, to a place of their own with room for ``size``."""
-        *room, numbers = (_moved(array, rows, size) for array in (*self._room, self._numbers))
-        self._held = len(self._numbers[rows])
-        self._room, self._numbers = validation.Block(*room), numbers
+    def _reallocate(self, rows: slice | Integers, size: int) -> None:
+        """Copy some rows to new memory for ``size`` rows."""
+        *arrays, indices = (_resized(array, rows, size) for array in (*self._rows, self._indices))
+        self._held = len(self._indices[rows])
+        self._rows, self._indices = Block(*arrays), indices
 
     @property
-    def block(self) -> validation.Block:
-        """The draws held, in order. They stay as they are, whatever comes later."""
-        return self._room.take(slice(0, self._held))
+    def block(self) -> Block:
+        """The draws held, in order. Draws added later do not change them."""
+        return self._rows.take(slice(0, self._held))
 
-    def settled(self) -> validation.Block:
-        """The second half of each chain: what the chain looks like after its burn-in, one hopes."""
+    def second_halves(self) -> Block:
+        """Return the second half of each chain, assuming that burn-in is over by then."""
         held = self.block
         keep = np.zeros(len(held.ids), dtype=bool)
         for chain in np.unique(held.ids[:, 0]):
-            mine = np.flatnonzero(held.ids[:, 0] == chain)
-            keep[mine[len(mine) // 2 :]] = True
+            rows = np.flatnonzero(held.ids[:, 0] == chain)
+            keep[rows[len(rows) // 2 :]] = True
         return held.take(keep)
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All it takes to go on, for a checkpoint."""
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
         counts = np.array(sorted(self._next.items()), dtype=np.int64).reshape(-1, 2)
-        numbers = self._numbers[: self._held]
-        return {**self.block._asdict(), "numbers": numbers, "next": counts, "stride": np.array(self._stride)}
+        indices = self._indices[: self._held]
+        return {**self.block._asdict(), "indices": indices, "next": counts, "stride": self._stride}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Go on from what :meth:`state` gave."""
-        self._room = validation.Block(state["draws"], state["scores"], state["ids"])
-        self._numbers, self._held = state["numbers"], len(state["numbers"])
-        self._next = {int(chain): int(number) for chain, number in state["next"]}
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state`."""
+        self._rows = Block(state["draws"], state["scores"], state["ids"])
+        self._indices, self._held = state["indices"], len(state["indices"])
+        self._next = {int(chain): int(index) for chain, index in state["next"]}
         self._stride = int(state["stride"])
 
 
-def _moved(array: NDArray[Any], rows: slice | Integers, size: int) -> NDArray[Any]:
+def _resized(array: AnyArray, rows: slice | Integers, size: int) -> AnyArray:
     some = array[rows]
-    place = np.empty((size, *array.shape[1:]), dtype=array.dtype)
-    place[: len(some)] = some
-    return place
+    new = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    new[: len(some)] = some
+    return new
+
+
+def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Preconditioner:
+    """Return the preconditioner of a configuration, estimated from a subsample if it is given by name.
+
+    Parameters
+    ----------
+    subsample : Subsample
+        Subsample of the stream; the sign of its scores is validated if the configuration requires it.
+    config : ThinConfig
+        Settings. Without a preconditioner, ``"auto"`` is estimated.
+
+    Returns
+    -------
+    Preconditioner
+        The preconditioner. If the kernel has a linear term, which depends on the origin, an estimate has a centre.
+
+    """
+    held = subsample.block
+    if len(held.draws) == 0:
+        raise InputError("There are no valid draws to thin.")
+    if config.validate_scores:
+        identity = SteinIdentity(held.draws.shape[1])
+        identity.updated(held.draws, held.scores).require_plausible()
+    chosen = "auto" if config.preconditioner is None else config.preconditioner
+    if isinstance(chosen, Preconditioner):
+        return chosen
+    if not isinstance(chosen, str):
+        raise InputError(f"{chosen!r} needs a running stream.", 'Use "auto" or a fixed preconditioner.')
+    centred = config.centred and chosen != "identity"
+    return Preconditioner.estimate(chosen, subsample.second_halves().draws, centred=centred)
