@@ -81,33 +81,30 @@ def load(
 
     """
     content = read(path)
-    stored: dict[str, Any] = content["config"]
-    functions = {name: value for name, value in (("growth", growth), ("budget", budget)) if value is not None}
-    for name in ("growth", "budget"):
-        _require_function(path, name, stored, functions)
-    config = ThinConfig.from_dict(stored, **functions)
+    config = _config(path, content["config"], {"growth": growth, "budget": budget})
     state: dict[str, Any] = content["state"]
     if read_rows is not None and state["kept"] is not None and "points" not in state["kept"]:
         state["kept"] |= read_rows(state["kept"]["ids"])
     return Thinner.from_state(config, ThinnerState.from_dict(config, state))
 
 
-def _require_function(path: str | PathLike[str], name: str, stored: Mapping[str, Any], given: dict[str, Any]) -> None:
-    """Raise a `CheckpointError` if a schedule is missing, or differs from the stored one."""
-    if isinstance(stored[name], Mapping):
-        if name not in given:
+def _config(path: str | PathLike[str], stored: Mapping[str, Any], given: Mapping[str, Schedule | None]) -> ThinConfig:
+    """Return the stored configuration; functions, which a file cannot hold, must be given again."""
+    functions = {name: value for name, value in given.items() if isinstance(stored[name], Mapping)}
+    for name, value in functions.items():
+        if value is None:
             raise CheckpointError(
                 f"{path} was written with a {name} that is a function, which a file cannot hold.",
                 f"Pass it again: Thinner.load(path, {name}=...).",
             )
-    elif name in given:
-        before, now = (ThinConfig.of(size=stored["size"], **{name: value}) for value in (stored[name], given[name]))
-        if before.differences(now):
-            raise CheckpointError(
-                f"{path} was written with {name} {before.text(name)}, but {now.text(name)} was given.",
-                f"Leave out {name} to continue with the stored one.",
-            )
-        del given[name]
+    config = ThinConfig.from_dict(stored, **functions)
+    others = {name: value for name, value in given.items() if value is not None and name not in functions}
+    for name, before, now in config.differences(config.replace(**others)):
+        raise CheckpointError(
+            f"{path} was written with {name} {before}, but {now} was given.",
+            f"Leave out {name} to continue with the stored one.",
+        )
+    return config
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-import steinstream.postprocess.union
+import steinstream.postprocess.merging
 from steinstream.errors import InputError
-from steinstream.postprocess.merging import Facts, common_preconditioner
+from steinstream.postprocess.merging import PartFacts, common_preconditioner
 from steinstream.preconditioning import Preconditioner
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "posteriordb"
@@ -67,16 +67,16 @@ def test_the_union_is_the_union(lengths, fitted, dim):
 def test_thinning_the_union_is_greedy(lengths, monkeypatch):
     parts = parts_of(lengths)
     best = ss.merge(parts, size=15)
-    monkeypatch.setattr(steinstream.postprocess.union, "_STARTS", (0, 0))
+    monkeypatch.setattr(steinstream.postprocess.merging, "_RESTARTS", (0, 0))
     swapped = ss.merge(parts, size=15)
-    monkeypatch.setattr(steinstream.postprocess.union, "_PASSES", 0)
+    monkeypatch.setattr(steinstream.postprocess.merging, "_SWAP_PASSES", 0)
     dropped = ss.merge(parts, size=15)
     assert np.array_equal(dropped.ids, greedy(ss.merge(parts), 15))
     assert best.ksd < swapped.ksd < dropped.ksd and len(best) == 15
 
 
 def test_swaps_end_where_no_single_swap_helps(monkeypatch):
-    monkeypatch.setattr(steinstream.postprocess.union, "_GAIN", 0.0)
+    monkeypatch.setattr(steinstream.postprocess.merging, "_SWAP_GAIN", 0.0)
     parts = parts_of([200, 500], size=15)
     union, kept = ss.merge(parts), ss.merge(parts, size=8)
     inside = [union.ids.tolist().index(id) for id in kept.ids.tolist()]
@@ -113,7 +113,7 @@ def test_a_budget_is_never_overspent_and_is_spent():
     for budget in (0.0, 1e-4, 1e-2):
         kept = ss.merge(parts, merge_budget=budget)
         assert kept.ksd**2 <= (whole.ksd**2 + budget) * (1 + 1e-12)
-        assert kept.settings["merged"]["rises"][-1] == pytest.approx(kept.ksd**2 - whole.ksd**2, abs=1e-15)
+        assert kept.settings["merged"]["increases"][-1] == pytest.approx(kept.ksd**2 - whole.ksd**2, abs=1e-15)
     assert len(ss.merge(parts, merge_budget=1e-2)) < len(ss.merge(parts, merge_budget=1e-4)) < len(whole)
     assert len(ss.merge(parts, size=50, merge_budget=1e9)) == 50
     assert len(ss.merge(parts, size=50, merge_budget=0.0)) == len(ss.merge(parts, merge_budget=0.0)) > 50
@@ -141,7 +141,7 @@ def test_the_bound_of_a_tree_holds(leaves, fan_in, seed, fitted):
     own = [ss.ksd(node.draws, node.scores, preconditioner=kept.preconditioner) ** 2 for node in nodes]
     mass = np.array([node.settings["seen"] for node in nodes], dtype=float)
     assert ledger["leaves"] == pytest.approx(mass @ own / mass.sum(), rel=1e-9)
-    assert len(ledger["rises"]) == int(np.ceil(np.log(leaves) / np.log(fan_in) - 1e-9))
+    assert len(ledger["increases"]) == int(np.ceil(np.log(leaves) / np.log(fan_in) - 1e-9))
     assert len(kept) <= 8 or leaves == 1
 
 
@@ -160,7 +160,9 @@ def test_the_bound_holds_on_the_ten_chains_of_real_posteriors(path):
 
 
 def test_nodes_below_the_root_keep_what_is_to_spare(monkeypatch):
-    monkeypatch.setattr(steinstream.postprocess.union, "_STARTS", (4, 4))  # else the last merge begins from more sets
+    monkeypatch.setattr(
+        steinstream.postprocess.merging, "_RESTARTS", (4, 4)
+    )  # else the last merge begins from more sets
     parts = parts_of([400] * 6, dim=2, size=60)
     lean, rich = ss.merge(parts, size=20, fan_in=2), ss.merge(parts, size=20, fan_in=2, spare=2.5)
     assert len(lean) == len(rich) == 20 and lean.ksd != rich.ksd
@@ -176,15 +178,15 @@ def test_a_budget_for_each_level_and_what_it_promises():
     parts = parts_of([300, 200, 100, 400, 150], dim=2, size=30)
     kept = ss.merge(parts, merge_budget=[1e-3, 1e-4], fan_in=2)
     ledger = kept.settings["merged"]
-    assert len(ledger["rises"]) == 3
-    for rise, budget in zip(ledger["rises"], [1e-3, 1e-4, 1e-4], strict=True):
+    assert len(ledger["increases"]) == 3
+    for rise, budget in zip(ledger["increases"], [1e-3, 1e-4, 1e-4], strict=True):
         assert rise <= budget * (1 + 1e-9)
-    assert ledger["promised"] == pytest.approx(np.sqrt(ledger["leaves"] + 1.2e-3), rel=1e-9)
-    assert kept.ksd <= ledger["bound"] <= ledger["promised"] * (1 + 1e-12)
+    assert ledger["bound_by_budget"] == pytest.approx(np.sqrt(ledger["leaves"] + 1.2e-3), rel=1e-9)
+    assert kept.ksd <= ledger["bound"] <= ledger["bound_by_budget"] * (1 + 1e-12)
     assert len(ss.merge(parts, merge_budget=[0.0, 1e-2], fan_in=2)) < len(ss.merge(parts, merge_budget=0.0, fan_in=2))
-    assert ss.merge(parts).settings["merged"]["promised"] == pytest.approx(np.sqrt(ledger["leaves"]), rel=1e-9)
-    assert ss.merge(parts, size=10, fan_in=2).settings["merged"]["promised"] is None
-    assert ss.merge(parts, merge_budget=1e-3, anchor=True).settings["merged"]["promised"] is None
+    assert ss.merge(parts).settings["merged"]["bound_by_budget"] == pytest.approx(np.sqrt(ledger["leaves"]), rel=1e-9)
+    assert ss.merge(parts, size=10, fan_in=2).settings["merged"]["bound_by_budget"] is None
+    assert ss.merge(parts, merge_budget=1e-3, anchor=True).settings["merged"]["bound_by_budget"] is None
 
 
 def test_a_part_that_got_worse_after_its_merge_does_not_bring_an_old_bound():
@@ -234,12 +236,12 @@ def test_a_start_with_a_sample_is_part_of_the_stream():
     x, s = chain(0, 600, 2)
     for passes in (1, 2):
         kept = ss.thin(x, s, size=20, start="sample", passes=passes)
-        assert kept.settings["initial"] == 0 and Facts.of(kept).mass == 600.0
+        assert kept.settings["initial"] == 0 and PartFacts.of(kept).mass == 600.0
 
 
 def test_a_part_without_mass_is_refused():
     kept = replace(parts_of([100])[0], settings={"seen": 3, "skipped": 3})
-    with pytest.raises(InputError, match="Part 0 stands for no draws"):
+    with pytest.raises(InputError, match="Part 0 represents no draws"):
         ss.merge([kept])
     assert len(ss.merge([kept], masses="kept")) == len(kept)
 
@@ -255,8 +257,8 @@ def test_coordinates_are_reconciled():
     assert chosen.ksd == pytest.approx(ss.ksd(chosen.draws, chosen.scores), rel=1e-12)
     mixed = common_preconditioner(
         [
-            Facts.of(replace(wide, preconditioner=Preconditioner.length_scale(2.0))),
-            Facts.of(replace(narrow, preconditioner=Preconditioner.scales([1.0, 3.0]))),
+            PartFacts.of(replace(wide, preconditioner=Preconditioner.length_scale(2.0))),
+            PartFacts.of(replace(narrow, preconditioner=Preconditioner.scales([1.0, 3.0]))),
         ],
         np.array([1.0, 1.0]),
     )
@@ -317,8 +319,14 @@ def test_what_cannot_be_merged_is_refused():
         ss.merge([parts[0], *parts_of([50], dim=2)])
     with pytest.raises(InputError, match="different kernels"):
         ss.merge([parts[0], *parts_of([50], kernel=ss.RBF())])
-    with pytest.raises(InputError, match="Part 0 keeps no draws"):
+    with pytest.raises(InputError, match="Part 0 is empty"):
         ss.merge([ss.Thinner(3), parts[0]])
-    for wrong in ({"size": 0}, {"budget": -1.0}, {"budget": float("nan")}, {"budget": []}, {"fan_in": 1}):
+    for wrong in (
+        {"size": 0},
+        {"merge_budget": -1.0},
+        {"merge_budget": float("nan")},
+        {"merge_budget": []},
+        {"fan_in": 1},
+    ):
         with pytest.raises(InputError):
             ss.merge(parts, **wrong)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import kernels, streams
+from tests.streams import kernels, streams
 
 import steinstream as ss
-from steinstream.debiased import squared_ksd_debiased
+from steinstream.discrepancy import squared_ksd_debiased
 
 COORDINATES = {
     "identity": lambda dim: None,
@@ -39,7 +41,9 @@ def test_honest_where_the_reported_figure_is_not(dim, size, passes):
                 thinner.start_pass()
             thinner.extend(x, s, second_scores=check)
         kept = thinner.kept
-        honest = squared_ksd_debiased(kept.draws, kept.second_scores, kept.excess, kept.kernel, kept.preconditioner)
+        honest = squared_ksd_debiased(
+            kept.draws, kept.second_scores, kept.settings["second_scores_noise"], kept.kernel, kept.preconditioner
+        )
         squares.append([ss.ksd(kept.draws, -kept.draws) ** 2, kept.ksd**2, honest])
     true, reported, honest = np.array(squares).T
     errors = honest - true
@@ -69,7 +73,9 @@ def test_minibatches():
         thinner.extend(block.draws, scores, second_scores=check)
         kept = thinner.kept
         true = ss.ksd(kept.draws, 2000.0 * (rows.mean(axis=0) - kept.draws), preconditioner=kept.preconditioner) ** 2
-        honest = squared_ksd_debiased(kept.draws, kept.second_scores, kept.excess, kept.kernel, kept.preconditioner)
+        honest = squared_ksd_debiased(
+            kept.draws, kept.second_scores, kept.settings["second_scores_noise"], kept.kernel, kept.preconditioner
+        )
         errors.append(honest - true)
         gaps.append(kept.ksd**2 - true)
     assert abs(np.mean(errors)) < 3.5 * np.std(errors) / np.sqrt(12)
@@ -124,7 +130,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, name
     one, two = through.kept, resumed.kept
     assert (
         np.array_equal(one.second_scores, two.second_scores)
-        and one.excess == two.excess
+        and one.settings["second_scores_noise"] == two.settings["second_scores_noise"]
         and one.ksd_debiased == two.ksd_debiased
     )
 
@@ -141,24 +147,26 @@ def test_the_excess_is_the_noise_in_the_kernels_coordinates():
             factor = thinner.preconditioner.factor
             factor = factor if factor.ndim == 2 else np.diag(np.broadcast_to(factor, 3))
             expected = phi * np.trace(factor.T @ root @ root.T @ factor)
-            assert thinner.kept.excess == pytest.approx(expected, rel=0.05)
+            assert thinner.kept.settings["second_scores_noise"] == pytest.approx(expected, rel=0.05)
 
 
 def test_without_noise_it_is_ksd():
     x = np.random.default_rng(0).normal(size=(500, 3))
     thinner = ss.Thinner(3, size=30)
     thinner.extend(x, -x, second_scores=-x)
-    assert thinner.kept.excess == 0.0 and thinner.kept.ksd_debiased == pytest.approx(thinner.ksd, rel=1e-12)
+    assert thinner.kept.settings["second_scores_noise"] == 0.0 and thinner.kept.ksd_debiased == pytest.approx(
+        thinner.ksd, rel=1e-12
+    )
 
 
 def test_noise_is_learnt_once():
     x, s, check = noisy(0, 400, 2, 1.0)
     thinner = ss.Thinner(2, size=30)
     thinner.extend(x, s, second_scores=check)
-    once = thinner.kept.excess
+    once = thinner.kept.settings["second_scores_noise"]
     thinner.start_pass()
     thinner.extend(x, s, second_scores=check[::-1])
-    assert thinner.kept.excess == once
+    assert thinner.kept.settings["second_scores_noise"] == once
 
 
 def test_copies_of_a_state_share_their_noise():
@@ -166,8 +174,8 @@ def test_copies_of_a_state_share_their_noise():
     x, s, check = noisy(0, 200, 2, 1.0)
     once, twice = ss.Thinner(2, growth="none"), ss.Thinner(2, growth="none")
     once.extend(x, s, second_scores=check)
-    twice.extend(*(np.repeat(part, 2, axis=0) for part in (x, s)), check=np.repeat(check, 2, axis=0))
-    assert twice.kept.excess == pytest.approx(once.kept.excess)
+    twice.extend(*(np.repeat(part, 2, axis=0) for part in (x, s)), second_scores=np.repeat(check, 2, axis=0))
+    assert twice.kept.settings["second_scores_noise"] == pytest.approx(once.kept.settings["second_scores_noise"])
     assert twice.kept.ksd_debiased == pytest.approx(once.kept.ksd_debiased)
 
 
@@ -187,8 +195,9 @@ def test_checks_are_saved_with_the_draws(tmp_path):
     thinner.extend(x, s, second_scores=check)
     thinner.kept.save(tmp_path / "kept.npz")
     with np.load(tmp_path / "kept.npz") as written:
-        assert np.array_equal(written["checks"], thinner.kept.second_scores)
-        assert float(written["excess"]) == thinner.kept.excess
+        assert np.array_equal(written["second_scores"], thinner.kept.second_scores)
+        noise = json.loads(str(written["settings"]))["second_scores_noise"]
+        assert noise == thinner.kept.settings["second_scores_noise"]
 
 
 def test_bad_checks_are_refused():
@@ -196,9 +205,9 @@ def test_bad_checks_are_refused():
     for given_first, then in ((check, None), (None, check)):
         thinner = ss.Thinner(2)
         thinner.extend(x, s, second_scores=given_first)
-        with pytest.raises(ss.SteinstreamError, match="check score"):
+        with pytest.raises(ss.SteinstreamError, match="second scores"):
             thinner.extend(x, s, second_scores=then)
-    with pytest.raises(ss.SteinstreamError, match="check score"):
+    with pytest.raises(ss.SteinstreamError, match="second scores"):
         ss.Thinner(2, initial=(x, s)).extend(x, s, second_scores=check)
     with pytest.raises(ss.SteinstreamError, match="shape"):
         ss.Thinner(2).extend(x, s, second_scores=check[:, :1])
@@ -226,7 +235,7 @@ def test_order_and_weights_take_the_second_scores_along(tmp_path):
     assert ordered.prefix(10).second_scores.shape == (10, 2) and ordered.prefix(10).bound is None
     square = (
         ss.ksd(kept.draws, kept.second_scores, weights=weighted.weights) ** 2
-        - kept.excess * weighted.weights @ weighted.weights
+        - kept.settings["second_scores_noise"] * weighted.weights @ weighted.weights
     )
     assert weighted.ksd_debiased == pytest.approx(np.sqrt(max(square, 0.0)), rel=1e-9)
     weighted.save(tmp_path / "kept.npz")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import growths, kernels, streams
+from tests.streams import growths, kernels, streams
 
 import steinstream as ss
 
@@ -32,7 +32,7 @@ def test_following_the_steps_gives_what_is_kept(stream, growth, block, precondit
         for id in step.dropped:
             del store[id]
         assert step.size == len(store)
-        if thinner._dictionary is not None:
+        if thinner.state.dictionary is not None:
             assert sorted(store) == [tuple(id) for id in thinner.kept.ids.tolist()]
 
 
@@ -76,7 +76,7 @@ def test_repeated_states_are_stored_once_and_counted():
     x = np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 50, axis=0)
     thinner = ss.Thinner(3, growth="none")
     thinner.extend(x, -x)
-    assert len(thinner._dictionary.state()["copies"]) == 20
+    assert len(thinner.state.dictionary.state()["copies"]) == 20
     kept = thinner.kept
     assert len(kept) == 1000 and np.array_equal(kept.draws, x)
     states = kept.states()
@@ -100,7 +100,7 @@ def test_warmup_waits_and_then_is_the_same_as_known_coordinates():
     step = waiting.extend(x[:150], s[:150])
     assert len(step.added) == 150 and step.dropped == () and np.isnan(step.ksd)
     early = waiting.kept  # as if the stream ended here
-    assert 0 < len(early) < 150 and waiting.size == 150
+    assert 0 < len(early) < 150 and len(waiting) == 150
     waiting.extend(x[150:], s[150:])
     known = ss.Thinner(2, preconditioner=ss.Preconditioner.estimate("covariance", x[100:200]))
     known.extend(x, s)
@@ -111,7 +111,7 @@ def test_the_set_grows_only_as_needed_and_memory_with_it():
     x = np.random.default_rng(0).normal(size=(20_000, 2))
     thinner = ss.Thinner(2, size=100)
     thinner.extend(x, -x)
-    assert len(thinner._dictionary._store.copies) < 300 and len(thinner._dictionary._store.ids) < 300
+    assert len(thinner.state.dictionary._store.copies) < 300 and len(thinner.state.dictionary._store.ids) < 300
 
 
 def test_history_is_log_spaced_and_ends_now():
@@ -217,8 +217,8 @@ def test_after_a_ctrl_c_no_draw_is_lost_and_none_comes_twice(chosen):
     whole.extend(x, -x)
     with pytest.raises(KeyboardInterrupt):
         broken.extend(x, -x)
-    assert 0 < broken.steps * broken.candidates < len(x) == broken.seen
-    while len(broken._waiting.draws) >= broken.candidates:
+    assert 0 < broken.steps * broken.config.candidates < len(x) == broken.seen
+    while len(broken.state.pending.draws) >= broken.config.candidates:
         with suppress(KeyboardInterrupt):
             broken.extend(x[:0], -x[:0])
     assert not interrupts and broken.steps == whole.steps
@@ -245,7 +245,9 @@ def test_a_set_that_has_forgotten_its_stream_is_diagnosed_with_the_chain(tmp_pat
     kept.save(tmp_path / "kept.npz")
     np.savez(tmp_path / "chain.npz", draws=x, scores=-x)
     loaded = ss.Kept.load(tmp_path / "kept.npz")
-    with pytest.raises(ss.SteinstreamError, match=r"does not remember its stream. Give the chain: diagnose\(draws"):
+    with pytest.raises(
+        ss.SteinstreamError, match=r"contains no subsample of its stream. Pass the chain: diagnose\(draws"
+    ):
         loaded.diagnose()
     for chain in ((x, -x), (x.reshape(3, 1000, 2), -x.reshape(3, 1000, 2)), (tmp_path / "chain.npz",)):
         assert loaded.diagnose(*chain).ok and kept.diagnose().ok

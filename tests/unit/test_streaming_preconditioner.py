@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from streams import budgets, growths, kernels, rules, streams
-from test_invariance import same
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.test_invariance import same
 
 import steinstream as ss
 from steinstream.running_moments import Moments
@@ -116,17 +116,20 @@ def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(str
     assume(len(np.unique(x[changed // 2 : changed], axis=0)) > 1)  # else all stays as it is
     thinner.extend(x[:changed], s[:changed])  # the last of these steps ends with a change
     assert thinner.settings["preconditioner_changed"][-1] == changed
-    points, scores, ids, _ = thinner._dictionary.contents()
+    points, scores, ids, _ = thinner.state.dictionary.contents()
     order = np.argsort(ids[:, 2])
     fresh = Dictionary(x.shape[1], kernel, thinner.preconditioner)
     fresh.fill(Block(points[order], scores[order], ids[order, :2]))
-    expected, state = fresh.state(), thinner._dictionary.state()
+    expected, state = fresh.state(), thinner.state.dictionary.state()
     expected["ids"], state["ids"] = expected["ids"][:, :2], state["ids"][:, :2]
     assert all(np.array_equal(expected[name], state[name]) for name in expected)
     assert thinner.ksd == ss.ksd(points, scores, kernel=kernel, preconditioner=thinner.preconditioner)
     assert thinner.history.ksd[-1] == thinner.ksd == thinner.kept.ksd
     assert thinner.history.step[-1] == changed
-    assert [tuple(id) for id in thinner._dictionary.arrived_after(changed - 1).tolist()] in ([], [(0, changed - 1)])
+    assert [tuple(id) for id in thinner.state.dictionary.arrived_after(changed - 1).tolist()] in (
+        [],
+        [(0, changed - 1)],
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -150,7 +153,7 @@ def test_draws_are_measured_anew_in_the_order_they_came():
     thinner = ss.Thinner(2, growth="none", preconditioner=ss.Streaming(first=40), validate_scores=False)
     thinner.extend(x, -x, ids=ids)
     assert thinner.settings["preconditioner_changed"] == [40]
-    assert sorted(thinner._dictionary.state()["copies"]) == [4] * 10
+    assert sorted(thinner.state.dictionary.state()["copies"]) == [4] * 10
 
 
 def test_widths_are_right_with_no_setting_by_the_user():
@@ -241,7 +244,7 @@ def test_above_200_dimensions_only_variances_are_carried():
     thinner = ss.Thinner(201, preconditioner=ss.Streaming(), validate_scores=False)
     thinner.extend(x, -x)
     assert thinner.preconditioner.factor == pytest.approx(ss.Preconditioner.estimate("auto", x[50:100]).factor)
-    assert max(array.size for array in thinner._follower.arrays().values()) == 201
+    assert max(array.size for array in thinner.state.estimator.state()["window"].values()) == 201
 
 
 def test_select_and_extend_count_alike():

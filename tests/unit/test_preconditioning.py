@@ -31,23 +31,30 @@ def test_an_array_stands_for_coordinates():
         assert np.array_equal(ss.merge([kept, thinner], preconditioner=array).preconditioner.factor, meant.factor)
 
 
-@pytest.mark.parametrize("wrong", ["auto", 3.0, [[[1.0]]], ["a", "b"], [1.0, -1.0], [[1.0, 0.0], [1.0, 1.0]], {}])
-def test_what_are_no_coordinates_is_refused_at_once(wrong):
+@pytest.mark.parametrize("wrong", [3.0, [[[1.0]]], ["a", "b"], [1.0, -1.0], [[1.0, 0.0], [1.0, 1.0]], {}])
+def test_what_is_not_a_preconditioner_is_rejected_at_once(wrong):
     x = normal(20)
-    with pytest.raises(InputError, match=r"oordinates|scale|covariance"):
+    with pytest.raises(InputError, match=r"preconditioner|scale|covariance"):
         ss.Thinner(2, preconditioner=wrong)
-    if wrong != "auto":
-        with pytest.raises(InputError, match=r"oordinates|scale|covariance"):
-            ss.thin(x, -x, preconditioner=wrong)
+    with pytest.raises(InputError, match=r"preconditioner|scale|covariance"):
+        ss.thin(x, -x, preconditioner=wrong)
 
 
 def test_the_error_names_what_is_possible():
-    with pytest.raises(InputError, match=r"ss\.Warmup or ss\.Streaming, ss\.Preconditioner, an array of d scales"):
-        ss.Thinner(2, preconditioner="auto")
-    x = normal(20)
-    for wrong in (ss.Warmup(), None):
-        with pytest.raises(InputError, match=r"Give ss\.Preconditioner, an array"):
-            ss.thin(x, -x, preconditioner=wrong)
+    with pytest.raises(InputError, match=r"auto, or pass an ss\.Preconditioner, an array of d scales"):
+        ss.Thinner(2, preconditioner="round")
+    with pytest.raises(InputError, match=r"Pass an ss\.Preconditioner, an array"):
+        ss.thin(normal(20), -normal(20), preconditioner=7.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("identity", ss.Preconditioner.identity()), ("auto", ss.Streaming()), ("scale", ss.Warmup("scale", 1000))],
+)
+def test_a_thinner_takes_names_and_estimates_while_the_stream_runs(name, meant):
+    x = normal(1500)
+    one, other = (ss.Thinner(2, size=20, preconditioner=chosen) for chosen in (name, meant))
+    assert one.extend(x, -x) == other.extend(x, -x)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,7 @@ def test_the_error_names_what_is_possible():
      [[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [np.nan, 1.0]]],
 )  # fmt: skip
 def test_a_factor_that_cannot_be_divided_by_is_refused(factor):
-    with pytest.raises(InputError, match="oordinates"):
+    with pytest.raises(InputError, match="preconditioner"):
         ss.Preconditioner(factor)
 
 

@@ -35,7 +35,7 @@ def test_settled_is_the_second_half_of_each_chain():
     for chain in range(3):
         x = np.arange(10.0)[:, None]
         sketch.add(validation.Block(x, -x, validation.consecutive_ids(chain, 0, 10)))
-    assert sketch.settled().ids.tolist() == [[chain, draw] for chain in range(3) for draw in range(5, 10)]
+    assert sketch.second_halves().ids.tolist() == [[chain, draw] for chain in range(3) for draw in range(5, 10)]
 
 
 @given(st.integers(1, 20_000), st.lists(st.integers(0, 20_000), max_size=4), st.integers(1, 9))

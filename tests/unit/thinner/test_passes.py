@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Reference
-from streams import budgets, growths, kernels, rules, streams
-from test_invariance import same
+from tests.reference import Reference
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.test_invariance import same
 
 import steinstream as ss
 from steinstream.baselines import stein_thinning
 from steinstream.cli.progress import Stop
 from steinstream.thinner.local_search import Selection
-from steinstream.thinner.passes import good_set
+from steinstream.thinner.passes import choose_from_sample
 from steinstream.validation import Block, consecutive_ids
 
 command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
@@ -122,7 +122,10 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
             resumed = ss.Thinner.load(path)
             resumed.push(draw, score)
     same(through, resumed)
-    assert through.settings == resumed.settings and through.current_pass.came == resumed.current_pass.came == len(x)
+    assert (
+        through.settings == resumed.settings
+        and through.current_pass.received == resumed.current_pass.received == len(x)
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -159,7 +162,7 @@ def test_passes_by_number():
     assert np.array_equal(by_hand.kept.ids, thrice.ids) and by_hand.ksd == thrice.ksd < once.ksd
     grown = ss.thin(x, s)  # and without a size: as many as the growth has left
     again = ss.thin(x, s, passes=2)
-    assert len(again) == len(grown) and again.ksd < grown.ksd and again.settings["growth"] == "sqrt"
+    assert len(again) == len(grown) and again.ksd < grown.ksd and again.settings["config"]["growth"] is None
 
 
 def test_auto_begins_well_and_stops_in_time():
@@ -205,14 +208,19 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
     greedy = Selection(sample, 15, ss.IMQ(), within).greedy()
     ids = stein_thinning(x, -x, 15, preconditioner=within, validate_scores=False)
     assert np.array_equal(greedy.block().ids[:, 1], 10 + np.sort(ids[:, 1]))
-    blocks = [greedy.block(), greedy.swap().block(), greedy.shake().block(), good_set(sample, 15, ss.IMQ(), within)]
+    blocks = [
+        greedy.block(),
+        greedy.swap().block(),
+        greedy.shake().block(),
+        choose_from_sample(sample, 15, ss.IMQ(), within),
+    ]
     values = [ss.ksd(block.draws, block.scores, preconditioner=within) for block in blocks]
     assert values == sorted(values, reverse=True) and values[2] < values[1] < values[0]
     assert greedy.energy == pytest.approx(15**2 * values[2] ** 2)
     for block in blocks:
         assert len(np.unique(block.ids, axis=0)) == 15
         assert np.array_equal(block.draws, x[block.ids[:, 1] - 10])
-    assert good_set(sample, 351, ss.IMQ(), within) is None
+    assert choose_from_sample(sample, 351, ss.IMQ(), within) is None
 
 
 @settings(max_examples=20)
@@ -241,7 +249,7 @@ def test_bad_draws_are_counted_once():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ss.SteinstreamError, match="Nothing is kept"):
+    with pytest.raises(ss.SteinstreamError, match="no kept draws"):
         ss.Thinner(2).start_pass()
     with pytest.raises(ss.SteinstreamError, match="one step takes 2"):
         ss.thin([[1.0]], [[-1.0]], size=1, candidates=2, passes=3)
