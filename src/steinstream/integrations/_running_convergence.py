@@ -24,7 +24,7 @@ _MIN_BATCHES = 4
 class BatchStatistics(NamedTuple):
     """Number, mean (d,) and sum of squared deviations (d,) of some draws."""
 
-    count: int
+    size: int
     mean: Array
     squares: Array
 
@@ -47,9 +47,9 @@ def pool(batches: Sequence[BatchStatistics]) -> BatchStatistics:
     >>> first = BatchStatistics(2, np.array([1.0]), np.array([2.0]))  # 0 and 2
     >>> second = BatchStatistics(2, np.array([3.0]), np.array([0.0]))  # 3 and 3
     >>> pool([first, second])
-    BatchStatistics(count=4, mean=array([2.]), squares=array([6.]))
+    BatchStatistics(size=4, mean=array([2.]), squares=array([6.]))
     """
-    counts = np.array([batch.count for batch in batches])[:, None]
+    counts = np.array([batch.size for batch in batches])[:, None]
     means = np.array([batch.mean for batch in batches])
     mean = (counts * means).sum(axis=0) / counts.sum()
     squares = sum(batch.squares for batch in batches) + (counts * (means - mean) ** 2).sum(axis=0)
@@ -73,7 +73,7 @@ class BatchedChain:
         deviation = draw - mean
         mean = mean + deviation / (count + 1)
         self._current = BatchStatistics(count + 1, mean, squares + deviation * (draw - mean))
-        if self._current.count == self._length:
+        if self._current.size == self._length:
             self.batches.append(self._current)
             self._current = self._empty
         if len(self.batches) == _MAX_BATCHES:
@@ -125,7 +125,7 @@ class RunningConvergence:
 def _r_hat(chains: Sequence[BatchedChain]) -> Array:
     """Return split R-hat of every parameter."""
     halves = [half for chain in chains for half in chain.halves()]
-    lengths = np.array([half.count for half in halves])
+    lengths = np.array([half.size for half in halves])
     variance = np.sum([half.squares for half in halves], axis=0) / max(int((lengths - 1).sum()), 1)
     return r_hat(np.array([half.mean for half in halves]), lengths, variance)
 
@@ -134,6 +134,6 @@ def _ess(chains: Sequence[BatchedChain]) -> Array:
     """Return the effective sample size of every parameter; the number of draws for a constant."""
     batches = [batch for chain in chains for batch in chain.batches]
     whole, means = pool(batches), np.array([batch.mean for batch in batches])
-    variance, noise = whole.squares / (whole.count - 1), np.var(means, axis=0, ddof=1)
+    variance, noise = whole.squares / (whole.size - 1), np.var(means, axis=0, ddof=1)
     ratio = np.divide(variance, noise, out=np.full_like(noise, np.inf), where=noise > 0)
-    return np.asarray(np.minimum(effective_sample_size(means) * ratio, whole.count))
+    return np.asarray(np.minimum(effective_sample_size(means) * ratio, whole.size))
