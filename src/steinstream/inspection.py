@@ -38,6 +38,7 @@ class Inspection:
     '1 chain x 1 000 draws, 2 parameters (mu, tau)'
     >>> inspection.sign()
     'sign as expected (mean of <x - mean, score> is -2.001, expected -2)'
+
     """
 
     def __init__(self, dim: int) -> None:
@@ -129,6 +130,7 @@ class Inspection:
         int
             Memory for the kept draws and one block of the stream. Each kept draw and its score are stored twice, as
             given and preconditioned, with influence and id, and half of it again is reserved for growth.
+
         """
         bytes_each = 8 * (4 * self.dim + 11)
         return max(1, math.ceil((1.5 * kept * bytes_each + 8192 * 16 * self.dim * 2) / 1e6))

@@ -96,6 +96,7 @@ def diagnose(
     >>> left = kept.draws[:, 0] < 0
     >>> [finding.name for finding in diagnose(kept.draws[left], kept.ids[left], kept.stream).fired]
     ['regions', 'mean', 'quantiles', 'spread']
+
     """
     if len(stream.draws) < MIN_DRAWS or len(draws) == 0:
         return Diagnosis(

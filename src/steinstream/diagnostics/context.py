@@ -42,6 +42,7 @@ class DiagnosticContext:
         Whether the weights differ.
     chain_rows : dict
         Rows of the stream that belong to each chain.
+
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class DiagnosticContext:
             The context without constant parameters; unchanged if there are none, or if all are constant.
         list of str
             Names of the removed parameters.
+
         """
         constant = np.ptp(self.draws, axis=0) == 0
         if not constant.any() or constant.all():
@@ -216,6 +218,7 @@ def rank_normalise(draws: Array) -> Array:
     -------
     array
         Normal quantiles (n, d). Equal values share the mean of their quantiles.
+
     """
     count = len(draws)
     quantiles = np.array([NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)])

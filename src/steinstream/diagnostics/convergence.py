@@ -75,6 +75,7 @@ def effective_sample_size(series: Array) -> Array:
     [True, True]
     >>> [bool(ess > 500) for ess in effective_sample_size(steps)]
     [True, True]
+
     """
     return np.asarray(len(series) / autocorrelation_time(series))
 
@@ -100,6 +101,7 @@ def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
     --------
     >>> r_hat(np.array([[0.0], [1.0]]), np.array([10.0, 10.0]), np.array([1.0])).round(2)
     array([1.18])
+
     """
     length, between = float(np.mean(lengths)), np.var(means, axis=0, ddof=1)
     ratio = np.divide(between, variance, out=np.where(between > 0, np.inf, 1.0 / length), where=variance > 0)
@@ -115,6 +117,7 @@ class Parts(NamedTuple):
         Mean (m, d) and number of draws (m,) of each part.
     variance, tau : array
         Pooled variance and autocorrelation time within the parts, (d,) each.
+
     """
 
     means: Array

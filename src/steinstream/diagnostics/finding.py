@@ -31,6 +31,7 @@ class Finding:
         Largest fraction of clean runs on which the check fires.
     allowed : str
         The threshold in words.
+
     """
 
     name: str
@@ -66,6 +67,7 @@ class Diagnosis:
     All 9 checks passed.
     >>> diagnosis["spread"].fired
     False
+
     """
 
     findings: tuple[Finding, ...]

@@ -25,6 +25,7 @@ def standard_error(stream_values: Array, kept_count: int) -> Array:
     -------
     array
         Standard errors (k,), in standard deviations of the functions.
+
     """
     return np.asarray(np.sqrt(1.0 / effective_sample_size(stream_values) + 1.0 / kept_count))
 
@@ -50,6 +51,7 @@ def threshold(effect: float, noise: Array | float, comparisons: Array | int) -> 
     --------
     >>> threshold(0.1, np.array([0.01, 0.1]), 1).round(2).tolist()
     [0.1, 0.28]
+
     """
     quantile = np.vectorize(NormalDist().inv_cdf, otypes=[float])
     return np.asarray(np.maximum(effect, quantile(1.0 - FALSE_ALARM / (2.0 * np.asarray(comparisons))) * noise))

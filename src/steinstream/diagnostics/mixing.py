@@ -32,6 +32,7 @@ def check_slow(context: DiagnosticContext) -> Finding:
     -------
     Finding
         Fires if the ESS is too small for the stream to serve as a reference.
+
     """
     coarse = sum(map(len, context.partitions[:2]))
     ess = effective_sample_size(np.hstack([context.rank_normalised, context.membership[:, :coarse]]))
@@ -79,6 +80,7 @@ def check_stuck(context: DiagnosticContext) -> Finding | None:
     -------
     Finding or None
         None if all chains are short.
+
     """
     runs = {chain: _run_lengths(context.stream.draws[rows]) for chain, rows in context.chain_rows.items()}
     number = sum(map(len, runs.values()))

@@ -56,6 +56,7 @@ class Ratio(NamedTuple):
         The ratio.
     lower, upper : float
         Bounds between which the check does not fire.
+
     """
 
     label: str

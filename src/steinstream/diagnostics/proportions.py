@@ -35,6 +35,7 @@ def check_regions(context: DiagnosticContext) -> Finding:
     -------
     Finding
         The region whose proportion differs most.
+
     """
     partitions, membership = context.partitions, context.membership
     comparisons = [2 ** (level + 1) * (1 if len(cells) == 2 else len(cells)) for level, cells in enumerate(partitions)]

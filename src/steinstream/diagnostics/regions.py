@@ -43,6 +43,7 @@ def kmeans_centres(draws: Array, number: int) -> Array:
     -------
     array
         Centres of the non-empty regions, at most ``number``.
+
     """
     random = np.random.default_rng(0)
     chosen = [draws[random.integers(len(draws))]]

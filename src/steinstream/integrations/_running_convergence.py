@@ -48,6 +48,7 @@ def pool(batches: Sequence[BatchStatistics]) -> BatchStatistics:
     >>> second = BatchStatistics(2, np.array([3.0]), np.array([0.0]))  # 3 and 3
     >>> pool([first, second])
     BatchStatistics(size=4, mean=array([2.]), squares=array([6.]))
+
     """
     counts = np.array([batch.size for batch in batches])[:, None]
     means = np.array([batch.mean for batch in batches])
@@ -111,6 +112,7 @@ class RunningConvergence:
         dict
             ``draws``, ``divergences``; with at least 4 draws in a chain also ``rhat``, ``rhat_of``, ``ess``,
             ``ess_of``.
+
         """
         chains = [chain for _, chain in sorted(self._chains.items())]
         result: dict[str, Any] = {"draws": [chain.count for chain in chains], "divergences": self._divergences}

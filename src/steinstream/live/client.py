@@ -35,6 +35,7 @@ class SentDraws(NamedTuple):
         Step at which each draw arrived, increasing.
     origin : tuple of float
         Origin of the coordinates that were sent.
+
     """
 
     observer: ThinnerObserver
@@ -49,6 +50,7 @@ class Client:
     ----------
     x, y : int, optional
         Coordinates to show, or ``ARRIVAL``. Default: the first two.
+
     """
 
     def __init__(self, x: int | None = None, y: int | None = None) -> None:
@@ -89,6 +91,7 @@ class Client:
         -------
         dict
             Everything that changed since the previous message; the complete state in the first one.
+
         """
         sent = self._sent if self._sent is not None and self._sent.observer is observer else None
         result: dict[str, Any] = {

@@ -61,6 +61,7 @@ def create_server(dashboard: Dashboard, token: str) -> uvicorn.Server:
     -------
     uvicorn.Server
         The server, not yet running.
+
     """
     folder = files("steinstream.live").joinpath("static")
     routes = [Route(f"/{name}", _file(folder.joinpath(f).read_bytes(), kind)) for name, (f, kind) in _FILES.items()]

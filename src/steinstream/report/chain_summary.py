@@ -48,6 +48,7 @@ class ChainSummary:
         Number of kept draws that were found in the chain at their position.
     from_thinner : bool
         Whether the draws are those that the thinner held, and not a chain given by the user.
+
     """
 
     from_thinner = False
@@ -139,6 +140,7 @@ def summarise_chain(
     ------
     InputError
         If the chain cannot be read or has another number of dimensions.
+
     """
     if chain is None:
         stream = kept.stream
@@ -177,6 +179,7 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
     ------
     InputError
         If there are no scores or too few draws.
+
     """
     if scores is None:
         summary = summarise_chain(kept, chain)

@@ -34,6 +34,7 @@ class Differences(NamedTuple):
         Ratio of the standard deviations, (d,).
     quantiles : array
         Differences of the quantiles, in standard deviations of the chain, (3, d).
+
     """
 
     chain_mean: Array
@@ -61,6 +62,7 @@ class ChainComparison:
         Parameter names.
     weights : array
         Weights of the kept draws, (n,), with sum 1.
+
     """
 
     def __init__(self, kept: Kept, chain: ChainSummary | None) -> None:
@@ -137,6 +139,7 @@ def weighted_quantiles(draws: Array, weights: Array) -> Array:
     --------
     >>> weighted_quantiles(np.array([[1.0], [2.0], [3.0]]), np.full(3, 1 / 3))[1]
     array([2.])
+
     """
     order: Integers = np.argsort(draws, axis=0, kind="stable")
     result = np.empty((len(QUANTILE_LEVELS), draws.shape[1]))

@@ -40,6 +40,7 @@ class Report:
         The whole report.
     title : str
         Its title.
+
     """
 
     def __init__(self, html: str, title: str) -> None:
@@ -91,6 +92,7 @@ def build_report(
     ------
     InputError
         If matplotlib is not installed, the set is empty, or the chain cannot be read.
+
     """
     require_matplotlib()
     if len(kept) == 0:

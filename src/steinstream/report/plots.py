@@ -72,6 +72,7 @@ def trace(kept: Kept) -> Figure:
     >>> draws = np.random.default_rng(0).normal(size=(2000, 2))
     >>> len(trace(ss.thin(draws, -draws)).axes)
     2
+
     """
     with figure_style():
         figure, (left, right) = new_figure(8.4, 2.8, 1, 2)
@@ -97,6 +98,7 @@ def pairs(kept: Kept, chain: ChainLike = None, most: int = 5) -> Figure:
     -------
     Figure
         A matplotlib figure with one panel per pair.
+
     """
     comparison = ChainComparison(kept, summarise_chain(kept, chain))
     chosen = comparison.most_different(most)
@@ -129,6 +131,7 @@ def marginals(kept: Kept, chain: ChainLike = None, most: int = 12) -> Figure:
     -------
     Figure
         A matplotlib figure with one panel per parameter.
+
     """
     comparison = ChainComparison(kept, summarise_chain(kept, chain))
     chosen = comparison.most_different(most)
@@ -157,6 +160,7 @@ def kept_along_chain(kept: Kept, chain: ChainLike = None) -> Figure:
     -------
     Figure
         A matplotlib figure with one or two panels. Burn-in is visible as a descent.
+
     """
     comparison = ChainComparison(kept, summarise_chain(kept, chain))
     with figure_style():
@@ -237,6 +241,7 @@ def kept_over_chain(
         Weights of the kept draws, shown as areas.
     sparse : bool, default True
         Whether to draw the points as vectors.
+
     """
     (left, right), (low, high) = axis_limits(chain[:, 0]), axis_limits(chain[:, 1])
     axes.imshow(
@@ -371,6 +376,7 @@ def smoothed_density(
     >>> grid, density = smoothed_density(np.zeros(3), None, (-1.0, 1.0), 0.1)
     >>> round(float(density.sum() * (grid[1] - grid[0])), 3), float(abs(grid[np.argmax(density)])) < 0.01
     (1.0, True)
+
     """
     low, high = limits
     step = (high - low) / _BINS
@@ -435,6 +441,7 @@ def by_size(
         Name of the quantity.
     ours : str, default "ksdt"
         Method whose line is emphasised.
+
     """
     for number, (name, (sizes, values)) in enumerate(curves.items()):
         style = {"lw": 2.4, "ms": 6, "zorder": 3} if name == ours else {"lw": 1.3, "ms": 5}

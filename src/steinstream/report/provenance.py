@@ -31,6 +31,7 @@ def commands(kept: Kept, file: str = "kept.npz") -> list[str]:
     -------
     list of str
         One command per line, each of which reads the output of the one before. Empty if they are not known.
+
     """
     lines = kept.settings.get("commands", [])
     lines = [str(line) for line in lines] if isinstance(lines, list) else []
@@ -67,6 +68,7 @@ def python_code(kept: Kept, file: str = "kept.npz") -> str | None:
         kernel=ss.IMQ(c=1.0, beta=-0.5),
         preconditioner=ss.Kept.load("kept.npz").preconditioner,
     )
+
     """
     arguments = _arguments(kept, file)
     if arguments is None:

@@ -122,6 +122,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **o
         The figure.
     Axes or array of Axes
         Its axes.
+
     """
     figure = _figure_class()(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
@@ -151,6 +152,7 @@ def shorten_name(name: str) -> str:
     --------
     >>> shorten_name("alpha"), shorten_name("a" * 30), shorten_name("a\nb")
     ('alpha', 'aaaaaaaaaaaaaaaaaaaaa…', 'a b')
+
     """
     plain = "".join(" " if unicodedata.category(letter)[0] in "CZ" else letter for letter in name)
     return plain if len(plain) <= _MAX_LABEL else plain[: _MAX_LABEL - 1] + "…"
@@ -194,6 +196,7 @@ def as_svg(figure: Figure, description: str, resolution: int = 160) -> str:
     -------
     str
         The SVG element.
+
     """
     file = io.StringIO()
     for axes in figure.axes:
