@@ -18,6 +18,7 @@ from steinstream._typing import AnyArray, Array, Flags
 from steinstream.io import replacing
 from steinstream.report.chain_summary import ChainLike, summarise_chain
 from steinstream.report.compare import ChainComparison
+from steinstream.report.provenance import stored_config
 from steinstream.report.style import (
     CHAIN,
     KEPT,
@@ -196,7 +197,7 @@ def _plot_history(axes: Any, kept: Kept, values: AnyArray, colour: str, label: s
         axes.plot(steps[positive][-1:], values[positive][-1:], "o", ms=3.5, color=colour, clip_on=False)
     if positive.any() and values[positive].min() == values[positive].max():
         axes.set_ylim(values[positive][0] / 2, values[positive][0] * 2)
-    label_axes(axes, "draws" if kept.settings.get("candidates", 1) == 1 else "steps", label)
+    label_axes(axes, "draws" if stored_config(kept).get("candidates", 1) == 1 else "steps", label)
     plain_ticks(axes.xaxis, whole=True)
     plain_ticks(axes.yaxis, whole=label == "kept")
     axes.grid(color=RULE, lw=0.5)

@@ -9,12 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from steinstream import __version__, schedules
+from steinstream import __version__
 from steinstream.errors import InputError
 from steinstream.result import Kept
+from steinstream.thinner.config import NAMES, ThinConfig
 
 _NOT_FROM_THIN = ("method", "merged", "thinners", "clip", "score", "stan")  # settings of results of other functions
-_DEFAULTS = {"rule": "paper", "candidates": 1, "anchor": 0.0, "passes": 1, "cost": 0.0}
+
+
+def stored_config(kept: Kept) -> dict[str, Any]:
+    """Return the configuration of the run as plain values; empty if it was not recorded."""
+    config = kept.settings.get("config")
+    return dict(config) if isinstance(config, dict) else {}
 
 
 def commands(kept: Kept, file: str = "kept.npz") -> list[str]:
@@ -82,29 +88,25 @@ def python_code(kept: Kept, file: str = "kept.npz") -> str | None:
 
 
 def _arguments(kept: Kept, file: str) -> list[str] | None:
-    """Return the arguments of `ss.thin`. The only place that translates settings to arguments."""
-    settings = kept.settings
-    if any(name in settings for name in _NOT_FROM_THIN) or not {"growth", "budget"} <= settings.keys():
+    """Return the arguments of `ss.thin`: the settings that differ from the defaults, kernel and preconditioner."""
+    stored = stored_config(kept)
+    if not stored or any(name in kept.settings for name in _NOT_FROM_THIN):
         return None
+    preconditioner = stored.get("preconditioner")
+    adaptive = isinstance(preconditioner, dict) and preconditioner.get("type") in ("Warmup", "Streaming")
     try:
-        growth = schedules.growth(str(settings["growth"]))
-        schedules.budget(str(settings["budget"]), growth)
-    except InputError:  # a function given by the user
+        config = ThinConfig.from_dict(stored, **({} if adaptive else {"preconditioner": kept.preconditioner}))
+    except (InputError, TypeError, ValueError):  # a function given by the user, or not a configuration
         return None
-    words = ["draws"] + ([f"proxy={str(settings['proxy'])!r}"] if "proxy" in settings else ["scores"])
-    words += [f"size={settings['size']!r}"] if settings.get("size") else [f"growth={str(settings['growth'])!r}"]
-    words += [f"kernel=ss.{kept.kernel!r}"] if kept.kernel is not None else []
-    words.append(f"preconditioner={_preconditioner(kept, file)}")
-    words += [f"budget={str(settings['budget'])!r}"] if str(settings["budget"]) != "constant:0.0" else []
-    changed = [name for name, usual in _DEFAULTS.items() if settings.get(name) not in (usual, None)]
-    words += [f"{name}={settings[name]!r}" for name in changed]
-    words += ['on_bad="skip"'] if settings.get("skipped") else []
-    return [word.replace("'", '"') for word in words]
+    words = {name: repr(stored[name]) for name, _, _ in config.differences(ThinConfig())}
+    words["kernel"] = f"ss.{config.kernel!r}"
+    words["preconditioner"] = f"ss.{config.preconditioner!r}" if adaptive else _preconditioner(kept, file)
+    words = {name: words[name].replace("'", '"') for name in NAMES if name in words}
+    scores = f"proxy={str(kept.settings['proxy'])!r}".replace("'", '"') if "proxy" in kept.settings else "scores"
+    return ["draws", scores, *(f"{name}={word}" for name, word in words.items())]
 
 
 def _preconditioner(kept: Kept, file: str) -> str:
-    if str(kept.settings.get("preconditioner", "")).startswith("streaming"):
-        return '"streaming"'
     if kept.preconditioner is None or kept.preconditioner.is_identity:
         return "ss.Preconditioner.identity()"
     return f'ss.Kept.load("{file}").preconditioner'

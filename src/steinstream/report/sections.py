@@ -114,24 +114,24 @@ def _sentence(words: str) -> str:
 
 def settings(comparison: ChainComparison) -> Markup:
     """Return the section with method and settings, and the inspection of the chain."""
-    kept, given = comparison.kept, comparison.kept.settings
+    kept = comparison.kept
+    config, recorded = provenance.stored_config(kept), kept.settings
     rows: list[tuple[object, object]] = [("method", _method(kept))]
-    growth = str(given.get("growth", ""))
-    if given.get("size") and "growth" in given:
-        rows.append(("size", f"exactly {given['size']} draws"))
-    elif growth:
+    if config.get("size"):
+        rows.append(("size", f"exactly {config['size']} draws"))
+    elif config:
+        growth, budget = str(config.get("growth") or "sqrt"), str(config.get("budget"))
         rows.append(("growth", f"{growth}: {_GROWTHS[growth]}" if growth in _GROWTHS else growth))
-    if "budget" in given and not given.get("size"):
-        zero = str(given["budget"]) in ("constant:0.0", "0.0", "0")
-        rows.append(("budget", "0: a draw is removed only if KSD does not increase" if zero else given["budget"]))
-    rows += [("rule", given["rule"])] if "rule" in given else []
-    rows += [("kernel", given.get("kernel", kept.kernel))] if kept.kernel or "kernel" in given else []
-    rows += [("preconditioner", given["preconditioner"])] if "preconditioner" in given else []
-    if given.get("candidates", 1) != 1:
-        rows.append(("candidates", f"the best of {given['candidates']} consecutive draws"))
-    rows += [("anchor", given["anchor"])] if given.get("anchor") else []
-    rows += [("passes", given["passes"])] if given.get("passes", 1) != 1 else []
-    rows += [("proxy", f"scores of a proxy density: {given['proxy']}")] if "proxy" in given else []
+        zero = "0: a draw is removed only if KSD does not increase"
+        rows.append(("budget", zero if budget in ("constant:0.0", "0.0", "0") else budget))
+    rows += [("rule", config["rule"])] if "rule" in config else []
+    rows += [("kernel", recorded.get("kernel", kept.kernel))] if kept.kernel or "kernel" in recorded else []
+    rows += [("preconditioner", recorded["preconditioner"])] if "preconditioner" in recorded else []
+    if config.get("candidates", 1) != 1:
+        rows.append(("candidates", f"the best of {config['candidates']} consecutive draws"))
+    rows += [("anchor", config["anchor"])] if config.get("anchor") else []
+    rows += [("passes", recorded["passes"])] if recorded.get("passes", 1) != 1 else []
+    rows += [("proxy", f"scores of a proxy density: {recorded['proxy']}")] if "proxy" in recorded else []
     rows.append(("dimensions", count(kept.draws.shape[1])))
     if comparison.chain is not None:
         rows.append(("chain", comparison.chain.title))
@@ -338,7 +338,9 @@ def reproduce(kept: Kept, file: str) -> Markup:
         parts += [element("h3", "Python"), element("pre", element("code", code))]
         missing = "An initial set, a start from a subsample, costs and pins are not recorded: add them if used."
         parts.append(element("p", missing, class_="muted"))
-    rows = [(name, element("code", _brief(value))) for name, value in kept.settings.items() if name != "commands"]
+    recorded = {name: value for name, value in kept.settings.items() if name not in ("commands", "config")}
+    everything = provenance.stored_config(kept) | recorded
+    rows = [(name, element("code", _brief(value))) for name, value in everything.items()]
     parts += [element("h3", "All settings"), table(["setting", "value"], rows, class_="words", id="settings")]
     parts += _preconditioner(kept)
     return _section("Reproduce this result", *parts)
