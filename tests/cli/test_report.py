@@ -111,7 +111,7 @@ def test_one_clear_error_for_each_wrong_input(written, folder, chain):
         ("kept.npz", "--chain", "three.npz"): "three.npz has 3 dimensions, the kept draws have 4",
         ("chain.npz",): "chain.npz is (no kept set|not a steinstream result)",
         ("kept.csv",): "kept.csv .*kernel and (coordinates|preconditioner)",
-        ("kept.npz", "-o", "nowhere/report.html"): "there is no folder",
+        ("kept.npz", "-o", "nowhere/report.html"): "the folder .* does not exist",
         ("kept.npz", "-o", "report.pdf"): r"ends in \.html",
     }
     for words, message in wrong.items():

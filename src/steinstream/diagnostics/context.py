@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 
 from steinstream._typing import Array, Flags, Integers
-from steinstream.diagnostics import mcse
+from steinstream.diagnostics.mcse import standard_error
 from steinstream.diagnostics.regions import partitions, region_membership
 from steinstream.validation import Block
 
@@ -131,10 +131,8 @@ class DiagnosticContext:
 
     @cached_property
     def kept_count(self) -> int:
-        """Number of kept draws without burn-in, including those of weight zero.
-
-        The effective size of the weights would make the thresholds more lenient for worse weights.
-        """
+        """Number of kept draws without burn-in, including those of weight zero."""
+        # The effective size of the weights would make the thresholds more lenient for worse weights.
         return max(1, int((~self.burn_in).sum()))
 
     # -- stream --------------------------------------------------------------------------------------------------------
@@ -190,7 +188,7 @@ class DiagnosticContext:
 
     def standard_error(self, stream_values: Array) -> Array:
         """Return the standard errors (k,) of means over ``kept`` minus means over ``draws``, in standard deviations."""
-        return mcse.standard_error(stream_values, self.kept_count)
+        return standard_error(stream_values, self.kept_count)
 
 
 def largest_deviation(draws: Array, mean: Array, sd: Array) -> Array:

@@ -178,7 +178,7 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
     Raises
     ------
     InputError
-        If there are no scores or too few draws.
+        If the chain has no scores or too few draws.
 
     """
     if scores is None:

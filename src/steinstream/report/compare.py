@@ -74,7 +74,7 @@ class ChainComparison:
     def context(self) -> DiagnosticContext:
         """Kept draws and chain as the diagnostic checks use them, but with more draws of the chain."""
         if self.chain is None:
-            raise ValueError("There is no chain to compare with.")
+            raise ValueError("The set has no chain to compare with.")
         return DiagnosticContext(self.kept.draws, self.kept.ids, self.chain.block, self.names, self.kept.weights)
 
     @cached_property
@@ -86,7 +86,7 @@ class ChainComparison:
 
     @property
     def draws(self) -> Array:
-        """Draws of the chain after burn-in; the kept draws if there is no chain."""
+        """Draws of the chain after burn-in; the kept draws without a chain."""
         return self.kept.draws if self.chain is None else self.context.draws
 
     def deviation(self, draws: Array) -> Array:

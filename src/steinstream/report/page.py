@@ -126,7 +126,9 @@ def check_output(path: str | PathLike[str]) -> None:
     require_matplotlib()
     target = Path(path)
     if not target.resolve().parent.is_dir():
-        raise InputError(f"Cannot write {target}: there is no folder {target.parent}.", "Create the folder first.")
+        raise InputError(
+            f"Cannot write {target}: the folder {target.parent} does not exist.", "Create the folder first."
+        )
     if target.suffix not in (".html", ".htm"):
         raise InputError(f"Cannot write the report to {target}: it is an HTML file.", "Use a name that ends in .html.")
 

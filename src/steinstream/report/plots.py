@@ -46,7 +46,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 METHOD_COLOURS = (*COLOURS, "#000000", "#999999")
 MARKERS = "osv^D<>X"
 
-_RASTERISE = 5000  # number of points from which they are no longer drawn as vectors
+_RASTERISE = 5000  # number of points from which they are not drawn as vectors
 _BINS = 400  # of a density curve
 _CELLS = 72  # of a density image, along each side
 
