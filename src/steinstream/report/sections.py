@@ -336,7 +336,7 @@ def reproduce(kept: Kept, file: str) -> Markup:
         parts += [element("h3", "Command line"), element("pre", element("code", "\n".join(typed)))]
     if code:
         parts += [element("h3", "Python"), element("pre", element("code", code))]
-        missing = "An initial set, a start from a subsample, costs and pins are not recorded: add them if used."
+        missing = "An initial set, costs and pins are not recorded: add them if they were used."
         parts.append(element("p", missing, class_="muted"))
     recorded = {name: value for name, value in kept.settings.items() if name not in ("commands", "config")}
     everything = provenance.stored_config(kept) | recorded
