@@ -1,6 +1,6 @@
-"""A real headless Chromium for the tests of pages: what it shows, what it complains of, what it asks for.
+"""A headless Chromium for the tests of pages: what it shows, which errors it logs, what it requests.
 
-Needs selenium and Debian's chromium and chromium-driver (or any Chromium and ChromeDriver on the path).
+Requires selenium and Debian's chromium and chromium-driver (or any Chromium and ChromeDriver on the path).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ FLAGS = (
 
 @contextmanager
 def chromium(profile, width=1200, height=900, dark=False):
-    """A Chromium with an empty profile in that folder; skips the test where there is none."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="pages are tested with selenium")
+    """Start Chromium with an empty profile in that folder; skip the test if it is not installed."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="browser tests require selenium")
     binary, driver = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
     if not (binary and driver):
         pytest.skip("no chromium and chromedriver: Debian's packages chromium and chromium-driver")
@@ -43,17 +43,17 @@ def chromium(profile, width=1200, height=900, dark=False):
 
 
 def complaints(browser) -> list[str]:
-    """What stands on the console: errors of scripts, refused requests."""
+    """Return the errors and warnings on the console: of scripts, and refused requests."""
     return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
 def requests(browser) -> list[str]:
-    """Every address that the page asked for since the last call."""
+    """Return every address that was requested since the last call."""
     events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     asked = (e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent")
-    return [address for address in asked if not address.startswith(("chrome:", "data:"))]  # its own tabs
+    return [address for address in asked if not address.startswith(("chrome:", "data:"))]  # tabs of the browser itself
 
 
 def sideways(browser) -> int:
-    """By how many pixels the page is wider than the window: 0 where a phone need not scroll sideways."""
+    """Return by how many pixels the page is wider than the window."""
     return browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth")

@@ -1,4 +1,4 @@
-"""What tests of the live page share: a run to watch, and who watches it without a browser."""
+"""Helpers for the tests of the dashboard: runs to show, and clients without a browser."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-pytest.importorskip("starlette", reason="the live page needs starlette and uvicorn")
-pytest.importorskip("uvicorn", reason="the live page needs starlette and uvicorn")
+pytest.importorskip("starlette", reason="the dashboard requires starlette and uvicorn")
+pytest.importorskip("uvicorn", reason="the dashboard requires starlette and uvicorn")
 
 from steinstream.live import server, snapshot
 
 EVIL = "<script>document.title='caught'</script><img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch):
-    """Look more often than a person would, and sleep less."""
+def update_often(monkeypatch):
+    """Take snapshots more often than a person needs, and sleep less."""
     monkeypatch.setattr(server, "PERIOD", 0.01)
     monkeypatch.setattr(snapshot, "PERIOD", 0.0)
-    monkeypatch.setattr(snapshot, "_SHARE", 1e9)
+    monkeypatch.setattr(snapshot, "_TIME_SHARE", 1e9)
 
 
 def until(condition, what, seconds=60):
@@ -47,36 +46,36 @@ def fed(thinner, draws):
 
 
 class Listener:
-    """A page without a browser: it adds up what it is told."""
+    """A page without a browser, which applies the differences that it receives."""
 
     def __init__(self, url, query=""):
         self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         self.connection.request("GET", f"{urlsplit(url).path}events{query}")
         self.response = self.connection.getresponse()
         assert self.response.status == 200
-        self.points, self.origin, self.about, self.said = np.zeros((0, 2)), np.zeros(2), None, {}
+        self.points, self.origin, self.about, self.message = np.zeros((0, 2)), np.zeros(2), None, {}
 
-    def hear(self):
+    def receive(self):
         while True:
             line = self.response.readline()
             if line.startswith(b"data: "):
                 break
             if not line:
                 raise EOFError
-        self.said = json.loads(line[6:])
-        self.about = self.said.get("about", self.about)
-        if "all" in self.said:
-            self.origin = np.array(self.said["origin"])
-            self.points = pairs(self.said["all"])
-        elif "new" in self.said:
-            gone = np.frombuffer(b64decode(self.said["gone"]), "<u4")
-            self.points = np.vstack([np.delete(self.points, gone, axis=0), pairs(self.said["new"])])
-        return self.said
+        self.message = json.loads(line[6:])
+        self.about = self.message.get("about", self.about)
+        if "all" in self.message:
+            self.origin = np.array(self.message["origin"])
+            self.points = pairs(self.message["all"])
+        elif "new" in self.message:
+            gone = np.frombuffer(b64decode(self.message["gone"]), "<u4")
+            self.points = np.vstack([np.delete(self.points, gone, axis=0), pairs(self.message["new"])])
+        return self.message
 
-    def hear_until(self, condition):
-        while not condition(self.hear()):
+    def receive_until(self, condition):
+        while not condition(self.receive()):
             pass
-        return self.said
+        return self.message
 
     def __enter__(self):
         return self
@@ -97,7 +96,7 @@ def same_points(listener, expected):
 
 @contextmanager
 def stuck(url, path):
-    """Asks for the stream, and then never reads."""
+    """Request the stream of events, and never read it."""
     address = urlsplit(url)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -118,3 +117,14 @@ def ask(url, path, method="GET", host=None):
     body = b"" if path.endswith("events") and answer.status == 200 else answer.read()
     connection.close()
     return answer, body
+
+
+def text(browser, id):
+    """Return the text of an element of the dashboard."""
+    return browser.execute_script("return document.getElementById(arguments[0]).textContent", id)
+
+
+def value(browser, id):
+    """Return the number that an element of the dashboard shows, with all digits."""
+    found = browser.execute_script("return document.getElementById(arguments[0]).dataset.value", id)
+    return None if found in (None, "null") else float(found)

@@ -1,4 +1,4 @@
-"""The pages of the project: their blocks, their links, and how to run them."""
+"""Helpers for the documentation pages: their code blocks, links and commands, and how to run them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class Block(NamedTuple):
-    """What stands between two fences."""
+    """A fenced code block."""
 
     language: str
     text: str
@@ -26,32 +26,32 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Every page of the project."""
+    """Return every page of the project."""
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
     found += (ROOT / "benchmarks").rglob("*.md")
     return sorted(page for page in found if "_build" not in page.parts and "runs" not in page.parts)
 
 
 def text_of(page: Path) -> str:
-    """What a reader sees: comments are blanked, lines stay where they are."""
+    """Return the text of a page with comments blanked; line numbers do not change."""
     return re.sub(r"<!--.*?-->", lambda hidden: "\n" * hidden[0].count("\n"), page.read_text(), flags=re.DOTALL)
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page."""
+    """Return the fenced blocks of a page."""
     text = text_of(page)
     found = re.finditer(r"^```([^\n]*)\n(.*?)^```\n", text, flags=re.DOTALL | re.MULTILINE)
     return [Block(each[1].strip(), each[2], text.count("\n", 0, each.start()) + 1) for each in found]
 
 
 def console(block: Block) -> list[tuple[str, str]]:
-    """The commands of a console block, each with the output that the page shows."""
+    """Return the commands of a console block, each with the output that the page shows."""
     parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
     return [(line, wanted) for line, _, wanted in (part.partition("\n") for part in parts)]
 
 
 def shown_commands(page: Path) -> list[str]:
-    """Every whole ``steinstream`` command that a page shows: in console blocks, indented, or within a sentence."""
+    """Return every complete ``steinstream`` command of a page: in console blocks, indented, or inline."""
     text = text_of(page)
     found = re.findall(r"^(?:\$ |    )(steinstream [a-z].*)$", text, flags=re.MULTILINE)
     for inline in re.findall(r"`(steinstream [a-z]+ [^`\n]*)`", text):
@@ -61,14 +61,14 @@ def shown_commands(page: Path) -> list[str]:
 
 
 def parse(command: str):
-    """The command and its options, as click understands them; raises where it does not."""
+    """Return the click context of a command; raise if it is invalid."""
     name, *arguments = shlex.split(command, comments=True)[1:]
     found = commands.commands[name]
     return found.make_context(name, arguments)
 
 
 def run(page: Path) -> int:
-    """All examples of a page, in the current folder, one after another; how many there were."""
+    """Run all examples of a page in order, in the current folder; return their number."""
     names, runner, tried = {}, doctest.DocTestRunner(optionflags=FLAGS), 0
     checker = doctest.OutputChecker()
     for block in blocks(page):
@@ -90,13 +90,13 @@ def run(page: Path) -> int:
 
 
 def anchors(page: Path) -> set[str]:
-    """Where a link may lead to within a page: its headings, as GitHub and the site name them."""
+    """Return the anchors of the headings of a page, as GitHub and the site name them."""
     headings = re.findall(r"^#+ (.*)$", text_of(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def links(page: Path) -> list[str]:
-    """Where the links and pictures of a page lead to, but for addresses outside."""
+    """Return the targets of links and pictures of a page, without external addresses."""
     prose = re.sub(r"^```.*?^```", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
     prose = re.sub(r"`[^`\n]*`", "``", prose)
     found = re.findall(r"\]\(([^)\s]+)\)", prose)

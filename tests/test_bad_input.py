@@ -10,7 +10,7 @@ from conftest import write_chain
 
 import steinstream as ss
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError, OutputError
-from steinstream.inspection import Survey
+from steinstream.inspection import Inspection
 from steinstream.validation import Block, consecutive_ids
 
 
@@ -283,7 +283,7 @@ def test_the_thinner_itself_notices_negated_scores():
 def test_the_sign_of_wide_scores_is_judged_by_the_coordinates_that_are_looked_at():
     x = np.random.default_rng(0).normal(size=(50, 25_000))
     for sign, words in ((1.0, "look negated"), (-1.0, "sign as expected")):
-        survey = Survey(25_000)
+        survey = Inspection(25_000)
         survey.add(Block(x, sign * x, consecutive_ids(0, 0, 50)))
         assert survey.negated == (sign > 0) and survey.sign().startswith(words)
 

@@ -14,7 +14,7 @@ from types import ModuleType
 import click
 import numpy as np
 import pytest
-from pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
+from tests.pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
 
 import steinstream as ss
 from steinstream.cli import commands

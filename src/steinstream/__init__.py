@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from steinstream import integrations as integrations
     from steinstream import io as io
     from steinstream import parallel as parallel
-    from steinstream import plot as plot
     from steinstream import samplers as samplers
     from steinstream import schedules as schedules
     from steinstream import targets as targets
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from steinstream.preconditioning import Preconditioner as Preconditioner
     from steinstream.preconditioning import Streaming as Streaming
     from steinstream.preconditioning import Warmup as Warmup
+    from steinstream.report import plots as plot  # noqa: F401
     from steinstream.result import History as History
     from steinstream.result import Kept as Kept
     from steinstream.result import Variable as Variable
@@ -81,7 +81,16 @@ _HOME = {
     "ThinConfig": "thinner",
     "Thinner": "thinner",
 }
-_MODULES = ("baselines", "parallel", "integrations", "io", "plot", "samplers", "schedules", "targets")
+_MODULES = {
+    "baselines": "baselines",
+    "parallel": "parallel",
+    "integrations": "integrations",
+    "io": "io",
+    "plot": "report.plots",
+    "samplers": "samplers",
+    "schedules": "schedules",
+    "targets": "targets",
+}
 
 __all__ = [*sorted(_HOME), *_MODULES, "__version__"]
 
@@ -90,7 +99,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(f"steinstream.{_HOME[name]}"), name)
     elif name in _MODULES:
-        value = import_module(f"steinstream.{name}")
+        value = import_module(f"steinstream.{_MODULES[name]}")
     else:
         raise AttributeError(f"module 'steinstream' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = value

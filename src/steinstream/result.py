@@ -449,9 +449,9 @@ class Kept:
         """
         stream = self.stream
         if chain is not None:
-            from steinstream.report.chain_summary import stream_of  # facade
+            from steinstream.report.chain_summary import stream_subsample  # facade
 
-            stream = stream_of(self, chain, scores)
+            stream = stream_subsample(self, chain, scores)
         if stream is None:
             raise InputError(
                 "This kept set contains no subsample of its stream.",
@@ -475,14 +475,17 @@ class Kept:
             The report.
 
         """
-        from steinstream.report.page import page, write  # facade
+        from steinstream.report.page import build_report  # facade
 
-        return page(self, chain) if path is None else write(path, self, chain)
+        report = build_report(self, chain)
+        if path is not None:
+            report.save(path)
+        return report
 
     def _repr_html_(self) -> str:
-        from steinstream.report.notebook import card  # facade
+        from steinstream.report.page import notebook_summary  # facade
 
-        return card(self)
+        return notebook_summary(self)
 
     def to_datatree(self, *, stacked: bool = True) -> Any:
         """Convert to an ``xarray.DataTree``, which ArviZ 1.x accepts.

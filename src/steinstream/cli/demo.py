@@ -49,7 +49,7 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
 
     from steinstream.errors import InputError
     from steinstream.io.atomic import make_folder
-    from steinstream.report.page import write
+    from steinstream.report.page import build_report
 
     if animate:
         refuse_idle(["draws"], "with --animate")
@@ -65,7 +65,7 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
     written = [str(output / "kept.npz")]
     try:
         _picture(output / "demo.png", thinners, best)
-        write(output / "report.html", best, title="Goodwin oscillator, random walk")
+        build_report(best, title="Goodwin oscillator, random walk").save(output / "report.html")
         written += [str(output / "demo.png"), str(output / "report.html")]
     except InputError as missing:
         click.echo(f"no picture: {missing}")
@@ -156,15 +156,15 @@ def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) ->
 def _picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
     from steinstream.io import replacing
     from steinstream.report import plots
-    from steinstream.report.chain_summary import outline
-    from steinstream.report.compare import Beside
-    from steinstream.report.style import drawing, figure
+    from steinstream.report.chain_summary import summarise_chain
+    from steinstream.report.compare import ChainComparison
+    from steinstream.report.style import figure_style, new_figure
 
-    with drawing():
-        picture, (left, right) = figure(8.4, 3.4, 1, 2)
+    with figure_style():
+        picture, (left, right) = new_figure(8.4, 3.4, 1, 2)
         plots.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
         left.set_title("KSD while the chain runs")
-        plots.pair(right, Beside(kept, outline(kept, None)), 0, 1)
+        plots.pair_panel(right, ChainComparison(kept, summarise_chain(kept, None)), 0, 1)
         right.set_title(f"{count(len(kept))} of {count(thinners['KSDT-SQRT'].seen)} draws kept")
         with replacing(path) as file:
             picture.savefig(file, dpi=180, format="png", facecolor="white")

@@ -22,29 +22,29 @@ def inspect(chain: tuple[Path, ...], size: int | None, **options: Any) -> None:
     \b
     Example: steinstream inspect chain.npz
     """
-    from steinstream.inspection import Survey
+    from steinstream.inspection import Inspection
 
     extra = _again(options)
     source = open_the_chain(chain, options)
-    survey = Survey(source.dim)
+    inspection = Inspection(source.dim)
     with bar("looking", source.length or 1.0) as progress:
         for block in source.blocks():
-            survey.add(block)
-            progress.show(survey.draws if source.length else source.fraction() or 0.0, f"{count(survey.draws)} draws")
-    kept = size or survey.expected_size()
-    _line("", survey.shape(source.names))
+            inspection.add(block)
+            progress.show(inspection.draws if source.length else source.fraction() or 0.0, f"{count(inspection.draws)} draws")
+    kept = size or inspection.expected_size()
+    _line("", inspection.shape(source.names))
     if source.draws_from:
         _line("draws", source.draws_from)
     place = f"{source.scores_from}, " if source.scores_from else ""
     trusted = "  (not checked when thinning: --no-validate-scores)" if options["trust_scores"] else ""
-    _line("scores", f"{place}{survey.sign()}{trusted}")
+    _line("scores", f"{place}{inspection.sign()}{trusted}")
     for label, text in source.notes():
         _line(label, text)
-    _line("repeats", survey.repeats())
-    _line("bad", survey.bad())
-    _line("will need", f"{survey.megabytes(kept)} MB for {count(kept)} kept draws")
-    extra += ["--negate-scores"] if survey.negated and "--negate-scores" not in extra else []
-    extra += ["--on-bad skip"] if survey.bad_draws else []
+    _line("repeats", inspection.repeats())
+    _line("bad", inspection.bad())
+    _line("will need", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
+    extra += ["--negate-scores"] if inspection.negated and "--negate-scores" not in extra else []
+    extra += ["--on-bad skip"] if inspection.bad_draws else []
     suffix = chain[0].suffix if chain[0].suffix in (".nc", ".zarr") else ".npz"
     paths = [shlex.quote(str(path)) for path in chain]
     output = "fewer" if Path(f"kept{suffix}") in chain else "kept"

@@ -46,14 +46,15 @@ def report(kept: Path, chain: tuple[Path, ...], output: Path, **options: Any) ->
 
 def write_report(output: Path, kept: Kept, chain: ChainLike, file: Path) -> None:
     """Write it, and say so. ``file`` is where the kept set is."""
-    from steinstream.report.page import write
+    from steinstream.report.page import build_report
 
     with bar("reporting", 1.0) as progress:
 
         def tell(source: Chain, seen: int) -> None:
             progress.show(source.fraction() or 0.0, f"{count(seen)} draws")
 
-        page = write(output, kept, chain, file=file.name, tell=tell)
+        page = build_report(kept, chain, file=file.name, progress=tell)
+        page.save(output)
     click.echo(f"wrote {output} ({len(page.html) / 1e6:.1f} MB)")
 
 

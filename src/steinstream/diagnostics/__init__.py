@@ -1,18 +1,18 @@
-"""What KSD does not see: the kept draws against the stream they come from, and the stream against itself.
+"""Diagnostic checks of a kept set: comparisons that KSD cannot make.
 
-KSD measures how well draws fit the scores. Scores know nothing of how much mass a mode far from the others has, and a
-chain that is stuck has perfect scores. The stream knows the one, and shows the other. Here a sketch of it (at most 4096
-evenly spaced draws) is compared with what is kept.
+KSD measures how well draws fit the scores. Scores contain no information about the mass of separate modes, and a chain
+that does not move can have perfect scores. The checks therefore compare the kept draws with a subsample of the stream
+(at most 4096 evenly spaced draws), and parts of the stream with each other.
 
-Each check has a number and a threshold: the effect that would matter, or the noise that a clean run has, whichever is
-larger (for R-hat^2 their sum). Noise is counted for both sides. The stream is autocorrelated, so a mean of f over it
-has the variance of ESS(f) independent draws, estimated for each f; kept draws are better spread than independent ones,
-and are given the noise of independent ones all the same: a random subset of the stream passes. Each check may fire on
-0.5 % of clean runs, so that all ten together stay silent on 95 %; where a check makes several comparisons they share
-that (Bonferroni), and the normal quantile follows. experiments/diagnosis measures it, and what faults are found.
+Each check has a value and a threshold. The threshold is the effect that matters or the noise of a clean run, whichever
+is larger (for R-hat^2 their sum). The noise has two sources. The stream is autocorrelated, so a mean of f over it has
+the variance of ESS(f) independent draws, estimated for each f. Kept draws are better spread than independent ones, but
+are given the noise of independent draws, so that a random subset of the stream passes. Each check may fire on 0.5 % of
+clean runs, so that all ten together pass on 95 %. If a check makes several comparisons, they share this rate
+(Bonferroni). experiments/diagnosis measures the false-alarm rates, and which faults are detected.
 
-A clean run is a chain that has settled, moves (100 effective draws or more) and has the scores of its own target,
-thinned to a set that resembles the stream as well as a random subset does.
+A clean run is a chain that has converged, has an effective sample size of at least 100 and the scores of its own
+target, thinned to a set that resembles the stream at least as well as a random subset.
 
 Cost: O(4096 d log 4096) and O(4096 d^2), about 0.1 s at d = 10 and 0.4 s at d = 50.
 """
@@ -24,68 +24,104 @@ from dataclasses import replace
 
 import numpy as np
 
-from steinstream.diagnostics import burn_in, convergence, mixing, moments, proportions, stein_identity, weights
-from steinstream.diagnostics.context import Evidence
+from steinstream._typing import Array, Integers
+from steinstream.diagnostics.burn_in import check_burn_in
+from steinstream.diagnostics.context import DiagnosticContext
+from steinstream.diagnostics.convergence import check_chains, check_drift
 from steinstream.diagnostics.finding import FALSE_ALARM, Diagnosis, Finding
-from steinstream.validation import Array, Block, Integers
+from steinstream.diagnostics.mixing import check_constant, check_slow, check_stuck
+from steinstream.diagnostics.moments import check_mean, check_spread
+from steinstream.diagnostics.proportions import check_quantiles, check_regions
+from steinstream.diagnostics.stein_identity import check_scores
+from steinstream.diagnostics.weights import check_weights
+from steinstream.validation import Block
 
-__all__ = ["FALSE_ALARM", "FEWEST", "Diagnosis", "Finding", "diagnose", "of_scores"]
+__all__ = ["FALSE_ALARM", "MIN_DRAWS", "Diagnosis", "Finding", "diagnose", "diagnose_scores"]
 
-#: With fewer draws nothing can be told.
-FEWEST = 100
+#: Smallest number of draws of the stream that can be checked.
+MIN_DRAWS = 100
 
-#: The stream against itself.
-OF_THE_STREAM = (mixing.stuck, convergence.drift, convergence.chains)
+#: Checks of the stream alone.
+_STREAM_CHECKS = (check_stuck, check_drift, check_chains)
 
-#: The stream, if it can be trusted, against its scores and what is kept.
-AGAINST_THE_STREAM = (
-    stein_identity.check, burn_in.check, weights.check, proportions.regions, moments.mean, proportions.quantiles, moments.spread,
-)  # fmt: skip
+#: Checks that need a stream with enough effective draws.
+_COMPARISONS = (
+    check_scores,
+    check_burn_in,
+    check_weights,
+    check_regions,
+    check_mean,
+    check_quantiles,
+    check_spread,
+)
 
-#: What wrong scores, or else weights, set off besides, and what to do about it then.
-CONSEQUENCES = ("regions", "mean", "quantiles", "spread")
-CAUSES = {
-    "scores": "follows from the scores: repair them first",
-    "weights": "may come from the weights: repair them first",
+#: Checks that also fire because of wrong scores or weights, and the advice in this case.
+_CONSEQUENCES = ("regions", "mean", "quantiles", "spread")
+_CAUSES = {
+    "scores": "probably caused by the scores: correct them first",
+    "weights": "probably caused by the weights: correct them first",
 }
 
 
 def diagnose(
-    points: Array, ids: Integers, stream: Block, names: Sequence[str] | None = None, weights: Array | None = None
+    draws: Array, ids: Integers, stream: Block, names: Sequence[str] | None = None, weights: Array | None = None
 ) -> Diagnosis:
-    """Compare kept draws (n, d), with their ids (n, 2) and weights (n,), to evenly spaced draws of the stream.
+    """Compare kept draws with a subsample of their stream.
 
+    Parameters
+    ----------
+    draws : array
+        Kept draws, (n, d).
+    ids : array
+        Their identifiers (chain, index), (n, 2).
+    stream : Block
+        Evenly spaced draws of the stream.
+    names : sequence of str, optional
+        Parameter names. Default: x0, x1, ...
+    weights : array, optional
+        Weights of the kept draws, (n,). Default: equal.
+
+    Returns
+    -------
+    Diagnosis
+        One finding per check. It is empty, with a note, if the stream has fewer than 100 draws.
+
+    Examples
+    --------
     >>> import numpy as np, steinstream as ss
     >>> draws = np.random.default_rng(0).normal(size=(5000, 2))
     >>> kept = ss.thin(draws, -draws, size=100)
     >>> diagnose(kept.draws, kept.ids, kept.stream)
-    All 9 checks passed: nothing found that KSD would miss.
+    All 9 checks passed.
     >>> left = kept.draws[:, 0] < 0
     >>> [finding.name for finding in diagnose(kept.draws[left], kept.ids[left], kept.stream).fired]
     ['regions', 'mean', 'quantiles', 'spread']
+
     """
-    if len(stream.draws) < FEWEST or len(points) == 0:
-        return Diagnosis((), f"too few draws to tell: {len(stream.draws)} came, and it takes {FEWEST}")
-    with np.errstate(all="ignore"):  # numbers beyond all bounds set no check off
-        evidence, still = Evidence(points, ids, stream, names, weights).without_constants()
-        slow = mixing.slow(evidence)
-        checks = OF_THE_STREAM if slow.fired else (*OF_THE_STREAM, *AGAINST_THE_STREAM)
-        first = (mixing.constant(still), slow) if still else (slow,)
-        found = (*first, *(finding for check in checks if (finding := check(evidence)) is not None))
-    return Diagnosis(_with_consequences(found))
+    if len(stream.draws) < MIN_DRAWS or len(draws) == 0:
+        return Diagnosis(
+            (), f"Not checked: the stream has {len(stream.draws)} draws, at least {MIN_DRAWS} are required."
+        )
+    with np.errstate(all="ignore"):  # values that overflow do not fire
+        context, constant = DiagnosticContext(draws, ids, stream, names, weights).without_constants()
+        slow = check_slow(context)
+        checks = _STREAM_CHECKS if slow.fired else (*_STREAM_CHECKS, *_COMPARISONS)
+        first = (check_constant(constant), slow) if constant else (slow,)
+        findings = (*first, *(finding for check in checks if (finding := check(context)) is not None))
+    return Diagnosis(_with_common_cause(findings))
 
 
-def of_scores(stream: Block) -> Finding | None:
-    """The check of the scores alone; None if the stream is too slow to tell."""
+def diagnose_scores(stream: Block) -> Finding | None:
+    """Run the check of the scores alone; return None if the effective sample size of the stream is too small."""
     with np.errstate(all="ignore"):
-        evidence, _ = Evidence(stream.draws, stream.ids, stream).without_constants()
-        return None if mixing.slow(evidence).fired else stein_identity.check(evidence)
+        context, _ = DiagnosticContext(stream.draws, stream.ids, stream).without_constants()
+        return None if check_slow(context).fired else check_scores(context)
 
 
-def _with_consequences(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The same, where one cause is behind several of them with the advice to see to that."""
+def _with_common_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Replace the advice of findings that are probably consequences of another one."""
     fired = {finding.name for finding in findings if finding.fired}
-    advice = next((advice for cause, advice in CAUSES.items() if cause in fired), None)
+    advice = next((advice for cause, advice in _CAUSES.items() if cause in fired), None)
     if advice is None:
         return findings
-    return tuple(replace(one, advice=advice) if one.name in CONSEQUENCES and one.fired else one for one in findings)
+    return tuple(replace(one, advice=advice) if one.name in _CONSEQUENCES and one.fired else one for one in findings)

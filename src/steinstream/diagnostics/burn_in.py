@@ -1,20 +1,25 @@
-"""Are there kept draws from early in a chain that lie where the chain never returned?
+"""Check ``burn-in``: kept draws from early in a chain that lie outside the region it visits afterwards.
 
-Thinning removes burn-in by itself, as long as it may: with a floor that asks for nearly every draw it may not.
+Thinning removes burn-in as soon as it may. With a growth that requires nearly every draw it may not.
 """
 
 from __future__ import annotations
 
-from steinstream.diagnostics.context import Evidence
+from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.diagnostics.finding import Finding
 
 
-def check(evidence: Evidence) -> Finding:
-    """The part of the kept draws that are burn-in. One is enough: it is far out."""
-    count = int(evidence.burnt.sum())
-    last = int(evidence.ids[evidence.burnt, 1].max()) if count else 0
+def check_burn_in(context: DiagnosticContext) -> Finding:
+    """Measure the fraction of kept draws that are burn-in. One such draw is enough to fire, because it is far out."""
+    count = int(context.burn_in.sum())
+    last = int(context.ids[context.burn_in, 1].max()) if count else 0
+    subject = "1 kept draw precedes" if count == 1 else f"{count} kept draws precede"
     return Finding(
-        "burn-in", count / len(evidence.points), 0.0, count > 0,
-        f"{count} kept {'draw is' if count == 1 else 'draws are'} from where a chain began and never returned",
-        f"leave out the first {last + 1} draws, or keep fewer so that they go by themselves",
-    )  # fmt: skip
+        name="burn-in",
+        value=count / len(context.all_kept),
+        threshold=0.0,
+        fired=count > 0,
+        says=f"{subject} convergence, outside the region that the chain visits afterwards",
+        advice=f"discard the first {last + 1} draws, or keep fewer draws so that thinning removes them",
+        allowed="none expected",
+    )

@@ -1,4 +1,4 @@
-"""What all checks look at: the kept draws, and the stream once it has settled."""
+"""Data that all checks share: the kept draws, and the stream after its burn-in."""
 
 from __future__ import annotations
 
@@ -7,175 +7,223 @@ from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steinstream.diagnostics.mcse import effective
-from steinstream.diagnostics.regions import divisions, regions_of
-from steinstream.validation import Array, Block, Integers
+from steinstream._typing import Array, Flags, Integers
+from steinstream.diagnostics.mcse import standard_error
+from steinstream.diagnostics.regions import partitions, region_membership
+from steinstream.validation import Block
 
-Rows = NDArray[np.bool_]
-
-_MARGIN = 1.5  # beyond the farthest of the second halves a draw is outside
+_MARGIN = 1.5  # a draw is outside if it is this much farther out than every draw of the second halves
 
 
-class Evidence:
-    """The kept draws and a sketch of their stream."""
+class DiagnosticContext:
+    """Kept draws and a subsample of their stream, with the statistics that several checks use.
+
+    Burn-in has a check of its own. All other statistics, of the kept draws and of the stream, are computed without it.
+
+    Parameters
+    ----------
+    draws : array
+        Kept draws, (n, d).
+    ids : array
+        Identifiers of the kept draws, (n, 2).
+    stream : Block
+        Evenly spaced draws of the stream.
+    names : sequence of str, optional
+        Parameter names. Default: x0, x1, ...
+    weights : array, optional
+        Weights of the kept draws. Default: equal.
+
+    Attributes
+    ----------
+    all_kept : array
+        The kept draws, (n, d), including burn-in.
+    is_weighted : bool
+        Whether the weights differ.
+    chain_rows : dict
+        Rows of the stream that belong to each chain.
+
+    """
 
     def __init__(
-        self, points: Array, ids: Integers, stream: Block, names: Sequence[str] | None = None,
+        self,
+        draws: Array,
+        ids: Integers,
+        stream: Block,
+        names: Sequence[str] | None = None,
         weights: Array | None = None,
-    ) -> None:  # fmt: skip
-        self.points, self.ids, self.stream = points, ids, stream
-        self.weighted = weights is not None and np.ptp(weights) > 0
-        self._given = np.ones(len(points)) if weights is None else weights
-        self.names = names or [f"x{j}" for j in range(points.shape[1])]
-        self.chains = {int(c): np.flatnonzero(stream.ids[:, 0] == c) for c in np.unique(stream.ids[:, 0])}
+    ) -> None:
+        self.all_kept, self.ids, self.stream = draws, ids, stream
+        self.is_weighted = weights is not None and np.ptp(weights) > 0
+        self._raw_weights = np.ones(len(draws)) if weights is None else weights
+        self.names = names or [f"x{j}" for j in range(draws.shape[1])]
+        self.chain_rows = {int(c): np.flatnonzero(stream.ids[:, 0] == c) for c in np.unique(stream.ids[:, 0])}
 
-    def without_constants(self) -> tuple[Evidence, list[str]]:
-        """The same without parameters that never move, and the names of these; but if none moves, all of it."""
-        still = np.ptp(self.draws, axis=0) == 0
-        if not still.any() or still.all():
+    def without_constants(self) -> tuple[DiagnosticContext, list[str]]:
+        """Remove the parameters that are constant in the stream.
+
+        Returns
+        -------
+        DiagnosticContext
+            The context without constant parameters; unchanged if there are none, or if all are constant.
+        list of str
+            Names of the removed parameters.
+
+        """
+        constant = np.ptp(self.draws, axis=0) == 0
+        if not constant.any() or constant.all():
             return self, []
-        draws, scores, ids = self.stream
-        rest = Block(draws[:, ~still], scores[:, ~still], ids)
-        names = [name for name, left_out in zip(self.names, still, strict=True) if not left_out]
-        constant = [name for name, left_out in zip(self.names, still, strict=True) if left_out]
-        return Evidence(self.points[:, ~still], self.ids, rest, names, self._given), constant
+        stream = self.stream._replace(draws=self.stream.draws[:, ~constant], scores=self.stream.scores[:, ~constant])
+        names = [name for name, removed in zip(self.names, constant, strict=True) if not removed]
+        removed_names = [name for name, removed in zip(self.names, constant, strict=True) if removed]
+        kept = self.all_kept[:, ~constant]
+        return DiagnosticContext(kept, self.ids, stream, names, self._raw_weights), removed_names
 
-    def unweighted(self) -> Evidence:
-        """The same draws without their weights."""
-        return Evidence(self.points, self.ids, self.stream, self.names)
+    def unweighted(self) -> DiagnosticContext:
+        """Return the same draws with equal weights."""
+        return DiagnosticContext(self.all_kept, self.ids, self.stream, self.names)
 
-    # -- when the stream has settled -------------------------------------------------------------------------------
+    # -- burn-in -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _cover(self) -> tuple[Array, Array, float]:
-        """Mean and width of the second halves of the chains, and how many widths out a draw belongs to them no more."""
-        rows = np.concatenate([mine[len(mine) // 2 :] for mine in self.chains.values()])
+    def _settled_region(self) -> tuple[Array, Array, float]:
+        """Mean and standard deviation of the second halves of the chains, and the largest deviation within reach."""
+        rows = np.concatenate([rows[len(rows) // 2 :] for rows in self.chain_rows.values()])
         draws = self.stream.draws[rows]
-        centre, width = draws.mean(axis=0), widths(draws)
-        return centre, width, _MARGIN * float(farness(draws, centre, width).max())
+        mean, sd = draws.mean(axis=0), standard_deviations(draws)
+        return mean, sd, _MARGIN * float(largest_deviation(draws, mean, sd).max())
 
-    def _outside(self, draws: Array) -> Rows:
-        centre, width, limit = self._cover
-        return farness(draws, centre, width) > limit
+    def _outside(self, draws: Array) -> Flags:
+        mean, sd, limit = self._settled_region
+        return largest_deviation(draws, mean, sd) > limit
 
     @cached_property
-    def settled(self) -> dict[int, Integers]:
-        """Of each chain the rows of the sketch after its burn-in: from the first on that the second halves cover."""
+    def settled_rows(self) -> dict[int, Integers]:
+        """Rows of the stream after burn-in, by chain: from the first draw within reach of the second halves."""
         inside = ~self._outside(self.stream.draws)
-        return {chain: mine[int(np.argmax(inside[mine])) :] for chain, mine in self.chains.items()}
+        return {chain: rows[int(np.argmax(inside[rows])) :] for chain, rows in self.chain_rows.items()}
 
     @cached_property
-    def burnt(self) -> Rows:
-        """Which kept draws are burn-in: outside, and from before their chain settled."""
-        early = np.zeros(len(self.points), dtype=bool)
-        for chain, rows in self.settled.items():
+    def burn_in(self) -> Flags:
+        """Which kept draws are burn-in: outside, and before the end of the burn-in of their chain."""
+        early = np.zeros(len(self.all_kept), dtype=bool)
+        for chain, rows in self.settled_rows.items():
             early |= (self.ids[:, 0] == chain) & (self.ids[:, 1] < self.stream.ids[rows[0], 1])
-        return early & self._outside(self.points)
+        return early & self._outside(self.all_kept)
+
+    # -- kept draws ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _used(self) -> Flags:
+        used = ~self.burn_in & (self._raw_weights > 0)
+        return used if used.any() else self._raw_weights > 0
 
     @cached_property
     def kept(self) -> Array:
-        """What is kept apart from burn-in, which has a check of its own."""
-        return self.points[self._unburnt]
+        """Kept draws without burn-in and without weights of zero."""
+        return self.all_kept[self._used]
 
     @cached_property
     def weights(self) -> Array:
-        """Its weights, of sum 1."""
-        given = self._given[self._unburnt]
-        return np.asarray(given / given.sum())
+        """Weights of ``kept``, with sum 1."""
+        weights = self._raw_weights[self._used]
+        return np.asarray(weights / weights.sum())
 
     @cached_property
-    def number(self) -> int:
-        """How many draws that is, those of weight zero too: bad weights are no excuse for being far off."""
-        return max(1, int((~self.burnt).sum()))
+    def kept_count(self) -> int:
+        """Number of kept draws without burn-in, including those of weight zero."""
+        # The effective size of the weights would make the thresholds more lenient for worse weights.
+        return max(1, int((~self.burn_in).sum()))
 
-    @cached_property
-    def _unburnt(self) -> Rows:
-        rest = ~self.burnt & (self._given > 0)
-        return rest if rest.any() else self._given > 0
+    # -- stream --------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _rows(self) -> Integers:
-        return np.concatenate(list(self.settled.values()))
+        return np.concatenate(list(self.settled_rows.values()))
 
     @cached_property
     def draws(self) -> Array:
-        """The settled draws, chain after chain."""
+        """Draws of the stream after burn-in, chain after chain."""
         return self.stream.draws[self._rows]
 
     @cached_property
     def scores(self) -> Array:
-        """Their scores."""
+        """Scores of ``draws``."""
         return self.stream.scores[self._rows]
 
     @cached_property
-    def centre(self) -> Array:
-        """The mean of each parameter."""
+    def mean(self) -> Array:
+        """Mean of each parameter over ``draws``."""
         return np.asarray(self.draws.mean(axis=0))
 
     @cached_property
-    def width(self) -> Array:
-        """The standard deviation of each parameter, 1 where it never moves."""
-        return widths(self.draws)
+    def sd(self) -> Array:
+        """Standard deviation of each parameter over ``draws``; 1 for a constant."""
+        return standard_deviations(self.draws)
 
     @cached_property
-    def normal_scores(self) -> Array:
-        """The settled draws with each parameter replaced by the normal quantile of its rank.
+    def rank_normalised(self) -> Array:
+        """``draws`` with each parameter replaced by the normal quantiles of its ranks."""
+        return rank_normalise(self.draws)
 
-        A. Vehtari et al., "Rank-normalization, folding, and localization", Bayesian Analysis 16 (2021).
-        """
-        return normal_scores(self.draws)
-
-    def standardised(self, draws: Array) -> Array:
-        """Draws in widths from the centre."""
-        return (draws - self.centre) / self.width
+    def standardise(self, draws: Array) -> Array:
+        """Subtract the mean of the stream and divide by its standard deviations."""
+        return (draws - self.mean) / self.sd
 
     @cached_property
-    def divisions(self) -> list[Array]:
-        """The standardised stream divided into regions, from coarse to fine."""
-        return divisions(self.standardised(self.draws))
+    def partitions(self) -> list[Array]:
+        """Centres of the partitions of the standardised stream, from coarse to fine."""
+        return partitions(self.standardise(self.draws))
 
     @cached_property
-    def members(self) -> Array:
-        """(n, k): which settled draws are in which of the k regions, as 0 and 1."""
-        return regions_of(self.standardised(self.draws), self.divisions)
+    def membership(self) -> Array:
+        """0/1 matrix (n, k): which of the k regions contain each of ``draws``."""
+        return region_membership(self.standardise(self.draws), self.partitions)
 
-    def place(self, region: int) -> str:
-        """Where a region is, by the two parameters that set it apart most."""
-        where = np.concatenate(self.divisions)[region]
-        values = self.centre + self.width * where
-        return ", ".join(f"{self.names[j]} = {values[j]:.3g}" for j in np.argsort(-np.abs(where))[:2])
+    def describe_region(self, region: int) -> str:
+        """Describe the centre of a region by the two parameters that deviate most from the mean."""
+        centre = np.concatenate(self.partitions)[region]
+        values = self.mean + self.sd * centre
+        return ", ".join(f"{self.names[j]} = {values[j]:.3g}" for j in np.argsort(-np.abs(centre))[:2])
 
-    # -- how sure it is --------------------------------------------------------------------------------------------
-
-    def noise(self, over_stream: Array) -> Array:
-        """The standard error of a mean over the stream less that over the kept draws, in standard deviations.
-
-        For k functions; ``over_stream`` (n, k) are their values on the settled draws.
-        """
-        return np.asarray(np.sqrt(1.0 / effective(over_stream) + 1.0 / self.number))
+    def standard_error(self, stream_values: Array) -> Array:
+        """Return the standard errors (k,) of means over ``kept`` minus means over ``draws``, in standard deviations."""
+        return standard_error(stream_values, self.kept_count)
 
 
-def farness(draws: Array, centre: Array, width: Array) -> Array:
-    """How many widths the farthest parameter of each draw is from the centre."""
-    return np.asarray(np.max(np.abs(draws - centre) / width, axis=1))
+def largest_deviation(draws: Array, mean: Array, sd: Array) -> Array:
+    """Return for each draw the largest deviation of a parameter from its mean, in standard deviations."""
+    return np.asarray(np.max(np.abs(draws - mean) / sd, axis=1))
 
 
-def widths(draws: Array) -> Array:
-    """The standard deviation of each column, 1 where all values are the same."""
+def standard_deviations(draws: Array) -> Array:
+    """Return the standard deviation of each column; 1 if the column is constant."""
     deviations = draws.std(axis=0)
     return np.where((np.ptp(draws, axis=0) > 0) & (deviations > 0), deviations, 1.0)
 
 
-def normal_scores(draws: Array) -> Array:
-    """Each column replaced by the normal quantiles of its ranks; equal values share their mean rank."""
+def rank_normalise(draws: Array) -> Array:
+    """Replace each column by the normal quantiles of its ranks.
+
+    A. Vehtari et al., "Rank-normalization, folding, and localization", Bayesian Analysis 16 (2021).
+
+    Parameters
+    ----------
+    draws : array
+        Draws (n, d).
+
+    Returns
+    -------
+    array
+        Normal quantiles (n, d). Equal values share the mean of their quantiles.
+
+    """
     count = len(draws)
     quantiles = np.array([NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)])
-    scores = np.empty_like(draws)
+    result = np.empty_like(draws)
     for j, column in enumerate(draws.T):
         _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
         ends = np.cumsum(counts)
         sums = np.concatenate([[0.0], np.cumsum(quantiles)])
-        scores[:, j] = ((sums[ends] - sums[ends - counts]) / counts)[inverse]
-    return scores
+        result[:, j] = ((sums[ends] - sums[ends - counts]) / counts)[inverse]
+    return result

@@ -1,104 +1,217 @@
-r"""Do parts of the stream agree? The quarters of each chain, and the chains. Split R-hat on normal scores,
+r"""Effective sample size and R-hat, and the checks ``drift`` and ``chains``, which use R-hat.
+
+*Effective sample size.* The mean of a function f over n draws of a chain has the variance of a mean over
+ESS(f) = n / tau independent draws, where tau is the autocorrelation time
+
+.. math:: \tau = 1 + 2 \sum_{t > 0} \rho_t.
+
+The sum ends where the autocorrelations cannot be distinguished from noise: they are added in pairs while the pairs are
+positive and do not increase. C. J. Geyer, "Practical Markov chain Monte Carlo", Statistical Science 7 (1992). Several
+chains are concatenated; if they disagree, the ESS is small, like that of a slowly mixing chain.
+
+*R-hat.* For m parts of n draws,
 
 .. math:: \hat R^2 = \frac{n - 1}{n} + \frac{B}{W}
 
-with B the variance of the parts' means and W the variance within them. For m parts of n correlated draws that do agree,
-B / W is about tau / n times a chi square over its m - 1 degrees of freedom; R-hat^2 may exceed 1.1 (R-hat 1.05, the
-effect that matters) by that much. They are added up, not the larger taken: of a part of few effective draws tau is not
-well known either.
+where B is the variance of the means of the parts and W is the variance within the parts. If the parts agree, B / W is
+approximately tau / n times a chi-square variable over its m - 1 degrees of freedom. The checks add a quantile of it to
+1.1, the square of R-hat 1.05, which is the effect that matters. They add instead of taking the maximum because tau is
+itself uncertain for parts of few effective draws. The checks use rank-normalised draws.
 
 A. Gelman and D. B. Rubin (1992); A. Vehtari et al., Bayesian Analysis 16 (2021).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from steinstream.diagnostics.context import Evidence
-from steinstream.diagnostics.finding import Finding
-from steinstream.diagnostics.mcse import chi_square_quantile, correlation_time
-from steinstream.validation import Array
+from steinstream._typing import Array
+from steinstream.diagnostics.finding import FALSE_ALARM, Finding
 
-_EFFECT = 0.1  # of R-hat^2
-_LEAST = 10  # draws of a part
-_ORDER = ("first", "second", "third", "last")
+if TYPE_CHECKING:
+    from steinstream.diagnostics.context import DiagnosticContext
+
+_EFFECT = 0.1  # excess of R-hat^2 that matters
+_MIN_LENGTH = 10  # draws of a part
+_QUARTERS = ("first", "second", "third", "last")
 
 
-def drift(evidence: Evidence) -> Finding | None:
-    """Does a chain still move on as a whole? R-hat of the quarters of the chain that drifts most."""
-    owners, quarters = _cut(evidence, 4)
+def autocorrelation_time(series: Array) -> Array:
+    """Return the autocorrelation time (k,) of each column of ``series`` (n, k): at least 1, and n for a constant."""
+    count, value_range = len(series), np.ptp(series, axis=0)
+    constant = value_range == 0
+    centred = (series - series.mean(axis=0)) / np.where(constant, 1.0, value_range)
+    length = 1 << (2 * count - 1).bit_length()
+    spectrum = np.fft.rfft(centred, length, axis=0)
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2, length, axis=0)[: count - count % 2]
+    rho = covariance / np.where(constant, 1.0, covariance[0])
+    pairs = rho[0::2] + rho[1::2]
+    pairs = np.minimum.accumulate(np.where(np.cumsum(pairs <= 0, axis=0) > 0, 0.0, pairs), axis=0)
+    tau: Array = np.where(constant, count, np.clip(2.0 * pairs.sum(axis=0) - 1.0, 1.0, count))
+    return tau
+
+
+def effective_sample_size(series: Array) -> Array:
+    """Return the effective sample size of each column.
+
+    Parameters
+    ----------
+    series : array
+        Consecutive values of k functions, (n, k).
+
+    Returns
+    -------
+    array
+        Effective sample sizes (k,), between 1 and n.
+
+    Examples
+    --------
+    >>> walk = np.cumsum(np.random.default_rng(0).normal(size=(1000, 2)), axis=0)
+    >>> steps = np.diff(walk, axis=0)
+    >>> [bool(ess < 20) for ess in effective_sample_size(walk)]
+    [True, True]
+    >>> [bool(ess > 500) for ess in effective_sample_size(steps)]
+    [True, True]
+
+    """
+    return np.asarray(len(series) / autocorrelation_time(series))
+
+
+def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
+    """Return R-hat of each parameter from the statistics of m parts.
+
+    Parameters
+    ----------
+    means : array
+        Mean of each part, (m, d).
+    lengths : array
+        Number of draws of each part, (m,).
+    variance : array
+        Pooled variance within the parts, (d,).
+
+    Returns
+    -------
+    array
+        R-hat (d,). If a parameter is constant within the parts, it is 1 if the parts agree and infinite otherwise.
+
+    Examples
+    --------
+    >>> r_hat(np.array([[0.0], [1.0]]), np.array([10.0, 10.0]), np.array([1.0])).round(2)
+    array([1.18])
+
+    """
+    length, between = float(np.mean(lengths)), np.var(means, axis=0, ddof=1)
+    ratio = np.divide(between, variance, out=np.where(between > 0, np.inf, 1.0 / length), where=variance > 0)
+    return np.asarray(np.sqrt((length - 1.0) / length + ratio))
+
+
+class Parts(NamedTuple):
+    """Statistics of m parts of a stream.
+
+    Attributes
+    ----------
+    means, lengths : array
+        Mean (m, d) and number of draws (m,) of each part.
+    variance, tau : array
+        Pooled variance and autocorrelation time within the parts, (d,) each.
+
+    """
+
+    means: Array
+    lengths: Array
+    variance: Array
+    tau: Array
+
+    @classmethod
+    def from_arrays(cls, pieces: list[Array]) -> Parts:
+        """Compute the statistics of pieces (n, d)."""
+        means = np.array([piece.mean(axis=0) for piece in pieces])
+        lengths = np.array([float(len(piece)) for piece in pieces])
+        centred = np.concatenate([piece - mean for piece, mean in zip(pieces, means, strict=True)])
+        variance = (centred**2).sum(axis=0) / (lengths - 1.0).sum()
+        tau, length = autocorrelation_time(centred), lengths.mean()
+        tau = tau / np.maximum(1.0 - tau / length, 0.1)  # subtracting the mean of a part hides some correlation
+        return cls(means, lengths, variance, np.minimum(tau, length))
+
+    def take(self, rows: slice) -> Parts:
+        """Select some of the parts. Variance and autocorrelation time remain those of all."""
+        return self._replace(means=self.means[rows], lengths=self.lengths[rows])
+
+    @property
+    def r_hat(self) -> Array:
+        """R-hat of each parameter, (d,)."""
+        return r_hat(self.means, self.lengths, self.variance)
+
+    def tolerance(self, comparisons: int) -> Array:
+        """Return the largest R-hat (d,) that is expected of parts that agree, in one of ``comparisons``."""
+        freedom = len(self.means) - 1
+        noise = self.tau / float(self.lengths.mean()) * _chi_square_quantile(freedom, comparisons) / freedom
+        return np.asarray(np.sqrt(1.0 + _EFFECT + noise))
+
+
+def check_drift(context: DiagnosticContext) -> Finding | None:
+    """Compare the four quarters of each chain by R-hat; return None if all chains are too short."""
+    owners, quarters = _split_chains(context, 4)
     if not owners:
         return None
     found = []
     for k, chain in enumerate(owners):
-        mine = list(range(4 * k, 4 * k + 4))
-        values, thresholds = r_hat(quarters, mine, len(owners) * quarters.means.shape[1])
-        worst = int(np.argmax(values / thresholds))
-        means = quarters.means[mine, worst]
-        off = int(np.argmax(np.abs(means - np.median(means))))
-        found.append((values[worst], thresholds[worst], chain, worst, off))
-    value, threshold, chain, worst, off = max(found, key=lambda one: one[0] / one[1])
+        own = quarters.take(slice(4 * k, 4 * k + 4))
+        values, limits = own.r_hat, own.tolerance(len(owners) * own.means.shape[1])
+        worst = int(np.argmax(values / limits))
+        means = own.means[:, worst]
+        quarter = int(np.argmax(np.abs(means - np.median(means))))
+        found.append((float(values[worst]), float(limits[worst]), chain, worst, quarter))
+    value, limit, chain, worst, quarter = max(found, key=lambda one: one[0] / one[1])
     return Finding(
-        "drift", float(value), float(threshold), bool(value > threshold),
-        f"the {_ORDER[off]} quarter of chain {chain} lies elsewhere in {evidence.names[worst]}, R-hat {value:.2f}",
-        "drop it as burn-in" if off == 0 else "the chain has not settled: run it longer, and from several starts",
-        allowed=f"up to {threshold:.2f} is allowed",
-    )  # fmt: skip
+        name="drift",
+        value=value,
+        threshold=limit,
+        fired=value > limit,
+        says=f"for {context.names[worst]}, R-hat over the quarters of chain {chain} is {value:.2f}, and the "
+        f"{_QUARTERS[quarter]} quarter differs most",
+        advice=f"discard the first quarter of chain {chain} as burn-in"
+        if quarter == 0
+        else "the chain has not converged: run it longer, and from several starting points",
+        allowed=f"at most {limit:.2f}",
+    )
 
 
-def chains(evidence: Evidence) -> Finding | None:
-    """Do several chains agree? R-hat of the halves of all."""
-    owners, halves = _cut(evidence, 2)
+def check_chains(context: DiagnosticContext) -> Finding | None:
+    """Compare the halves of all chains by R-hat; return None if there is only one chain."""
+    owners, halves = _split_chains(context, 2)
     if len(owners) < 2:
         return None
-    values, thresholds = r_hat(halves, list(range(len(halves.means))), halves.means.shape[1])
-    worst = int(np.argmax(values / thresholds))
+    values, limits = halves.r_hat, halves.tolerance(halves.means.shape[1])
+    worst = int(np.argmax(values / limits))
+    value, limit = float(values[worst]), float(limits[worst])
     return Finding(
-        "chains", float(values[worst]), float(thresholds[worst]), bool(values[worst] > thresholds[worst]),
-        f"the {len(owners)} chains disagree about {evidence.names[worst]}, R-hat {values[worst]:.2f}",
-        "they are in different modes or not yet settled: what is kept mixes them as they came",
-        allowed=f"up to {thresholds[worst]:.2f} is allowed",
-    )  # fmt: skip
+        name="chains",
+        value=value,
+        threshold=limit,
+        fired=value > limit,
+        says=f"for {context.names[worst]}, split R-hat over {len(owners)} chains is {value:.2f}",
+        advice="the chains are in different modes or have not converged; the kept set mixes them in the proportions "
+        "of the stream",
+        allowed=f"at most {limit:.2f}",
+    )
 
 
-class Parts(NamedTuple):
-    """Means (m, d) and lengths (m,) of parts of a stream, variance (d,) and correlation time (d,) within them."""
-
-    means: Array
-    lengths: Array
-    within: Array
-    tau: Array
-
-
-def parts(pieces: list[Array]) -> Parts:
-    """Parts of a stream, each (n, d)."""
-    means = np.array([piece.mean(axis=0) for piece in pieces])
-    lengths = np.array([float(len(piece)) for piece in pieces])
-    centred = np.concatenate([piece - mean for piece, mean in zip(pieces, means, strict=True)])
-    within = (centred**2).sum(axis=0) / (lengths - 1.0).sum()
-    length = lengths.mean()
-    tau = correlation_time(centred)
-    tau = tau / np.maximum(1.0 - tau / length, 0.1)  # a part's own mean hides some of its correlation
-    return Parts(means, lengths, np.where(within > 0, within, 1e-12), np.minimum(tau, length))
-
-
-def r_hat(some: Parts, which: list[int], comparisons: int) -> tuple[Array, Array]:
-    """R-hat of some of the parts for each parameter, and what it may be."""
-    length = float(some.lengths[which].mean())
-    between = some.means[which].var(axis=0, ddof=1)
-    freedom = len(which) - 1
-    allowed = some.tau / length * chi_square_quantile(freedom, comparisons) / freedom
-    return np.sqrt((length - 1.0) / length + between / some.within), np.sqrt(1.0 + _EFFECT + allowed)
-
-
-def _cut(evidence: Evidence, number: int) -> tuple[list[int], Parts]:
-    """Each chain, once settled, in so many parts; which chains are long enough for that."""
+def _split_chains(context: DiagnosticContext, number: int) -> tuple[list[int], Parts]:
+    """Split each chain after its burn-in; return the chains that are long enough, and their parts."""
     owners, pieces, begin = [], [], 0
-    for chain, rows in evidence.settled.items():
-        if len(rows) >= number * _LEAST:
-            pieces += np.array_split(evidence.normal_scores[begin : begin + len(rows)], number)
+    for chain, rows in context.settled_rows.items():
+        if len(rows) >= number * _MIN_LENGTH:
+            pieces += np.array_split(context.rank_normalised[begin : begin + len(rows)], number)
             owners.append(chain)
         begin += len(rows)
-    return owners, parts(pieces or [evidence.normal_scores])
+    return owners, Parts.from_arrays(pieces or [context.rank_normalised])
+
+
+def _chi_square_quantile(freedom: int, comparisons: int) -> float:
+    """Approximate the chi-square quantile at the false-alarm rate per comparison (Wilson and Hilferty, 1931)."""
+    part = 2.0 / (9.0 * freedom)
+    return float(freedom * (1.0 - part + NormalDist().inv_cdf(1.0 - FALSE_ALARM / comparisons) * part**0.5) ** 3)

@@ -1,4 +1,4 @@
-"""Does the chain move, and how many independent draws is it worth?"""
+"""Checks ``slow``, ``stuck`` and ``constant``: effective sample size, repeated states, constant parameters."""
 
 from __future__ import annotations
 
@@ -6,71 +6,106 @@ import math
 
 import numpy as np
 
-from steinstream.diagnostics.context import Evidence
+from steinstream._typing import Array, Integers
+from steinstream.diagnostics.context import DiagnosticContext
+from steinstream.diagnostics.convergence import effective_sample_size
 from steinstream.diagnostics.finding import FALSE_ALARM, Finding
-from steinstream.diagnostics.mcse import effective
-from steinstream.validation import Array, Integers
 
-_FEWEST = 50.0  # independent draws; a clean run has 100
-_LONGEST = 0.1  # of a chain
-_SHORT = 20  # draws of a chain, of which one or two are a tenth
+_MIN_ESS = 50.0  # a clean run has 100
+_MAX_RUN = 0.1  # fraction of a chain
+_MIN_LENGTH = 20  # draws of a chain; one or two of fewer draws are already a tenth
 
 
-def slow(evidence: Evidence) -> Finding:
-    """The effective draws of the slowest parameter or region. With few, neither stream nor kept set can be trusted.
+def check_slow(context: DiagnosticContext) -> Finding:
+    """Measure the effective sample size of the slowest parameter or region.
 
-    A region with a share p of the stream, all of it in one visit, is worth about 1 / p: a mode seen only late, or once.
-    The divisions in two and in four are looked at; in finer ones there is too much chance.
+    If a region holds a fraction p of the stream, all of it in one visit, its ESS is about 1 / p: a mode that was
+    visited once, or only at the end. The partitions in two and in four regions are used. Finer ones have too much
+    noise.
+
+    Parameters
+    ----------
+    context : DiagnosticContext
+        Kept draws and stream.
+
+    Returns
+    -------
+    Finding
+        Fires if the ESS is too small for the stream to serve as a reference.
+
     """
-    coarse = sum(map(len, evidence.divisions[:2]))
-    each = effective(np.hstack([evidence.normal_scores, evidence.members[:, :coarse]]))
-    worst, dim = int(each.argmin()), evidence.draws.shape[1]
-    what = evidence.names[worst] if worst < dim else f"how often it is around {evidence.place(worst - dim)}"
+    coarse = sum(map(len, context.partitions[:2]))
+    ess = effective_sample_size(np.hstack([context.rank_normalised, context.membership[:, :coarse]]))
+    worst, dim = int(ess.argmin()), context.draws.shape[1]
+    subject = context.names[worst] if worst < dim else f"the time spent near {context.describe_region(worst - dim)}"
     return Finding(
-        "slow", float(each[worst]), _FEWEST, bool(each[worst] < _FEWEST),
-        f"the stream is worth {each[worst]:.0f} independent draws of {what}",
-        "run it longer or sample better; what is kept cannot be judged by it",
-        allowed=f"{_FEWEST:.0f} are needed",
-    )  # fmt: skip
+        name="slow",
+        value=float(ess[worst]),
+        threshold=_MIN_ESS,
+        fired=bool(ess[worst] < _MIN_ESS),
+        says=f"for {subject}, the effective sample size of the stream is {ess[worst]:.0f}",
+        advice="run the chain longer or improve the sampler; the kept draws were not compared with this stream",
+        allowed=f"at least {_MIN_ESS:.0f}",
+    )
 
 
-def constant(names: list[str]) -> Finding:
-    """Parameters that never move: there is nothing in them to thin by, nor to judge."""
+def check_constant(names: list[str]) -> Finding:
+    """Report parameters that never change. The other checks run without them."""
     several = len(names) > 1
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    pronoun = "them" if several else "it"
     return Finding(
-        "constant", float(len(names)), 0.0, True, f"{listed} {'are' if several else 'is'} constant",
-        f"leave {'them' if several else 'it'} out; the rest is judged without {'them' if several else 'it'}",
-    )  # fmt: skip
+        name="constant",
+        value=float(len(names)),
+        threshold=0.0,
+        fired=True,
+        says=f"{listed} {'are' if several else 'is'} constant",
+        advice=f"remove {pronoun}; the other parameters were checked without {pronoun}",
+    )
 
 
-def stuck(evidence: Evidence) -> Finding | None:
-    """The longest stay in one state, as a part of its chain; None where all chains are short.
+def check_stuck(context: DiagnosticContext) -> Finding | None:
+    """Measure the longest run of identical states, as a fraction of its chain.
 
-    Random-walk chains repeat states, and stays are about geometric: among M stays with a chance r of one more repeat,
-    the longest exceeds log(M / 0.005) / -log r draws in one run of 200. Twice that, and a tenth of the chain, is long.
+    Random-walk chains repeat states, and the lengths of the runs are approximately geometric. Among M runs with
+    probability r of one more repeat, the longest exceeds log(M / 0.005) / -log r draws in one chain of 200. The
+    threshold is twice that, and at least a tenth of the chain.
+
+    Parameters
+    ----------
+    context : DiagnosticContext
+        Kept draws and stream.
+
+    Returns
+    -------
+    Finding or None
+        None if all chains are short.
+
     """
-    stays = {chain: _stays(evidence.stream.draws[rows]) for chain, rows in evidence.chains.items()}
-    number = sum(map(len, stays.values()))
-    repeat = 1.0 - number / len(evidence.stream.draws)
-    usual = 2.0 * math.log(number / FALSE_ALARM) / -math.log(repeat) if repeat > 0 else 0.0
+    runs = {chain: _run_lengths(context.stream.draws[rows]) for chain, rows in context.chain_rows.items()}
+    number = sum(map(len, runs.values()))
+    repeat = 1.0 - number / len(context.stream.draws)
+    expected = 2.0 * math.log(number / FALSE_ALARM) / -math.log(repeat) if repeat > 0 else 0.0
     found = []
-    for chain, lengths in stays.items():
+    for chain, lengths in runs.items():
         total = int(lengths.sum())
-        if total >= _SHORT:
-            found.append((int(lengths.max()) / total, min(max(_LONGEST, usual / total), 0.999), chain))
+        if total >= _MIN_LENGTH:
+            found.append((int(lengths.max()) / total, min(max(_MAX_RUN, expected / total), 0.999), chain))
     if not found:
         return None
-    value, threshold, chain = max(found, key=lambda one: one[0] / one[1])
+    value, limit, chain = max(found, key=lambda one: one[0] / one[1])
     return Finding(
-        "stuck", value, threshold, value > threshold,
-        f"chain {chain} stays in one state for {value:.0%} of its length",
-        "its sampler cannot move there: try smaller steps or other coordinates",
-        allowed=f"up to {threshold:.0%} is allowed",
-    )  # fmt: skip
+        name="stuck",
+        value=value,
+        threshold=limit,
+        fired=value > limit,
+        says=f"longest run of identical states: {value:.0%} of chain {chain}",
+        advice="the sampler does not move there: use a smaller step size or another parameterisation",
+        allowed=f"at most {limit:.0%}",
+    )
 
 
-def _stays(draws: Array) -> Integers:
-    """How many consecutive draws are in each state that is visited."""
+def _run_lengths(draws: Array) -> Integers:
+    """Return the lengths of the runs of identical consecutive draws."""
     moves = np.flatnonzero((draws[1:] != draws[:-1]).any(axis=1)) + 1
     return np.diff(np.concatenate([[0], moves, [len(draws)]]))

@@ -1,64 +1,68 @@
-"""Are the scores those of these draws? Stein's identity says E (x_j - mean_j) score_j = -1, for every parameter.
+"""Check ``scores``: Stein's identity E[(x_j - mean_j) score_j] = -1 for every parameter.
 
-The door looks at the sum over all parameters, which one of them with a wrong sign does not spoil.
+Input validation tests the sum over all parameters, which one parameter with a wrong sign does not change enough.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from steinstream.diagnostics.context import Evidence
+from steinstream._typing import Array
+from steinstream.diagnostics.context import DiagnosticContext
+from steinstream.diagnostics.convergence import effective_sample_size
 from steinstream.diagnostics.finding import Finding
-from steinstream.diagnostics.mcse import effective, threshold
-from steinstream.validation import Array
+from steinstream.diagnostics.mcse import threshold
 
-_EFFECT = 0.4  # a temperature of 2 is off by 0.5
-_GLANCE = 0.3  # and what calls for a closer look
-_TINY = 0.2  # a part of what is expected that is no temperature any more
-_NEAR = 2.0  # widths from a bound, within which some draws of a bounded parameter are
+_EFFECT = 0.4  # a temperature of 2 gives a difference of 0.5
+_SUSPICIOUS = 0.3  # difference from which the full check is worth its time
+_MEAN_LOSS = 0.2  # values closer to zero are not explained by a temperature
+_NEAR_BOUND = 2.0  # a bounded parameter has draws within this many standard deviations of the bound
 
 
-def check(evidence: Evidence) -> Finding:
-    """How far the identity is off for the worst parameter."""
-    products = (evidence.draws - evidence.centre) * evidence.scores
+def check_scores(context: DiagnosticContext) -> Finding:
+    """Measure how far the identity is off for the worst parameter."""
+    products = (context.draws - context.mean) * context.scores
     found = products.mean(axis=0)
     values = np.abs(found + 1.0)
-    noise = products.std(axis=0) / np.sqrt(effective(products))
+    noise = products.std(axis=0) / np.sqrt(effective_sample_size(products))
     limits = threshold(_EFFECT, noise, len(found))
     worst = int(np.argmax(values / limits))
-    others = int((values > limits).sum()) - 1
-    more = f" and {others} more" if others > 0 else ""
-    surely = float(threshold(0.0, noise[worst], len(found)))
+    value, limit = float(values[worst]), float(limits[worst])
+    uncertainty = float(threshold(0.0, noise[worst], len(found)))
+    affected = f"{int((values > limits).sum())} of {len(found)} parameters affected"
     return Finding(
-        "scores", float(values[worst]), float(limits[worst]), bool(values[worst] > limits[worst]),
-        f"Stein's identity gives {found[worst]:+.2g} for -1 in {evidence.names[worst]}{more}",
-        _cause(float(found[worst]), surely, evidence.draws[:, worst]),
-        allowed=f"off by {values[worst]:.3g} of what is expected, {limits[worst]:.3g} is allowed",
-    )  # fmt: skip
+        name="scores",
+        value=value,
+        threshold=limit,
+        fired=value > limit,
+        says=f"for {context.names[worst]}, the mean of (x - mean) * score is {found[worst]:+.2g}, expected -1",
+        advice=_likely_cause(float(found[worst]), uncertainty, context.draws[:, worst]),
+        allowed=f"tolerance {limit:.3g}; {affected}",
+    )
 
 
-def doubtful(draws: Array, scores: Array) -> bool:
-    """Whether a closer look is worth its time, by draws that have settled, one hopes. Noise may explain it all."""
+def is_suspicious(draws: Array, scores: Array) -> bool:
+    """Return whether the identity is off by enough, for draws (n, d) after burn-in, to justify the full check."""
     found = np.einsum("nd,nd->d", draws - draws.mean(axis=0), scores) / len(draws)
-    return bool((np.abs(found + 1.0) > _GLANCE).any())
+    return bool((np.abs(found + 1.0) > _SUSPICIOUS).any())
 
 
-def _cause(found: float, surely: float, draws: Array) -> str:
-    """What most likely happened, if the identity gives ``found``, give or take ``surely``."""
+def _likely_cause(found: float, uncertainty: float, draws: Array) -> str:
+    """Describe the most likely cause if the identity gives ``found``, within ``uncertainty``."""
     if found > 0.5:
-        return "its sign is wrong"
-    if bound := _bound(draws):
-        return f"the draws look constrained: thin {bound}, with the Jacobian in the score"
-    if surely < -found < _TINY:
-        return "the gradient of a mean loss? Multiply it by the number of data"
-    if abs(found) <= surely:
-        return "are draws and scores in different order, of rows or of columns?"
-    return "they are of another density (a temperature, a missing prior?), or the chain has not settled"
+        return "the sign of this score is probably wrong"
+    if transform := _unconstraining_transform(draws):
+        return f"the draws look constrained: thin {transform} and include the Jacobian in the score"
+    if uncertainty < -found < _MEAN_LOSS:
+        return "the scores look like gradients of a mean loss: multiply them by the number of data"
+    if abs(found) <= uncertainty:
+        return "draws and scores are probably in different order, of rows or of columns"
+    return "the scores belong to another density (a temperature, a missing prior), or the chain has not converged"
 
 
-def _bound(draws: Array) -> str:
-    """How to free a parameter of its bounds, if it seems to have any."""
-    least, most, width = float(draws.min()), float(draws.max()), float(draws.std())
-    if least <= 0 or min(least, 1.0 - most if most < 1 else least) > _NEAR * width:
+def _unconstraining_transform(draws: Array) -> str:
+    """Return the transform that removes the bounds of a parameter; empty if it does not look bounded."""
+    least, most, sd = float(draws.min()), float(draws.max()), float(draws.std())
+    if least <= 0 or min(least, 1.0 - most if most < 1 else least) > _NEAR_BOUND * sd:
         return ""
     return "logit(x)" if most < 1 else "log(x)"

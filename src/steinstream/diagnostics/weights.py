@@ -1,55 +1,64 @@
-"""Did its weights take what is kept away from the stream?
+"""Check ``weights``: whether weights move a kept set away from the stream.
 
-Weights that only make KSD least share its blind spots: between modes far apart they move mass as they please. So a
-weighted set is judged like n draws whatever its weights are worth, and is compared with itself without weights.
+Weights that minimise KSD alone have the same limitations as KSD: they can move mass between separate modes. A weighted
+set is therefore judged as n draws, whatever its effective size, and compared with the same set under equal weights.
 """
 
 from __future__ import annotations
 
 import math
 
-from steinstream.diagnostics import moments, proportions
-from steinstream.diagnostics.context import Evidence
+from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.diagnostics.finding import Finding
+from steinstream.diagnostics.moments import check_mean, check_spread
+from steinstream.diagnostics.proportions import check_regions
 
-_CLEARLY = 1.5  # times as far off as without weights
-_PART, _FEWEST = 0.25, 8.0  # of the draws, or draws: sound weights in one dimension are worth 15 of 300
-_REMEDY = (
-    "weigh them like the chain (weighted(like=draws), --weights chain), or thin with an anchor and leave weights out"
-)
+_WORSE = 1.5  # times as far off as with equal weights
+_MIN_FRACTION, _MIN_SIZE = 0.25, 8.0  # of the effective size; sound weights in one dimension have 15 of 300
+_REMEDY = "match the moments of the chain (weighted(like=draws), --weights chain), or use an anchor and no weights"
 
 
-def check(evidence: Evidence) -> Finding | None:
-    """What weights made worse, or that they are worth few draws; None where there are none."""
-    if not evidence.weighted:
+def check_weights(context: DiagnosticContext) -> Finding | None:
+    """Compare the set with and without its weights, and measure their effective size; None for equal weights."""
+    if not context.is_weighted:
         return None
-    moved = _moved(evidence)
-    if moved is not None:
-        return moved
-    worth, count = float(1.0 / (evidence.weights**2).sum()), evidence.number
-    needed = min(_PART * count, _FEWEST)
+    worse = _worse_than_equal(context)
+    if worse is not None:
+        return worse
+    size, count = float(1.0 / (context.weights**2).sum()), context.kept_count
+    required = min(_MIN_FRACTION * count, _MIN_SIZE)
     return Finding(
-        "weights", needed / worth, 1.0, worth < needed, f"they make {count} draws worth {worth:.1f}", _REMEDY,
-        allowed=f"{needed:.3g} are needed",
-    )  # fmt: skip
+        name="weights",
+        value=required / size,
+        threshold=1.0,
+        fired=size < required,
+        says=f"the effective size of the weights is {size:.1f} for {count} draws",
+        advice=_REMEDY,
+        allowed=f"at least {required:.3g}",
+    )
 
 
-def _moved(evidence: Evidence) -> Finding | None:
-    """What is clearly further from the stream than without weights, if anything is."""
-    plain = evidence.unweighted()
-    for one in (proportions.regions, moments.mean, moments.spread):
-        ours, theirs = one(evidence), one(plain)
-        value, before = _alarm(ours), _alarm(theirs)
-        if ours.fired and value > _CLEARLY * before:
+def _worse_than_equal(context: DiagnosticContext) -> Finding | None:
+    """Return a finding if a check fires that is clearly farther off than with equal weights."""
+    unweighted = context.unweighted()
+    for check in (check_regions, check_mean, check_spread):
+        finding = check(context)
+        value, before = _severity(finding), _severity(check(unweighted))
+        if finding.fired and value > _WORSE * before:
             return Finding(
-                "weights", value, max(1.0, _CLEARLY * before), True, f"they move mass where it is not: {ours.says}",
-                _REMEDY, allowed=f"{value:.2g} times as far off as is allowed, without weights {before:.2g} times",
-            )  # fmt: skip
+                name="weights",
+                value=value,
+                threshold=max(1.0, _WORSE * before),
+                fired=True,
+                says=f"the weights move the set away from the stream: {finding.says}",
+                advice=_REMEDY,
+                allowed=f"{value:.2g} times the tolerance, {before:.2g} times with equal weights",
+            )
     return None
 
 
-def _alarm(finding: Finding) -> float:
-    """Above 1 where it fires."""
+def _severity(finding: Finding) -> float:
+    """Return the value relative to the threshold; above 1 if the check fires."""
     if finding.name == "spread":
         return math.log(max(finding.value, 1e-300)) / math.log(finding.threshold) if 0 < finding.threshold != 1 else 0.0
     return finding.value / finding.threshold

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from steinstream.errors import InputError
 from steinstream.integrations._common import live_thinner, need
-from steinstream.integrations._health import Health
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations._union import union
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
@@ -176,7 +176,7 @@ class _Run:
         self._queues = {} if per_chain else {0: _Queue(thinner or live_thinner(self.space.dim, **settings))}
         self.draws: dict[int, int] = {}  # that came, by chain, without tuning
         self._first: dict[int, int] = {}  # the number of the first of them: a thinner may go on
-        self._health = Health(self.space.dim)
+        self._convergence = RunningConvergence(self.space.dim)
 
     def take(self, chain: int, point: Mapping[str, Any], stats: Stats, store: bool) -> None:
         """One draw, which is no tuning draw; its statistics are for keeping if ``store``."""
@@ -186,7 +186,7 @@ class _Run:
         self.draws[chain] += 1
         queue.put(x, self.space.score(x), (chain, number), stats if store else None)
         if np.isfinite(x).all():
-            self._health.add(chain, x, any(bool(each.get("diverging", False)) for each in stats))
+            self._convergence.add(chain, x, any(bool(each.get("diverging", False)) for each in stats))
 
     @property
     def thinners(self) -> dict[int, Thinner]:
@@ -208,7 +208,7 @@ class _Run:
         sets = [thinner.kept for thinner in self.thinners.values() if thinner.seen > thinner.skipped]
         if not sets:
             raise InputError(f"All {sum(self.draws.values())} draws were bad.", "Repair the model.")
-        source = {"tool": "pymc", **self._health.report(self.space.names)}
+        source = {"tool": "pymc", **self._convergence.summary(self.space.names)}
         kept = union(sets)
         return replace(kept, names=self.space.names, settings={**kept.settings, "source": source})
 

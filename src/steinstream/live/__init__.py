@@ -1,16 +1,19 @@
-"""A page in the browser to watch a run by: KSD, size, draws a second, and the kept draws as they come and go.
+"""Live dashboard of a running thinner in the browser: KSD, number of kept draws, draws per second, and the kept draws.
 
-``thinner.serve()`` opens it, on this machine only (127.0.0.1) and on a free port. Its address holds a random token, and
-whoever does not know it gets 403. The page can look and nothing else. It is served from a thread of its own, and
-no browser holds up the run (:mod:`steinstream.live.snapshot`). Needs the ``live`` extra (starlette and uvicorn).
+``thinner.serve()`` opens it on this machine only (127.0.0.1) and on a free port. Its address contains a random token;
+requests without it are answered with status 403. The dashboard is read-only. It is served from a separate thread and
+never delays the run, however slow the browser is. Requires the ``live`` extra (starlette and uvicorn).
 
+Examples
+--------
 >>> import numpy as np
 >>> import steinstream as ss
 >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
 >>> thinner = ss.Thinner(dim=2, size=20)
->>> with thinner.serve() as page:
-...     address = page.url  # http://127.0.0.1:PORT/TOKEN/
+>>> with thinner.serve() as dashboard:
+...     address = dashboard.url  # http://127.0.0.1:PORT/TOKEN/
 ...     step = thinner.extend(draws, -draws)
+
 """
 
 from __future__ import annotations

@@ -126,10 +126,10 @@ class Dashboard:
 
 def _server(dashboard: Dashboard, token: str) -> Any:
     try:
-        from steinstream.live.server import server
+        from steinstream.live.server import create_server
     except ImportError:
         raise InputError("The dashboard requires starlette and uvicorn.", 'pip install "steinstream[live]"') from None
-    return server(dashboard, token)
+    return create_server(dashboard, token)
 
 
 def _listen(port: int) -> socket.socket:

@@ -1,1 +1,1 @@
-"""Pictures of what was kept and how the run went."""
+"""HTML report and figures of a kept set."""

@@ -1,4 +1,4 @@
-"""A chain as a report needs it: some evenly spaced draws and a survey, taken in one pass in bounded memory."""
+"""Summary of the chain that a kept set comes from, read in one pass and in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,150 +12,219 @@ from numpy.typing import ArrayLike
 
 from steinstream import validation
 from steinstream._formatting import count
+from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.inspection import Survey
+from steinstream.inspection import Inspection
 from steinstream.io import Chain, open_chains
 from steinstream.result import Kept
 from steinstream.thinner.subsample import Subsample
-from steinstream.validation import Array, Block
+from steinstream.validation import Block
 
-_MOST = 32_768  # draws that densities, quantiles and pictures are made of
-_FEWEST = 20  # with fewer there is nothing to compare with
+_MAX_DRAWS = 32_768  # for densities, quantiles and figures
+_MIN_DRAWS = 20  # for a comparison
 
-ChainLike: TypeAlias = "Outline | Chain | str | PathLike[str] | Sequence[str | PathLike[str]] | ArrayLike | None"
+ChainLike: TypeAlias = "ChainSummary | Chain | str | PathLike[str] | Sequence[str | PathLike[str]] | ArrayLike | None"
 
 
-class Outline:
-    """What a report knows of a chain. Draws that are not finite are surveyed and then left out."""
+class ChainSummary:
+    """Evenly spaced draws of a chain and its inspection. Draws that are not finite are counted and skipped.
 
-    def __init__(self, kept: Kept, title: str = "", scored: bool = True) -> None:
+    Parameters
+    ----------
+    kept : Kept
+        The set that was kept from the chain.
+    title : str
+        Description of the chain.
+    has_scores : bool, default True
+        Whether the chain has scores. If not, it is neither inspected nor used for the diagnostic checks.
+
+    Attributes
+    ----------
+    inspection : Inspection or None
+        Inspection of the chain, if it has scores.
+    seen : int
+        Number of draws read.
+    found : int
+        Number of kept draws that were found in the chain at their position.
+    from_thinner : bool
+        Whether the draws are those that the thinner held, and not a chain given by the user.
+
+    """
+
+    from_thinner = False
+
+    def __init__(self, kept: Kept, title: str = "", has_scores: bool = True) -> None:
         dim = kept.draws.shape[1]
         self.title = title
-        self.survey: Survey | None = Survey(dim) if scored else None
+        self.inspection: Inspection | None = Inspection(dim) if has_scores else None
         self.seen = 0
         self.found = 0
-        """Kept draws that were met at their places."""
-        self._some, self._few = Subsample(dim, most=_MOST), Subsample(dim, some=scored)
+        self._for_figures, self._for_checks = Subsample(dim, max_draws=_MAX_DRAWS), Subsample(dim, enabled=has_scores)
         self._kept = kept
         self._rows = {int(chain): np.flatnonzero(kept.ids[:, 0] == chain) for chain in np.unique(kept.ids[:, 0])}
 
     def add(self, block: Block) -> None:
-        """Take in the next draws."""
+        """Add the next draws of the chain."""
         self.seen += len(block.draws)
-        if self.survey is not None:
-            self.survey.add(block)
+        if self.inspection is not None:
+            self.inspection.add(block)
         good = block.take(validation.finite_rows(block, "skip"))
-        self._some.add(good)
-        self._few.add(good)
+        self._for_figures.add(good)
+        self._for_checks.add(good)
         for chain in np.unique(good.ids[:, 0]):
-            self._meet(good.take(good.ids[:, 0] == chain), int(chain))
+            self._count_found(good.take(good.ids[:, 0] == chain), int(chain))
 
-    def _meet(self, block: Block, chain: int) -> None:
-        """Count the kept draws that stand in this part of their chain, and are the same there."""
+    def _count_found(self, block: Block, chain: int) -> None:
+        """Count the kept draws whose id and values occur in this block."""
         rows, order = self._rows.get(chain, np.zeros(0, np.int64)), np.argsort(block.ids[:, 1], kind="stable")
-        places = np.searchsorted(block.ids[order, 1], self._kept.ids[rows, 1])
-        there = places < len(order)
-        rows, at = rows[there], order[places[there]]
+        positions = np.searchsorted(block.ids[order, 1], self._kept.ids[rows, 1])
+        inside = positions < len(order)
+        rows, at = rows[inside], order[positions[inside]]
         same = block.ids[at, 1] == self._kept.ids[rows, 1]
         same[same] = np.isclose(block.draws[at[same]], self._kept.draws[rows[same]], rtol=1e-9, atol=0).all(axis=1)
         self.found += int(same.sum())
 
     @property
     def block(self) -> Block:
-        """Evenly spaced draws, at most 32 768. Of an array of draws the scores are zero."""
-        return self._some.block
+        """Evenly spaced draws, at most 32 768. Scores are zero if the chain has none."""
+        return self._for_figures.block
 
     @property
     def stream(self) -> Block | None:
-        """Those that a thinner would have held, to diagnose with; None where there are no scores."""
-        return self._few.block if self.survey is not None else None
+        """Draws that a thinner would have held, for the diagnostic checks; None without scores."""
+        return self._for_checks.block if self.inspection is not None else None
 
 
-class Remembered(Outline):
-    """What the kept set itself remembers of its stream."""
+class StoredSubsample(ChainSummary):
+    """Summary made of the subsample that the thinner held."""
+
+    from_thinner = True
 
     def __init__(self, kept: Kept, stream: Block) -> None:
-        super().__init__(
-            kept, f"{count(len(stream.draws))} evenly spaced draws of the stream, held while it was thinned"
-        )
-        self.survey, self.seen, self._stream = None, kept.settings.get("seen", len(stream.draws)), stream
+        title = f"{count(len(stream.draws))} evenly spaced draws of the stream, stored during thinning"
+        super().__init__(kept, title)
+        self.inspection, self.seen, self._stream = None, kept.settings.get("seen", len(stream.draws)), stream
 
     @property
     def block(self) -> Block:
-        """The draws that were held."""
+        """The stored draws."""
         return self._stream
 
     @property
     def stream(self) -> Block:
-        """The same."""
+        """The stored draws."""
         return self._stream
 
 
-def outline(kept: Kept, chain: ChainLike, tell: Callable[[Chain, int], None] | None = None) -> Outline | None:
-    """The chain that the draws were kept from: a file, several, an open chain, an array of draws (n, d) or
-    (chains, n, d); None for what the kept set remembers of it. None if that is too little.
+def summarise_chain(
+    kept: Kept, chain: ChainLike, progress: Callable[[Chain, int], None] | None = None
+) -> ChainSummary | None:
+    """Read the chain that a kept set comes from.
 
-    ``tell`` hears how many draws of a file have passed.
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    chain : str, path, sequence of paths, Chain, array, ChainSummary or None
+        One or several files, an open chain, or draws (n, d) or (chains, n, d). None for the subsample that the kept
+        set holds.
+    progress : callable, optional
+        Called with the chain and the number of draws read.
+
+    Returns
+    -------
+    ChainSummary or None
+        None if there are too few draws to compare with.
+
+    Raises
+    ------
+    InputError
+        If the chain cannot be read or has another number of dimensions.
+
     """
     if chain is None:
-        known = kept.stream is not None and len(kept.stream.draws) >= _FEWEST
-        return Remembered(kept, kept.stream) if known and kept.stream is not None else None
-    if isinstance(chain, Outline):
-        return chain if len(chain.block.draws) >= _FEWEST else None
+        stream = kept.stream
+        return StoredSubsample(kept, stream) if stream is not None and len(stream.draws) >= _MIN_DRAWS else None
     if isinstance(chain, str | PathLike):
         chain = open_chains([chain])
     elif isinstance(chain, list | tuple) and chain and all(isinstance(part, str | PathLike) for part in chain):
         chain = open_chains([Path(part) for part in chain])
-    result = _of_file(kept, chain, tell) if isinstance(chain, Chain) else _of_array(kept, np.asarray(chain))
-    return result if len(result.block.draws) >= _FEWEST else None
-
-
-def stream_of(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> Block:
-    """Some draws of the chain with their scores, as a thinner would have held them, to diagnose with."""
-    if scores is None:
-        found = outline(kept, chain)
-        stream = None if found is None else found.stream
+    if isinstance(chain, ChainSummary):
+        summary = chain
+    elif isinstance(chain, Chain):
+        summary = _summarise_file(kept, chain, progress)
     else:
-        few = Subsample(kept.draws.shape[1])
+        summary = _summarise_array(kept, np.asarray(chain))
+    return summary if len(summary.block.draws) >= _MIN_DRAWS else None
+
+
+def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> Block:
+    """Return evenly spaced draws of a chain with scores, for the diagnostic checks.
+
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    chain : str, path, sequence of paths, Chain or array
+        The chain, as in `summarise_chain`.
+    scores : array, optional
+        Scores of an array of draws.
+
+    Returns
+    -------
+    Block
+        The draws that a thinner would have held.
+
+    Raises
+    ------
+    InputError
+        If the chain has no scores or too few draws.
+
+    """
+    if scores is None:
+        summary = summarise_chain(kept, chain)
+        stream = None if summary is None else summary.stream
+    else:
+        subsample = Subsample(kept.draws.shape[1])
         for block in validation.as_chains(chain, scores):  # type: ignore[arg-type]
-            _require(kept, block.draws.shape[1], "the chain")
-            few.add(block.take(validation.finite_rows(block, "skip")))
-        stream = few.block
-    if stream is None or len(stream.draws) < _FEWEST:
+            _require_dimension(kept, block.draws.shape[1], "The chain")
+            subsample.add(block.take(validation.finite_rows(block, "skip")))
+        stream = subsample.block
+    if stream is None or len(stream.draws) < _MIN_DRAWS:
         raise InputError(
-            "There is too little to diagnose with.", f"Give a file, or {_FEWEST} draws and more with their scores."
+            f"The diagnostic checks need at least {_MIN_DRAWS} draws with their scores.",
+            "Pass the chain as a file, or the arrays of draws and scores.",
         )
     return stream
 
 
-def _of_file(kept: Kept, chain: Chain, tell: Callable[[Chain, int], None] | None) -> Outline:
-    _require(kept, chain.dim, chain.title)
-    result = Outline(kept, chain.title)
+def _summarise_file(kept: Kept, chain: Chain, progress: Callable[[Chain, int], None] | None) -> ChainSummary:
+    _require_dimension(kept, chain.dim, chain.title)
+    summary = ChainSummary(kept, chain.title)
     for block in chain.blocks():
-        result.add(block)
-        if tell is not None:
-            tell(chain, result.seen)
-    return result
+        summary.add(block)
+        if progress is not None:
+            progress(chain, summary.seen)
+    return summary
 
 
-def _of_array(kept: Kept, draws: Array) -> Outline:
+def _summarise_array(kept: Kept, draws: Array) -> ChainSummary:
     if draws.ndim not in (2, 3) or draws.dtype.kind not in "fiu":
         raise InputError(
             f"The chain has shape {draws.shape} and dtype {draws.dtype}.",
-            "Give draws as numbers (n, d) or (chains, n, d), or the name of a file.",
+            "Pass an array of numbers with shape (n, d) or (chains, n, d), or a file name.",
         )
-    _require(kept, draws.shape[-1], "the chain")
-    result = Outline(kept, "draws given as an array", scored=False)
-    chains = draws.reshape(-1, *draws.shape[-2:]).astype(np.float64)
-    for number, mine in enumerate(chains):
-        ids = np.column_stack([np.full(len(mine), number), np.arange(len(mine))])
-        result.add(Block(mine, np.zeros_like(mine), ids))
-    return result
+    _require_dimension(kept, draws.shape[-1], "The chain")
+    summary = ChainSummary(kept, "draws given as an array", has_scores=False)
+    for number, one in enumerate(draws.reshape(-1, *draws.shape[-2:]).astype(np.float64)):
+        ids = np.column_stack([np.full(len(one), number), np.arange(len(one))])
+        summary.add(Block(one, np.zeros_like(one), ids))
+    return summary
 
 
-def _require(kept: Kept, dim: int, title: str) -> None:
+def _require_dimension(kept: Kept, dim: int, title: str) -> None:
     if dim != kept.draws.shape[1]:
         raise InputError(
             f"{title} has {dim} dimensions, the kept draws have {kept.draws.shape[1]}.",
-            "Give the chain that they were kept from.",
+            "Pass the chain that the draws were kept from.",
         )

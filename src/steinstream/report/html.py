@@ -1,4 +1,4 @@
-"""A few lines of HTML. Whatever text is given is escaped; what is markup already says so by its type."""
+"""Functions that build HTML. Text is escaped; strings of type `Markup` are inserted as they are."""
 
 from __future__ import annotations
 
@@ -7,48 +7,78 @@ from html import escape
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """String that contains HTML."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Markup:
-    """Anything as HTML: markup as it is, all else escaped.
+    """Convert a value to HTML: markup is returned unchanged, everything else is escaped.
 
+    Parameters
+    ----------
+    value : object
+        Markup, or any object with a string representation.
+
+    Returns
+    -------
+    Markup
+        HTML.
+
+    Examples
+    --------
     >>> text("<b>"), text(Markup("<b>"))
     ('&lt;b&gt;', '<b>')
+
     """
     return value if isinstance(value, Markup) else Markup(escape(str(value)))
 
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
-    """One element; ``class_`` is class, ``data_value`` is data-value.
+    """Build one element.
 
+    Parameters
+    ----------
+    tag : str
+        Name of the element.
+    *content : object
+        Text or markup.
+    **attributes : object
+        Attributes of the element: ``class_`` stands for class, ``data_value`` for data-value. None is omitted.
+
+    Returns
+    -------
+    Markup
+        HTML.
+
+    Examples
+    --------
     >>> element("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
+
     """
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items() if value is not None}
-    told = "".join(f' {name}="{escape(str(value))}"' for name, value in named.items())
-    return Markup(f"<{tag}{told}>{''.join(map(text, content))}</{tag}>")
+    rendered = "".join(f' {name}="{escape(str(value))}"' for name, value in named.items())
+    return Markup(f"<{tag}{rendered}>{''.join(map(text, content))}</{tag}>")
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
-    """A table that scrolls by itself where it is wider than the page. Its first column names the rows."""
+    """Build a table that scrolls if it is wider than the page. Its first column contains the row headers."""
     top = element("thead", element("tr", *(element("th", cell, scope="col") for cell in head)))
     body = (element("tr", element("th", row[0], scope="row"), *map(_cell, row[1:])) for row in rows)
     return element("div", element("table", top, element("tbody", *body), **attributes), class_="wide", tabindex=0)
 
 
 def _cell(content: object) -> Markup:
-    done = isinstance(content, Markup) and content.startswith("<td")
-    return text(content) if done else element("td", content)
+    is_cell = isinstance(content, Markup) and content.startswith("<td")
+    return text(content) if is_cell else element("td", content)
 
 
-def pairs(rows: Iterable[tuple[object, object]], **attributes: object) -> Markup:
-    """A list of terms and what they are."""
+def definition_list(rows: Iterable[tuple[object, object]], **attributes: object) -> Markup:
+    """Build a list of terms and their descriptions."""
     return element("dl", *(element("div", element("dt", a), element("dd", b)) for a, b in rows), **attributes)
 
 
 def join(parts: Iterable[object]) -> Markup:
-    """One after another."""
+    """Concatenate parts."""
     return Markup("".join(map(text, parts)))

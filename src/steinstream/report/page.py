@@ -1,9 +1,10 @@
-"""The report: one HTML file with everything in it, that opens offline and asks for nothing.
+"""The HTML report, and the summary that notebooks show.
 
-Its styles and figures stand in the file; there is no script, and a policy in its head forbids any, and all requests, so
-that even a name that slipped through unescaped could do nothing. The same kept set and chain give the same bytes.
+The report is a single file that opens offline. Styles and figures are embedded. It has no script, and a content
+security policy forbids scripts and requests, so that a name that was not escaped could do nothing. The same kept set
+and chain give the same bytes.
 
-Cost: one pass through the chain in bounded memory, and a few seconds for the figures.
+Cost: one pass over the chain in bounded memory, and a few seconds for the figures.
 """
 
 from __future__ import annotations
@@ -19,156 +20,217 @@ import numpy as np
 
 from steinstream._formatting import count, number
 from steinstream.diagnostics import Diagnosis, diagnose
+from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
 from steinstream.io import Chain, replacing
-from steinstream.report import provenance, sections
-from steinstream.report.chain_summary import ChainLike, Outline, Remembered, outline
-from steinstream.report.compare import Beside
+from steinstream.report import plots, provenance, sections
+from steinstream.report.chain_summary import ChainLike, summarise_chain
+from steinstream.report.compare import ChainComparison
 from steinstream.report.html import Markup, element, join
-from steinstream.report.style import need_matplotlib
+from steinstream.report.style import as_svg, figure_style, new_figure, require_matplotlib
 from steinstream.result import Kept
 
 
-class Page:
-    """A report. A notebook shows it; :meth:`save` writes the file."""
+class Report:
+    """Report of a kept set. A notebook shows it; :meth:`save` writes it to a file.
+
+    Attributes
+    ----------
+    html : str
+        The whole report.
+    title : str
+        Its title.
+
+    """
 
     def __init__(self, html: str, title: str) -> None:
         self.html, self.title = html, title
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write one HTML file: whole, or not at all."""
+        """Write the report to one HTML file. An existing file is replaced once the new one is complete."""
         with replacing(path) as file:
             file.write(self.html.encode())
 
     def __repr__(self) -> str:
-        return f"Page({self.title}, {len(self.html) / 1e6:.1f} MB; save(path) writes it)"
+        return f"Report({self.title}, {len(self.html) / 1e6:.1f} MB; save(path) writes it)"
 
     def _repr_html_(self) -> str:
         frame = "width:100%;height:80vh;border:1px solid #8b949e;border-radius:6px"
         return f'<iframe srcdoc="{escape(self.html)}" style="{frame}" title="{escape(self.title)}"></iframe>'
 
 
-def write(
-    path: str | PathLike[str], kept: Kept, chain: ChainLike = None, *, file: str = "", title: str = "",
-    tell: Callable[[Chain, int], None] | None = None,
-) -> Page:  # fmt: skip
-    """Write the report of a kept set to one HTML file. All else as in :func:`page`."""
-    result = page(kept, chain, file=file, title=title, tell=tell)
-    result.save(path)
-    return result
+def build_report(
+    kept: Kept,
+    chain: ChainLike = None,
+    *,
+    file: str = "",
+    title: str = "",
+    progress: Callable[[Chain, int], None] | None = None,
+) -> Report:
+    """Build the report of a kept set.
 
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    chain : str, path, sequence of paths, Chain or array, optional
+        The chain to compare with: one or several files, an open chain, or draws (n, d) or (chains, n, d). Default: the
+        subsample of the stream that the kept set holds.
+    file : str, optional
+        File of the kept set, for the code that reproduces it.
+    title : str, optional
+        Title. Default: the file name.
+    progress : callable, optional
+        Called with the chain and the number of draws read.
 
-def page(
-    kept: Kept, chain: ChainLike = None, *, file: str = "", title: str = "",
-    tell: Callable[[Chain, int], None] | None = None,
-) -> Page:  # fmt: skip
-    """The report of a kept set, beside the chain it is from or what it remembers of that.
+    Returns
+    -------
+    Report
+        The report.
 
-    ``chain`` is a file, several, an open chain, or draws (n, d) or (chains, n, d). ``file`` is the name under which the
-    kept set can be read, for what makes it again; ``tell`` hears how many draws of the chain have passed.
+    Raises
+    ------
+    InputError
+        If matplotlib is not installed, the set is empty, or the chain cannot be read.
+
     """
-    need_matplotlib()
+    require_matplotlib()
     if len(kept) == 0:
-        raise InputError("Nothing is kept, so there is nothing to report.", "Push draws first.")
+        raise InputError("The kept set is empty, so there is nothing to report.", "Add draws first.")
     title = title or file or "Kept draws"
-    beside = Beside(kept, outline(kept, chain, tell))
-    diagnosis = _diagnosis(beside)
-    evenly = _evenly_spaced(beside)
-    body = join([
-        _head(beside, title, evenly),
-        sections.notes(_warnings(beside, diagnosis), diagnosis),
-        sections.numbers(kept, evenly),
-        sections.thinned(beside),
-        sections.course(kept),
-        sections.along(beside),
-        sections.joint(beside),
-        sections.single(beside),
-        sections.checks(diagnosis, "It takes the chain and its scores to tell: steinstream report KEPT --chain CHAIN."),
-        sections.reproduce(kept, file or "kept.npz"),
-        element("footer", f"Made by {provenance.versions()}."),
-    ])  # fmt: skip
-    here = files("steinstream.report")
-    shell = Template((here / "page.html").read_text(encoding="utf-8"))
-    style = (here / "page.css").read_text(encoding="utf-8")
-    return Page(shell.substitute(title=escape(f"{title}: report"), style=style, body=body), title)
+    comparison = ChainComparison(kept, summarise_chain(kept, chain, progress))
+    diagnosis, evenly_spaced = _diagnosis(comparison), _evenly_spaced_ksd(comparison)
+    body = join(
+        [
+            _header(comparison, title, evenly_spaced),
+            sections.notes(_warnings(comparison, diagnosis), diagnosis),
+            sections.key_numbers(kept, evenly_spaced),
+            sections.settings(comparison),
+            sections.history(kept),
+            sections.positions(comparison),
+            sections.joint_distributions(comparison),
+            sections.marginal_distributions(comparison),
+            sections.checks(diagnosis),
+            sections.reproduce(kept, file or "kept.npz"),
+            element("footer", f"Made by {provenance.versions()}."),
+        ]
+    )
+    folder = files("steinstream.report")
+    template = Template((folder / "page.html").read_text(encoding="utf-8"))
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    return Report(template.substitute(title=escape(f"{title}: report"), style=style, body=body), title)
 
 
 def check_output(path: str | PathLike[str]) -> None:
-    """Raise now what writing a report there would raise after a long run."""
-    need_matplotlib()
+    """Raise `InputError` if a report cannot be written to ``path``, before a long run."""
+    require_matplotlib()
     target = Path(path)
     if not target.resolve().parent.is_dir():
-        raise InputError(f"cannot write {target}: there is no folder {target.parent}.", "Make the folder first.")
+        raise InputError(
+            f"Cannot write {target}: the folder {target.parent} does not exist.", "Create the folder first."
+        )
     if target.suffix not in (".html", ".htm"):
-        raise InputError(f"{target} would be a report.", "Let its name end in .html.")
+        raise InputError(f"Cannot write the report to {target}: it is an HTML file.", "Use a name that ends in .html.")
 
 
-def _head(beside: Beside, title: str, evenly: float | None) -> Markup:
-    kept, seen = beside.kept, beside.kept.settings.get("seen")
+def _header(comparison: ChainComparison, title: str, evenly_spaced: float | None) -> Markup:
+    kept, chain, seen = comparison.kept, comparison.chain, comparison.kept.settings.get("seen")
     of = f" of {count(seen)}" if isinstance(seen, int) else ""
     lead = f"{count(len(kept))}{of} draws in {count(kept.draws.shape[1])} dimensions, with a KSD of {number(kept.ksd)}"
-    lead += f"; as many evenly spaced draws have {number(evenly)}." if evenly is not None else "."
-    about = [
+    lead += f" (the same number of evenly spaced draws: {number(evenly_spaced)})." if evenly_spaced is not None else "."
+    if chain is None:
+        source = "The set does not contain a subsample of its stream and no chain was given, so it is not compared."
+    elif chain.from_thinner:
+        source = f"Compared with {chain.title}."
+    else:
+        held = len(chain.block.draws)
+        some = f" ({count(held)} evenly spaced draws)" if held < chain.seen else ""
+        source = f"Compared with the chain{some}: {chain.title}."
+    return element(
+        "header",
         element("p", "steinstream report", class_="source"),
         element("h1", title),
         element("p", lead, class_="lead"),
-    ]
-    if beside.outline is None:
-        about.append(element(
-            "p", "The set does not remember its stream, so nothing is compared with the chain: give it with --chain.",
-            class_="muted",
-        ))  # fmt: skip
-    elif isinstance(beside.outline, Remembered):
-        about.append(element("p", f"Compared with {beside.outline.title}.", class_="muted"))
-    else:
-        held = len(beside.outline.block.draws)
-        some = f", by {count(held)} evenly spaced draws" if held < beside.outline.seen else ""
-        about.append(element("p", f"Compared with the chain{some}: {beside.outline.title}.", class_="muted"))
-    return element("header", *about)
+        element("p", source, class_="muted"),
+    )
 
 
-def _warnings(beside: Beside, diagnosis: Diagnosis | None) -> list[str]:
-    """What `inspect` warns of, and whether this is the chain at all.
+def _warnings(comparison: ChainComparison, diagnosis: Diagnosis | None) -> list[str]:
+    """Return the warnings of the inspection, and whether the kept draws come from this chain.
 
-    Stein's identity may be off for a burn-in alone: the blind-spot report looks at it without, and has the last word.
+    The inspection evaluates Stein's identity including burn-in. The diagnostic check excludes burn-in, so a passed
+    check overrules the warning.
     """
-    out = beside.outline
-    if out is None or isinstance(out, Remembered):
+    chain, total = comparison.chain, len(comparison.kept)
+    if chain is None or chain.from_thinner:
         return []
-    lines = [f"{line[:1].upper()}{line[1:]}." for line in out.survey.warnings()] if out.survey is not None else []
+    warnings = [] if chain.inspection is None else chain.inspection.warnings()
+    lines = [f"{line[:1].upper()}{line[1:]}." for line in warnings]
     if diagnosis is not None and any(finding.name == "scores" and not finding.fired for finding in diagnosis.findings):
         lines = [line for line in lines if not line.startswith("Scores: ")]
-    total = len(beside.kept)
-    if out.found < total and "merged" not in beside.kept.settings:
-        lines.insert(0, (
-            f"{count(total - out.found)} of the {count(total)} kept draws do not stand at their places in this chain. "
-            "If they were kept from another one, what is compared here means little."
-        ))  # fmt: skip
+    if chain.found < total and "merged" not in comparison.kept.settings:
+        missing = (
+            f"{count(total - chain.found)} of the {count(total)} kept draws were not found at their positions in this "
+            "chain. If they were kept from another chain, the comparison is not meaningful."
+        )
+        lines.insert(0, missing)
     return lines
 
 
-def _diagnosis(beside: Beside) -> Diagnosis | None:
-    kept, out = beside.kept, beside.outline
-    stream = out.stream if isinstance(out, Outline) else None
-    stream = kept.stream if stream is None else stream
-    return None if stream is None else diagnose(kept.draws, kept.ids, stream, beside.names, kept.weights)
+def _diagnosis(comparison: ChainComparison) -> Diagnosis | None:
+    kept, chain = comparison.kept, comparison.chain
+    stream = kept.stream if chain is None or chain.stream is None else chain.stream
+    return None if stream is None else diagnose(kept.draws, kept.ids, stream, comparison.names, kept.weights)
 
 
-def _evenly_spaced(beside: Beside) -> float | None:
-    """KSD of as many evenly spaced draws after the burn-in, in the same coordinates; None if it cannot be told."""
-    kept, out = beside.kept, beside.outline
-    if (
-        out is None
-        or out.stream is None
-        or kept.preconditioner is None
-        or kept.kernel is None
-        or "clip" in kept.settings
-    ):
+def _evenly_spaced_ksd(comparison: ChainComparison) -> float | None:
+    """Return the KSD of the same number of evenly spaced draws after burn-in; None if it cannot be computed."""
+    kept, chain = comparison.kept, comparison.chain
+    if chain is None or chain.stream is None or kept.preconditioner is None or kept.kernel is None:
         return None
-    draws, scores = beside.evidence.draws, beside.evidence.scores
-    if len(draws) < len(kept) or scores.shape != draws.shape:
+    draws, scores = comparison.context.draws, comparison.context.scores
+    if "clip" in kept.settings or len(draws) < len(kept) or scores.shape != draws.shape:
         return None
-    from steinstream.discrepancy import ksd
-
     rows = np.linspace(0, len(draws) - 1, len(kept)).round().astype(np.int64)
     return ksd(draws[rows], scores[rows], kernel=kept.kernel, preconditioner=kept.preconditioner)
+
+
+# -- notebooks ---------------------------------------------------------------------------------------------------------
+
+
+def notebook_summary(kept: Kept) -> str:
+    """Return a few numbers and a small figure of a kept set, as HTML."""
+    seen = kept.settings.get("seen")
+    rows = {
+        "draws": count(seen) if isinstance(seen, int) else None,
+        "kept": count(len(kept)),
+        "dimensions": count(kept.draws.shape[1]),
+        "KSD": number(kept.ksd),
+        "normalised KSD": number(kept.normalised_ksd),
+        "bound": None if kept.bound is None else number(kept.bound),
+        "debiased KSD": None if kept.ksd_debiased is None else number(kept.ksd_debiased),
+        "effective size": None if kept.weights is None else f"{kept.effective_size:.1f}",
+    }
+    left, right = "text-align:left;font-weight:normal", "text-align:right;font-variant-numeric:tabular-nums"
+    body = (
+        element("tr", element("th", name, style=left), element("td", value, style=right))
+        for name, value in rows.items()
+        if value is not None
+    )
+    parts = [element("table", element("tbody", *body)), _small_trace(kept)]
+    hint = element("div", "kept.report() shows the full report", style="opacity:.7;font-size:.85em")
+    box = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:center"
+    return element("div", element("div", *parts, style=box), hint)
+
+
+def _small_trace(kept: Kept) -> Markup:
+    if len(kept.history.step) < 2:
+        return Markup("")
+    try:
+        with figure_style():
+            figure, axes = new_figure(3.2, 1.8)
+            plots.ksd_panel(axes, kept)
+    except InputError:  # without matplotlib, the numbers have to suffice
+        return Markup("")
+    svg = as_svg(figure, "KSD of the kept draws against the number of draws")
+    return element("div", Markup(svg), style="width:310px")

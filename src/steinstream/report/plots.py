@@ -1,7 +1,8 @@
-"""The figures, one function each. Needs the ``plot`` extra (matplotlib).
+"""Matplotlib figures of a kept set.
 
-Those that take axes draw one panel where the caller wants it: a report, the demo, an experiment. The others make a
-whole figure of a kept set, and are ``ss.plot``.
+``ss.plot`` is this module: ``ss.plot.trace(kept).savefig("trace.svg")``. `trace`, `pairs`, `marginals` and
+`kept_along_chain` make whole figures. The functions that take axes draw one panel, for the report, the demo and the
+experiments. Requires the ``plot`` extra (matplotlib).
 """
 
 from __future__ import annotations
@@ -11,24 +12,25 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steinstream._formatting import count
-from steinstream.report.chain_summary import ChainLike, outline
-from steinstream.report.compare import Beside
-from steinstream.report.density import image, smooth, view
+from steinstream._typing import AnyArray, Array, Flags
+from steinstream.io import replacing
+from steinstream.report.chain_summary import ChainLike, summarise_chain
+from steinstream.report.compare import ChainComparison
+from steinstream.report.provenance import stored_config
 from steinstream.report.style import (
     CHAIN,
     KEPT,
     LINE,
     MARK,
     RULE,
-    drawing,
-    figure,
-    name_axes,
-    need_matplotlib,
+    figure_style,
+    label_axes,
+    new_figure,
     plain_ticks,
-    shown,
+    require_matplotlib,
+    shorten_name,
 )
 from steinstream.result import History, Kept
 
@@ -37,78 +39,154 @@ if TYPE_CHECKING:
 
     from steinstream.baselines.comparison import Row
 
-#: Colours that stay apart for every kind of colour vision (Okabe and Ito).
+#: Colours that can be distinguished with every kind of colour vision (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 
-#: The same and two more, with markers, for as many methods as there are.
+#: The same and two more, with markers, for figures that compare methods.
 METHOD_COLOURS = (*COLOURS, "#000000", "#999999")
 MARKERS = "osv^D<>X"
 
-_MANY = 5000  # points that are no longer drawn as vectors
+_RASTERISE = 5000  # number of points from which they are not drawn as vectors
+_BINS = 400  # of a density curve
+_CELLS = 72  # of a density image, along each side
 
 
-def pyplot() -> Any:
-    """Matplotlib without a display."""
-    need_matplotlib().use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
+# -- whole figures -----------------------------------------------------------------------------------------------------
 
 
-def ksd_curves(axes: Any, histories: Mapping[str, History]) -> None:
-    """KSD against draws, both logarithmic, one line a method with its final size."""
-    for colour, (name, history) in zip(COLOURS, histories.items(), strict=False):
-        axes.loglog(
-            history.step, history.ksd, color=colour, lw=1.6, label=f"{name} ({count(int(history.size[-1]))} kept)"
-        )
-    name_axes(axes, "draws", "KSD")
-    plain_ticks(axes.xaxis, whole=True)
-    plain_ticks(axes.yaxis)
-    axes.legend()
+def trace(kept: Kept) -> Figure:
+    """Plot KSD and the number of kept draws during the run.
 
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
 
-def kept_over_chain(
-    axes: Any, chain: NDArray[np.float64], kept: NDArray[np.float64], labels: Sequence[str], colour: str = KEPT,
-    weights: NDArray[np.float64] | None = None, sparse: bool = True,
-) -> None:  # fmt: skip
-    """Kept points over the chain's density in two coordinates; areas go with weights. The view is the chain's bulk, so
-    that burn-in does not rule it. Points are vectors if they are ``sparse``.
+    Returns
+    -------
+    Figure
+        A matplotlib figure with two panels.
+
+    Examples
+    --------
+    >>> import steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> len(trace(ss.thin(draws, -draws)).axes)
+    2
+
     """
-    (left, right), (low, high) = view(chain[:, 0]), view(chain[:, 1])
-    axes.imshow(
-        image(chain, (left, right), (low, high), CHAIN), extent=(left, right, low, high), origin="lower",
-        aspect="auto", interpolation="bilinear", zorder=0,
-    )  # fmt: skip
-    size = float(np.clip(42.0 / np.sqrt(max(len(kept), 1)), 1.6, 4.0))
-    style = {"color": colour, "mew": 0, "ls": "none", "marker": "o", "rasterized": not sparse}
-    for scale, rows in _by_weight(weights, len(kept)):
-        axes.plot(*kept[rows].T, ms=size * scale, **style)
-    axes.set(xlim=(left, right), ylim=(low, high))
-    name_axes(axes, *map(shown, labels))
-    plain_ticks(axes.xaxis)
-    plain_ticks(axes.yaxis)
+    with figure_style():
+        figure, (left, right) = new_figure(8.4, 2.8, 1, 2)
+        ksd_panel(left, kept)
+        size_panel(right, kept)
+    return figure
 
 
-def _by_weight(weights: NDArray[np.float64] | None, count: int) -> list[tuple[float, NDArray[np.bool_]]]:
-    """Diameters, as multiples of the usual one, and which points have each: a few classes of weights."""
-    if weights is None:
-        return [(1.0, np.ones(count, dtype=bool))]
-    scale = np.sqrt(np.clip(weights * count, 0.0, 9.0))
-    steps = np.ceil(2.0 * scale) / 2.0
-    return [(float(step), steps == step) for step in np.unique(steps) if step > 0]
+def pairs(kept: Kept, chain: ChainLike = None, most: int = 5) -> Figure:
+    """Plot the kept draws over the density of the chain, for each pair of parameters.
+
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    chain : str, path, sequence of paths or array, optional
+        The chain: one or several files, or draws (n, d) or (chains, n, d). Default: the subsample of the stream that
+        the kept set holds.
+    most : int, default 5
+        Largest number of parameters. If there are more, those that differ most from the chain are shown.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure with one panel per pair.
+
+    """
+    comparison = ChainComparison(kept, summarise_chain(kept, chain))
+    chosen = comparison.most_different(most)
+    side = max(len(chosen) - 1, 1)
+    with figure_style():
+        figure, grid = new_figure(1.2 + 1.9 * side, 1.0 + 1.8 * side, side, side, squeeze=False)
+        for row, column in np.ndindex(side, side):
+            axes = grid[row, column]
+            if column > row:
+                axes.remove()
+                continue
+            pair_panel(axes, comparison, chosen[column], chosen[min(row + 1, len(chosen) - 1)])
+            axes.label_outer()
+    return figure
 
 
-def ksd_trace(axes: Any, kept: Kept) -> None:
-    """KSD of what was kept, while the draws came; a dotted line where the coordinates changed, and KSD with them."""
-    _against_steps(axes, kept, kept.history.ksd, LINE, "KSD")
+def marginals(kept: Kept, chain: ChainLike = None, most: int = 12) -> Figure:
+    """Plot the marginal densities of the kept draws and of the chain.
+
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    chain : str, path, sequence of paths or array, optional
+        The chain, as in `pairs`.
+    most : int, default 12
+        Largest number of parameters. If there are more, those that differ most from the chain are shown.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure with one panel per parameter.
+
+    """
+    comparison = ChainComparison(kept, summarise_chain(kept, chain))
+    chosen = comparison.most_different(most)
+    columns = min(len(chosen), 4)
+    rows = -(-len(chosen) // columns)
+    with figure_style():
+        figure, grid = new_figure(0.4 + 2.0 * columns, 0.2 + 1.5 * rows, rows, columns, squeeze=False)
+        for axes, j in zip(grid.flat, chosen, strict=False):
+            marginal_panel(axes, comparison, j)
+        for axes in grid.flat[len(chosen) :]:
+            axes.remove()
+    return figure
 
 
-def size_trace(axes: Any, kept: Kept) -> None:
-    """How many were kept, while the draws came."""
-    _against_steps(axes, kept, kept.history.size, KEPT, "kept")
+def kept_along_chain(kept: Kept, chain: ChainLike = None) -> Figure:
+    """Plot the positions of the kept draws in each chain, and how far out they are.
+
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    chain : str, path, sequence of paths or array, optional
+        The chain, as in `pairs`. Without any, only the positions are shown.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure with one or two panels. Burn-in is visible as a descent.
+
+    """
+    comparison = ChainComparison(kept, summarise_chain(kept, chain))
+    with figure_style():
+        panels = 1 if comparison.chain is None else 2
+        figure, grid = new_figure(4.2 * panels, 2.8, 1, panels, squeeze=False)
+        if comparison.chain is not None:
+            deviation_panel(grid[0, 0], comparison)
+        position_panel(grid[0, -1], comparison)
+    return figure
 
 
-def _against_steps(axes: Any, kept: Kept, values: NDArray[Any], colour: str, label: str) -> None:
+# -- panels of a kept set ----------------------------------------------------------------------------------------------
+
+
+def ksd_panel(axes: Any, kept: Kept) -> None:
+    """Plot KSD during the run. Dotted lines mark changes of the preconditioner, which change KSD too."""
+    _plot_history(axes, kept, kept.history.ksd, LINE, "KSD")
+
+
+def size_panel(axes: Any, kept: Kept) -> None:
+    """Plot the number of kept draws during the run."""
+    _plot_history(axes, kept, kept.history.size, KEPT, "kept")
+
+
+def _plot_history(axes: Any, kept: Kept, values: AnyArray, colour: str, label: str) -> None:
     steps, positive = kept.history.step, values > 0
     for change in kept.settings.get("preconditioner_changed", ()):
         axes.axvline(change, color=CHAIN, lw=0.7, ls=":", zorder=0)
@@ -119,163 +197,253 @@ def _against_steps(axes: Any, kept: Kept, values: NDArray[Any], colour: str, lab
         axes.plot(steps[positive][-1:], values[positive][-1:], "o", ms=3.5, color=colour, clip_on=False)
     if positive.any() and values[positive].min() == values[positive].max():
         axes.set_ylim(values[positive][0] / 2, values[positive][0] * 2)
-    name_axes(axes, "draws" if kept.settings.get("candidates", 1) == 1 else "steps", label)
+    label_axes(axes, "draws" if stored_config(kept).get("candidates", 1) == 1 else "steps", label)
     plain_ticks(axes.xaxis, whole=True)
     plain_ticks(axes.yaxis, whole=label == "kept")
     axes.grid(color=RULE, lw=0.5)
 
 
-def marginal(axes: Any, beside: Beside, j: int) -> None:
-    """One parameter: the density of the chain, filled, and of what is kept, both smoothed alike."""
-    chain, ours = beside.draws[:, j], beside.kept.draws[:, j]
-    low, high = view(chain)
-    width = 1.06 * float(chain.std()) * beside.kept.effective_size**-0.2  # Silverman's, for the smaller set
-    grid, theirs = smooth(chain, None, low, high, width)
-    if beside.outline is not None:
-        axes.fill_between(grid, theirs, color=CHAIN, alpha=0.35, lw=0)
-    _, mine = smooth(ours, beside.weights, low, high, width)
-    axes.plot(grid, mine, color=KEPT, lw=1.4)
-    top = max(float(mine.max()), float(theirs.max()))
+def pair_panel(axes: Any, comparison: ChainComparison, x: int, y: int, sparse: bool = True) -> None:
+    """Plot the kept draws over the density of the chain, for two parameters."""
+    both = [x, y]
+    kept_over_chain(
+        axes,
+        comparison.draws[:, both],
+        comparison.kept.draws[:, both],
+        (comparison.names[x], comparison.names[y]),
+        weights=comparison.kept.weights,
+        sparse=sparse,
+    )
+
+
+def kept_over_chain(
+    axes: Any,
+    chain: Array,
+    kept: Array,
+    labels: Sequence[str],
+    *,
+    colour: str = KEPT,
+    weights: Array | None = None,
+    sparse: bool = True,
+) -> None:
+    """Plot kept draws over the density of a chain in two dimensions.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to plot. The limits are those of the bulk of the chain, so that burn-in does not determine them.
+    chain, kept : array
+        Draws of the chain and kept draws, (n, 2).
+    labels : sequence of str
+        Labels of the two axes.
+    colour : str, optional
+        Colour of the kept draws.
+    weights : array, optional
+        Weights of the kept draws, shown as areas.
+    sparse : bool, default True
+        Whether to draw the points as vectors.
+
+    """
+    (left, right), (low, high) = axis_limits(chain[:, 0]), axis_limits(chain[:, 1])
+    axes.imshow(
+        density_image(chain, (left, right), (low, high), CHAIN),
+        extent=(left, right, low, high),
+        origin="lower",
+        aspect="auto",
+        interpolation="bilinear",
+        zorder=0,
+    )
+    size = float(np.clip(42.0 / np.sqrt(max(len(kept), 1)), 1.6, 4.0))
+    style = {"color": colour, "mew": 0, "ls": "none", "marker": "o", "rasterized": not sparse}
+    for scale, rows in _weight_classes(weights, len(kept)):
+        axes.plot(*kept[rows].T, ms=size * scale, **style)
+    axes.set(xlim=(left, right), ylim=(low, high))
+    label_axes(axes, *map(shorten_name, labels))
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
+
+
+def _weight_classes(weights: Array | None, count: int) -> list[tuple[float, Flags]]:
+    """Return a few classes of weights: the relative diameter of the points, and which points have it."""
+    if weights is None:
+        return [(1.0, np.ones(count, dtype=bool))]
+    scale = np.sqrt(np.clip(weights * count, 0.0, 9.0))
+    steps = np.ceil(2.0 * scale) / 2.0
+    return [(float(step), steps == step) for step in np.unique(steps) if step > 0]
+
+
+def marginal_panel(axes: Any, comparison: ChainComparison, j: int) -> None:
+    """Plot the density of one parameter: of the chain, filled, and of the kept draws, with the same bandwidth."""
+    chain, kept = comparison.draws[:, j], comparison.kept.draws[:, j]
+    low, high = axis_limits(chain)
+    bandwidth = 1.06 * float(chain.std()) * comparison.kept.effective_size**-0.2  # Silverman's, for the smaller set
+    grid, chain_density = smoothed_density(chain, None, (low, high), bandwidth)
+    if comparison.chain is not None:
+        axes.fill_between(grid, chain_density, color=CHAIN, alpha=0.35, lw=0)
+    _, kept_density = smoothed_density(kept, comparison.weights, (low, high), bandwidth)
+    axes.plot(grid, kept_density, color=KEPT, lw=1.4)
+    top = max(float(kept_density.max()), float(chain_density.max()))
     axes.set(xlim=(low, high), ylim=(0, 1.08 * top if top > 0 else 1.0), yticks=[])
     axes.spines["left"].set_visible(False)
-    name_axes(axes, title=shown(beside.names[j]))
+    label_axes(axes, title=shorten_name(comparison.names[j]))
     plain_ticks(axes.xaxis)
 
 
-def distance_along_chain(axes: Any, beside: Beside) -> None:
-    """How far out the draws are, along the chain, and the kept ones among them: burn-in is where it comes down."""
-    block = beside.evidence.stream
+def deviation_panel(axes: Any, comparison: ChainComparison) -> None:
+    """Plot how far from the mean the draws of the chain and the kept draws are, along the chain."""
+    block = comparison.context.stream
     every = max(1, len(block.draws) // 4096)
-    place, far = block.ids[::every, 1], beside.distance(block.draws[::every])
-    mine = beside.distance(beside.kept.draws)
-    axes.plot(place, far, ".", ms=1.6, mew=0, color=CHAIN, alpha=0.8, rasterized=True)
-    axes.plot(beside.kept.ids[:, 1], mine, "o", ms=2.2, mew=0, color=KEPT, rasterized=len(mine) > _MANY)
-    if beside.settled_from:
-        axes.axvline(max(beside.settled_from.values()), color=MARK, lw=1.0, ls="--")
-    both = np.concatenate([far, mine])
+    position, chain = block.ids[::every, 1], comparison.deviation(block.draws[::every])
+    kept = comparison.deviation(comparison.kept.draws)
+    axes.plot(position, chain, ".", ms=1.6, mew=0, color=CHAIN, alpha=0.8, rasterized=True)
+    axes.plot(comparison.kept.ids[:, 1], kept, "o", ms=2.2, mew=0, color=KEPT, rasterized=len(kept) > _RASTERISE)
+    if comparison.burn_in_ends:
+        axes.axvline(max(comparison.burn_in_ends.values()), color=MARK, lw=1.0, ls="--")
+    both = np.concatenate([chain, kept])
     if both.max() > 8.0 * np.median(both) > 0:
         axes.set_yscale("log")
     else:
         axes.set_ylim(0, None)
-    _along(axes, beside)
-    name_axes(axes, "draw in its chain", "distance from the mean, sd")
+    _position_axis(axes, comparison)
+    label_axes(axes, "index in the chain", "distance from the mean, sd")
     plain_ticks(axes.yaxis)
 
 
-def places_along_chain(axes: Any, beside: Beside) -> None:
-    """Which draws were kept: a line for each chain, a mark for each kept draw."""
-    ids = beside.kept.ids
-    known = np.unique(ids[:, 0] if beside.outline is None else np.r_[ids[:, 0], beside.outline.block.ids[:, 0]])
+def position_panel(axes: Any, comparison: ChainComparison) -> None:
+    """Plot the positions of the kept draws: one line per chain, one mark per kept draw."""
+    ids, chain = comparison.kept.ids, comparison.chain
+    known = np.unique(ids[:, 0] if chain is None else np.r_[ids[:, 0], chain.block.ids[:, 0]])
     rows = np.searchsorted(known, ids[:, 0])
     if len(known) <= 40:
         axes.hlines(np.arange(len(known)), 0, 1, transform=axes.get_yaxis_transform(), color=RULE, lw=0.7, zorder=0)
     height = float(np.clip(110.0 / len(known), 1.0, 40.0))
-    axes.plot(ids[:, 1], rows, "|", ms=height, mew=0.6, color=KEPT, rasterized=len(ids) > _MANY)
+    axes.plot(ids[:, 1], rows, "|", ms=height, mew=0.6, color=KEPT, rasterized=len(ids) > _RASTERISE)
     axes.set_ylim(len(known) - 0.4, -0.6)
-    named = np.unique(np.linspace(0, len(known) - 1, min(len(known), 10)).round().astype(int))
-    axes.set_yticks(named, [str(known[row]) for row in named])
+    labelled = np.unique(np.linspace(0, len(known) - 1, min(len(known), 10)).round().astype(int))
+    axes.set_yticks(labelled, [str(known[row]) for row in labelled])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    _along(axes, beside)
-    name_axes(axes, "draw in its chain", "chain")
+    _position_axis(axes, comparison)
+    label_axes(axes, "index in the chain", "chain")
 
 
-def _along(axes: Any, beside: Beside) -> None:
-    ends = [int(beside.kept.ids[:, 1].max())]
-    if beside.outline is not None:
-        ends.append(int(beside.outline.block.ids[:, 1].max()))
+def _position_axis(axes: Any, comparison: ChainComparison) -> None:
+    ends = [int(comparison.kept.ids[:, 1].max())]
+    if comparison.chain is not None:
+        ends.append(int(comparison.chain.block.ids[:, 1].max()))
     axes.set_xlim(-0.02 * max(ends), 1.02 * max(ends) + 1)
     plain_ticks(axes.xaxis, whole=True)
 
 
-# -- whole figures: ss.plot ----------------------------------------------------------------------------------------
+# -- densities ---------------------------------------------------------------------------------------------------------
 
 
-def trace(kept: Kept) -> Figure:
-    """KSD and the number kept, against draws.
+def axis_limits(values: Array) -> tuple[float, float]:
+    """Return axis limits that show the central 99 % of the values with a margin, but not much beyond the extremes."""
+    low, high = np.quantile(values, [0.005, 0.995])
+    margin = 0.3 * (high - low)
+    left, right = max(low - margin, float(values.min())), min(high + margin, float(values.max()))
+    padding = 0.08 * (right - left)
+    if not padding > 0:  # a constant
+        padding = max(0.5 * abs(left), 0.5)
+    return float(left - padding), float(right + padding)
 
-    >>> import steinstream as ss
-    >>> draws = np.random.default_rng(0).normal(size=(2000, 2))
-    >>> len(trace(ss.thin(draws, -draws)).axes)
-    2
+
+def smoothed_density(
+    values: Array, weights: Array | None, limits: tuple[float, float], bandwidth: float
+) -> tuple[Array, Array]:
+    """Return a kernel density estimate from a histogram.
+
+    Parameters
+    ----------
+    values : array
+        Values (n,).
+    weights : array, optional
+        Their weights (n,).
+    limits : tuple of float
+        Ends of the grid.
+    bandwidth : float
+        Standard deviation of the Gaussian kernel.
+
+    Returns
+    -------
+    array
+        Grid of 100 points.
+    array
+        Density at these points.
+
+    Examples
+    --------
+    >>> grid, density = smoothed_density(np.zeros(3), None, (-1.0, 1.0), 0.1)
+    >>> round(float(density.sum() * (grid[1] - grid[0])), 3), float(abs(grid[np.argmax(density)])) < 0.01
+    (1.0, True)
+
     """
-    with drawing():
-        whole, (left, right) = figure(8.4, 2.8, 1, 2)
-        ksd_trace(left, kept)
-        size_trace(right, kept)
-    return whole
+    low, high = limits
+    step = (high - low) / _BINS
+    reach = max(1, min(int(4.0 * bandwidth / step), _BINS))
+    edges = low + step * np.arange(-reach, _BINS + reach + 1)
+    mass, _ = np.histogram(values, edges, weights=weights)
+    mass = mass / (len(values) if weights is None else weights.sum())
+    kernel = np.exp(-0.5 * (step * np.arange(-reach, reach + 1) / max(bandwidth, step / 2)) ** 2)
+    density = np.convolve(mass, kernel / kernel.sum(), "valid") / step
+    centres = (edges[:-1] + edges[1:])[reach:-reach] / 2.0
+    return centres[::4], density[::4]
 
 
-def pairs(kept: Kept, chain: ChainLike = None, most: int = 5) -> Figure:
-    """Kept points over the chain's density, for each pair of parameters: at most so many, those that differ most.
-
-    ``chain`` is a file, an array of draws (n, d) or (chains, n, d), or left out: then it is what the kept set
-    remembers of its stream.
-    """
-    beside = Beside(kept, outline(kept, chain))
-    chosen = beside.most_different(most)
-    side = max(len(chosen) - 1, 1)
-    with drawing():
-        whole, grid = figure(1.2 + 1.9 * side, 1.0 + 1.8 * side, side, side, squeeze=False)
-        for row, column in np.ndindex(side, side):
-            axes = grid[row, column]
-            if column > row:
-                axes.remove()
-                continue
-            pair(axes, beside, chosen[column], chosen[min(row + 1, len(chosen) - 1)])
-            axes.label_outer()
-    return whole
+def density_image(draws: Array, x: tuple[float, float], y: tuple[float, float], colour: str) -> Array:
+    """Return the density of draws (n, 2) within the limits x and y, as an image (rows, columns, 4) of one colour."""
+    counts, _, _ = np.histogram2d(draws[:, 1], draws[:, 0], _CELLS, [y, x])
+    bandwidth = 1.0 + 1.5 * min(1.0, 2000.0 / len(draws))  # in cells; larger for few draws
+    kernel = np.exp(-0.5 * (np.arange(-8, 9) / bandwidth) ** 2)
+    for _ in range(2):  # along each side
+        counts = np.apply_along_axis(np.convolve, 0, counts, kernel / kernel.sum(), "same").T
+    image = np.empty((_CELLS, _CELLS, 4))
+    image[:] = [int(colour[at : at + 2], 16) / 255.0 for at in (1, 3, 5)] + [0.0]
+    image[:, :, 3] = 0.9 * (counts / max(float(counts.max()), 1e-300)) ** 0.45
+    return image
 
 
-def pair(axes: Any, beside: Beside, x: int, y: int, sparse: bool = True) -> None:
-    """Kept points over the chain's density, for two parameters."""
-    both = [x, y]
-    names = beside.names[x], beside.names[y]
-    kept_over_chain(
-        axes, beside.draws[:, both], beside.kept.draws[:, both], names, weights=beside.kept.weights, sparse=sparse
-    )
+# -- several methods ---------------------------------------------------------------------------------------------------
 
 
-def marginals(kept: Kept, chain: ChainLike = None, most: int = 12) -> Figure:
-    """The density of each parameter, of the chain and of what is kept; at most so many, those that differ most.
+def pyplot() -> Any:
+    """Return ``matplotlib.pyplot`` with a backend that needs no display."""
+    require_matplotlib().use("Agg")
+    import matplotlib.pyplot as plt
 
-    ``chain`` as in :func:`pairs`.
-    """
-    beside = Beside(kept, outline(kept, chain))
-    chosen = beside.most_different(most)
-    columns = min(len(chosen), 4)
-    rows = -(-len(chosen) // columns)
-    with drawing():
-        whole, grid = figure(0.4 + 2.0 * columns, 0.2 + 1.5 * rows, rows, columns, squeeze=False)
-        for axes, j in zip(grid.flat, chosen, strict=False):
-            marginal(axes, beside, j)
-        for axes in grid.flat[len(chosen) :]:
-            axes.remove()
-    return whole
+    return plt
 
 
-def kept_along_chain(kept: Kept, chain: ChainLike = None) -> Figure:
-    """Which draws were kept, along each chain, and with a chain how far out they are: burn-in shows.
-
-    ``chain`` as in :func:`pairs`.
-    """
-    beside = Beside(kept, outline(kept, chain))
-    with drawing():
-        panels = 1 if beside.outline is None else 2
-        whole, grid = figure(4.2 * panels, 2.8, 1, panels, squeeze=False)
-        if beside.outline is not None:
-            distance_along_chain(grid[0, 0], beside)
-        places_along_chain(grid[0, -1], beside)
-    return whole
-
-
-# -- several methods -----------------------------------------------------------------------------------------------
+def ksd_curves(axes: Any, histories: Mapping[str, History]) -> None:
+    """Plot KSD against the number of draws on logarithmic axes, one line per method."""
+    for colour, (name, history) in zip(COLOURS, histories.items(), strict=False):
+        axes.loglog(
+            history.step, history.ksd, color=colour, lw=1.6, label=f"{name} ({count(int(history.size[-1]))} kept)"
+        )
+    label_axes(axes, "draws", "KSD")
+    plain_ticks(axes.xaxis, whole=True)
+    plain_ticks(axes.yaxis)
+    axes.legend()
 
 
 def by_size(
     axes: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], label: str, ours: str = "ksdt"
 ) -> None:
-    """Something against the number of draws kept, both logarithmic, one line a method, with ours standing out."""
+    """Plot a quantity against the number of kept draws on logarithmic axes, one line per method.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to plot.
+    curves : mapping
+        Numbers of draws and values, by method.
+    label : str
+        Name of the quantity.
+    ours : str, default "ksdt"
+        Method whose line is emphasised.
+
+    """
     for number, (name, (sizes, values)) in enumerate(curves.items()):
         style = {"lw": 2.4, "ms": 6, "zorder": 3} if name == ours else {"lw": 1.3, "ms": 5}
         colour, marker = METHOD_COLOURS[number % len(METHOD_COLOURS)], MARKERS[number % len(MARKERS)]
@@ -288,9 +456,7 @@ def by_size(
 
 
 def comparison(path: str | PathLike[str], rows: Sequence[Row]) -> None:
-    """KSD and time of every method against size, as a png."""
-    from steinstream.io import replacing
-
+    """Plot KSD and time of every method against the number of kept draws, and write a png file."""
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     good = [row for row in rows if not row.problem]

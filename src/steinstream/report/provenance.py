@@ -1,4 +1,4 @@
-"""How to get a kept set again: the commands that made it, if they are known, and the same in Python."""
+"""Commands and Python code that reproduce a kept set."""
 
 from __future__ import annotations
 
@@ -9,28 +9,62 @@ from typing import Any
 
 import numpy as np
 
-from steinstream import __version__, schedules
+from steinstream import __version__
 from steinstream.errors import InputError
 from steinstream.result import Kept
+from steinstream.thinner.config import NAMES, ThinConfig
 
-_ELSEWHERE = ("method", "merged", "thinners", "clip", "score", "stan")  # in the settings of what ss.thin did not make
+_NOT_FROM_THIN = ("method", "merged", "thinners", "clip", "score", "stan")  # settings of results of other functions
+
+
+def stored_config(kept: Kept) -> dict[str, Any]:
+    """Return the configuration of the run as plain values; empty if it was not recorded."""
+    config = kept.settings.get("config")
+    return dict(config) if isinstance(config, dict) else {}
 
 
 def commands(kept: Kept, file: str = "kept.npz") -> list[str]:
-    """What has to be typed to make it, one line each: a set that a further command takes, and last this one."""
+    """Return the commands that produced a kept set.
+
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    file : str, default "kept.npz"
+        File that the last command writes.
+
+    Returns
+    -------
+    list of str
+        One command per line, each of which reads the output of the one before. Empty if they are not known.
+
+    """
     lines = kept.settings.get("commands", [])
     lines = [str(line) for line in lines] if isinstance(lines, list) else []
     outputs = [*(shlex.split(line)[2] for line in lines[1:]), file]
     return [f"{line} -o {shlex.quote(output)}" for line, output in zip(lines, outputs, strict=False)]
 
 
-def python(kept: Kept, file: str = "kept.npz") -> str | None:
-    """The call of ``ss.thin`` that gives the same draws, with the coordinates of the set in ``file``; None where there
-    is none.
+def python_code(kept: Kept, file: str = "kept.npz") -> str | None:
+    """Return Python code that reproduces a kept set with `ss.thin`.
 
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    file : str, default "kept.npz"
+        File of the kept set, from which the preconditioner is read.
+
+    Returns
+    -------
+    str or None
+        The code. None if the set was not made by `ss.thin`, or with functions that have no name.
+
+    Examples
+    --------
     >>> import steinstream as ss
     >>> draws = np.random.default_rng(0).normal(size=(500, 2))
-    >>> print(python(ss.thin(draws, -draws, size=20)))
+    >>> print(python_code(ss.thin(draws, -draws, size=20)))
     import steinstream as ss
     <BLANKLINE>
     kept = ss.thin(
@@ -40,46 +74,52 @@ def python(kept: Kept, file: str = "kept.npz") -> str | None:
         kernel=ss.IMQ(c=1.0, beta=-0.5),
         preconditioner=ss.Kept.load("kept.npz").preconditioner,
     )
+
     """
-    told = kept.settings
-    if any(name in told for name in _ELSEWHERE) or not {"growth", "budget"} <= told.keys():
+    arguments = _arguments(kept, file)
+    if arguments is None:
         return None
-    try:
-        floor = schedules.growth(str(told["growth"]))
-        schedules.budget(str(told["budget"]), floor)
-    except InputError:  # a function of the user, which has no name
-        return None
-    words = ["draws"] + ([f"proxy={str(told['proxy'])!r}"] if "proxy" in told else ["scores"])
-    words += [f"size={told['size']!r}"] if told.get("size") else [f"growth={str(told['growth'])!r}"]
-    words += [f"kernel=ss.{kept.kernel!r}"] if kept.kernel is not None else []
-    words.append(f"preconditioner={_preconditioner(kept, file)}")
-    words += [f"budget={str(told['budget'])!r}"] if str(told["budget"]) != "constant:0.0" else []
-    usual = {"rule": "paper", "candidates": 1, "anchor": 0.0, "passes": 1, "cost": 0.0}
-    words += [f"{name}={told[name]!r}" for name, plain in usual.items() if told.get(name) not in (plain, None)]
-    words += ['on_bad="skip"'] if told.get("skipped") else []
-    words = [word.replace("'", '"') for word in words]
-    calls = [_weighing(told["weights"])] if isinstance(told.get("weights"), dict) else []
+    weights = kept.settings.get("weights")
+    calls = [_weighting(weights)] if isinstance(weights, dict) else []
     calls += ["kept = kept.ordered()"] if kept.prefix_ksd is not None else []
     return "\n".join(
-        ["import steinstream as ss", "", "kept = ss.thin(", *(f"    {word}," for word in words), ")", *calls]
+        ["import steinstream as ss", "", "kept = ss.thin(", *(f"    {word}," for word in arguments), ")", *calls]
     )
 
 
-def _weighing(how: dict[str, Any]) -> str:
-    if how.get("like") is None:
-        return f"kept = kept.weighted(linear={how.get('linear')!r})"
-    return f"kept = kept.weighted(like=draws, linear={how.get('linear')!r})  # like {how['like']}, without burn-in"
+def _arguments(kept: Kept, file: str) -> list[str] | None:
+    """Return the arguments of `ss.thin`: the settings that differ from the defaults, kernel and preconditioner."""
+    stored = stored_config(kept)
+    if not stored or any(name in kept.settings for name in _NOT_FROM_THIN):
+        return None
+    preconditioner = stored.get("preconditioner")
+    adaptive = isinstance(preconditioner, dict) and preconditioner.get("type") in ("Warmup", "Streaming")
+    try:
+        config = ThinConfig.from_dict(stored, **({} if adaptive else {"preconditioner": kept.preconditioner}))
+    except (InputError, TypeError, ValueError):  # a function given by the user, or not a configuration
+        return None
+    words = {name: repr(stored[name]) for name, _, _ in config.differences(ThinConfig())}
+    words["kernel"] = f"ss.{config.kernel!r}"
+    words["preconditioner"] = f"ss.{config.preconditioner!r}" if adaptive else _preconditioner(kept, file)
+    words = {name: words[name].replace("'", '"') for name in NAMES if name in words}
+    scores = f"proxy={str(kept.settings['proxy'])!r}".replace("'", '"') if "proxy" in kept.settings else "scores"
+    return ["draws", scores, *(f"{name}={word}" for name, word in words.items())]
 
 
 def _preconditioner(kept: Kept, file: str) -> str:
-    if str(kept.settings.get("preconditioner", "")).startswith("streaming"):
-        return '"streaming"'
     if kept.preconditioner is None or kept.preconditioner.is_identity:
         return "ss.Preconditioner.identity()"
     return f'ss.Kept.load("{file}").preconditioner'
 
 
+def _weighting(settings: dict[str, Any]) -> str:
+    if settings.get("like") is None:
+        return f"kept = kept.weighted(linear={settings.get('linear')!r})"
+    comment = f"# like {settings['like']}, without burn-in"
+    return f"kept = kept.weighted(like=draws, linear={settings.get('linear')!r})  {comment}"
+
+
 def versions() -> str:
-    """Of what made the report."""
+    """Return the versions of Python and of the packages used."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numba", "matplotlib"))
     return f"steinstream {__version__}, Python {platform.python_version()}, numpy {np.__version__}, {packages}"

@@ -1,9 +1,9 @@
-"""The sections of a report, one function each. A section that has nothing to say is empty."""
+"""Sections of the HTML report, one function each. A section without content is an empty string."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,82 +11,93 @@ import numpy as np
 from steinstream._formatting import count, number
 from steinstream.diagnostics import Diagnosis
 from steinstream.report import plots, provenance
-from steinstream.report.compare import LEVELS, Beside
-from steinstream.report.html import Markup, element, join, pairs, table
-from steinstream.report.style import as_svg, drawing, figure
+from steinstream.report.compare import QUANTILE_LEVELS, ChainComparison
+from steinstream.report.html import Markup, definition_list, element, join, table
+from steinstream.report.style import as_svg, figure_style, new_figure
 from steinstream.result import Kept
 
-_PAIRED, _PICTURED, _LISTED = 5, 12, 1000  # parameters at most, in pairs, as marginals and in the table
-_VECTORS = 20_000  # points of all pair plots together that are still drawn as vectors
+_MAX_PAIRS, _MAX_MARGINALS, _MAX_ROWS = 5, 12, 1000  # parameters in pair plots, marginal plots and the table
+_MAX_VECTORS = 20_000  # points of all pair plots together that are drawn as vectors
 
 _WIDE, _SMALL = (4.1, 2.6), (2.2, 1.95)  # inches
 
-_KEPT = Markup("<span><i></i>kept</span>")
-_CHAIN = Markup('<span><i class="chain"></i>chain</span>')
-_END = Markup('<span><i class="end"></i>end of the burn-in</span>')
+_KEPT_KEY = Markup("<span><i></i>kept</span>")
+_CHAIN_KEY = Markup('<span><i class="chain"></i>chain</span>')
+_BURN_IN_KEY = Markup('<span><i class="end"></i>end of burn-in</span>')
+
+_GROWTHS = {"sqrt": "at least √(t log t) of t draws", "linear": "at least t / 2 of t draws", "none": "every draw"}
 
 
 def panel(
-    draw: Callable[[Any], None], says: str, size: tuple[float, float] = _WIDE, style: str | None = None
+    draw: Callable[[Any], None], description: str, size: tuple[float, float] = _WIDE, style: str | None = None
 ) -> Markup:
-    """One figure of the page, of so many inches."""
-    with drawing():
-        picture, axes = figure(*size)
+    """Return one figure of the report.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws the figure on the axes that it is given.
+    description : str
+        Description for screen readers.
+    size : tuple of float
+        Width and height in inches.
+    style : str, optional
+        CSS of the container.
+
+    Returns
+    -------
+    Markup
+        The figure as SVG.
+
+    """
+    with figure_style():
+        figure, axes = new_figure(*size)
         draw(axes)
-    return element("div", Markup(as_svg(picture, says)), style=style)
+    return element("div", Markup(as_svg(figure, description)), style=style)
 
 
-def numbers(kept: Kept, evenly: float | None) -> Markup:
-    """What there is to know in one look. ``evenly`` is KSD of as many evenly spaced draws."""
-    seen, told = kept.settings.get("seen"), kept.settings
-    came = seen if isinstance(seen, int) else None
+def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
+    """Return the most important numbers. ``evenly_spaced`` is the KSD of the same number of evenly spaced draws."""
+    seen = kept.settings.get("seen")
+    total = seen if isinstance(seen, int) else None
+    weighted = "with weights; " if kept.weights is not None else ""
     rows: list[tuple[str, str, float | int | None, str]] = [
-        ("seen", "draws", came, _skipped(told)),
-        ("kept", "kept", len(kept), _share(kept, came)),
-        (
-            "ksd",
-            "KSD",
-            kept.ksd,
-            "with its weights; lower is better" if kept.weights is not None else "lower is better",
-        ),
-        ("normalised", "normalised KSD", kept.normalised_ksd, "KSD \N{MULTIPLICATION SIGN} √kept: charges for size"),
-        ("evenly", "evenly spaced", evenly, "KSD of as many draws at even steps, without burn-in"),
-        ("bound", "bound", kept.bound, "on KSD, in the mean, were the draws independent"),
-        ("honest", "honest KSD", kept.ksd_debiased, "by second scores that the selection has not seen"),
+        ("seen", "draws", total, _describe_skipped(kept)),
+        ("kept", "kept", len(kept), _describe_fraction(kept, total)),
+        ("ksd", "KSD", kept.ksd, f"{weighted}lower is better"),
+        ("normalised", "normalised KSD", kept.normalised_ksd, "KSD × √n; constant in n for independent draws"),  # noqa: RUF001
+        ("evenly", "evenly spaced", evenly_spaced, "KSD of as many evenly spaced draws after burn-in"),
+        ("bound", "bound", kept.bound, "on the expected KSD, for independent draws"),
+        ("debiased", "debiased KSD", kept.ksd_debiased, "from second scores that the selection did not use"),
     ]
     if kept.weights is not None:
-        rows.append(("worth", "effective size", kept.effective_size, "draws of equal weight"))
-    return pairs(
-        (
-            (
-                label,
-                join([element("b", _figure(value), data_number=key, data_value=repr(value)), element("span", says)]),
-            )
-            for key, label, value, says in rows
-            if value is not None
-        ),
-        class_="numbers",
-    )
+        rows.append(("effective", "effective size", kept.effective_size, "draws of equal weight, 1 / Σw²"))
+    entries = [
+        (label, join([element("b", _figure(value), data_number=key, data_value=repr(value)), element("span", note)]))
+        for key, label, value, note in rows
+        if value is not None
+    ]
+    return definition_list(entries, class_="numbers")
 
 
 def _figure(value: float | int) -> str:
-    words = count(value) if isinstance(value, int) else shown(value)
+    words = count(value) if isinstance(value, int) else format_value(value)
     return words.replace(" ", "\N{NARROW NO-BREAK SPACE}")
 
 
-def _skipped(told: dict[str, Any]) -> str:
-    skipped = told.get("skipped")
-    return f"{count(skipped)} of them not finite, left out" if isinstance(skipped, int) and skipped else "in the stream"
+def _describe_skipped(kept: Kept) -> str:
+    skipped = kept.settings.get("skipped")
+    return f"{count(skipped)} not finite, skipped" if isinstance(skipped, int) and skipped else "in the stream"
 
 
-def _share(kept: Kept, came: int | None) -> str:
+def _describe_fraction(kept: Kept, total: int | None) -> str:
     states = len(kept.states().multiplicity)
-    same = "" if states == len(kept) else f", {count(states)} different"
-    return (f"{100.0 * len(kept) / came:.2g} % of the draws" if came else "draws") + same
+    distinct = "" if states == len(kept) else f", {count(states)} distinct"
+    return (f"{100.0 * len(kept) / total:.2g} % of the draws" if total else "draws") + distinct
 
 
 def notes(warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
-    """What somebody should read first: warnings about the chain, and checks that fired; or that there are none."""
+    """Return warnings about the chain and findings of the checks; or that there are none."""
     items = [element("li", line) for line in warnings]
     for finding in diagnosis.fired if diagnosis is not None else ():
         items.append(element("li", _sentence(finding.says), element("span", _sentence(finding.advice))))
@@ -94,174 +105,194 @@ def notes(warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
         return element("ul", *items, class_="notes")
     if diagnosis is None:
         return Markup("")
-    said = str(diagnosis) if diagnosis.ok else _sentence(diagnosis.note)
-    return element("ul", element("li", said), class_="notes well" if diagnosis.ok else "notes")
+    return element("ul", element("li", str(diagnosis)), class_="notes well" if diagnosis.ok else "notes")
 
 
 def _sentence(words: str) -> str:
     return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
 
 
-def thinned(beside: Beside) -> Markup:
-    """What was thinned and how."""
-    kept, told = beside.kept, beside.kept.settings
+def settings(comparison: ChainComparison) -> Markup:
+    """Return the section with method and settings, and the inspection of the chain."""
+    kept = comparison.kept
+    config, recorded = provenance.stored_config(kept), kept.settings
     rows: list[tuple[object, object]] = [("method", _method(kept))]
-    growth = str(told.get("growth", ""))
-    if told.get("size") and "growth" in told:
-        rows.append(("kept", f"exactly {told['size']} draws (hard cap)"))
-    elif growth:
-        floors = {"sqrt": "at least √(t log t) of t draws", "linear": "at least t / 2 of t draws", "none": "every draw"}
-        rows.append(("growth", f"{growth}: {floors[growth]}" if growth in floors else growth))
-    if "budget" in told and not told.get("size"):
-        free = str(told["budget"]) in ("constant:0.0", "0.0", "0")
-        rows.append(("budget", "0: old draws go only while KSD does not rise" if free else told["budget"]))
-    rows += [("rule", told["rule"])] if "rule" in told else []
-    rows += [("kernel", told.get("kernel", kept.kernel))] if kept.kernel or "kernel" in told else []
-    rows += [("preconditioner", told["preconditioner"])] if "preconditioner" in told else []
-    if told.get("candidates", 1) != 1:
-        rows.append(("candidates", f"the best of {told['candidates']} consecutive draws"))
-    rows += [("anchor", told["anchor"])] if told.get("anchor") else []
-    rows += [("passes", told["passes"])] if told.get("passes", 1) != 1 else []
-    rows += [("proxy", f"scores lent by {told['proxy']}")] if "proxy" in told else []
+    if config.get("size"):
+        rows.append(("size", f"exactly {config['size']} draws"))
+    elif config:
+        growth, budget = str(config.get("growth") or "sqrt"), str(config.get("budget"))
+        rows.append(("growth", f"{growth}: {_GROWTHS[growth]}" if growth in _GROWTHS else growth))
+        zero = "0: a draw is removed only if KSD does not increase"
+        rows.append(("budget", zero if budget in ("constant:0.0", "0.0", "0") else budget))
+    rows += [("rule", config["rule"])] if "rule" in config else []
+    rows += [("kernel", recorded.get("kernel", kept.kernel))] if kept.kernel or "kernel" in recorded else []
+    rows += [("preconditioner", recorded["preconditioner"])] if "preconditioner" in recorded else []
+    if config.get("candidates", 1) != 1:
+        rows.append(("candidates", f"the best of {config['candidates']} consecutive draws"))
+    rows += [("anchor", config["anchor"])] if config.get("anchor") else []
+    rows += [("passes", recorded["passes"])] if recorded.get("passes", 1) != 1 else []
+    rows += [("proxy", f"scores of a proxy density: {recorded['proxy']}")] if "proxy" in recorded else []
     rows.append(("dimensions", count(kept.draws.shape[1])))
-    if beside.outline is not None:
-        rows.append(("chain", beside.outline.title))
-        survey = beside.outline.survey
-        if survey is not None:
-            rows += [("in it", survey.shape(beside.names)), ("scores", survey.sign()), ("repeats", survey.repeats()),
-                     ("bad values", survey.bad())]  # fmt: skip
-        rows.append(("burn-in", _burn_in(beside)))
-    return _section("What was thinned, and how", pairs(rows, class_="facts"))
+    if comparison.chain is not None:
+        rows.append(("chain", comparison.chain.title))
+        inspection = comparison.chain.inspection
+        if inspection is not None:
+            rows += [
+                ("contents", inspection.shape(comparison.names)),
+                ("scores", inspection.sign()),
+                ("repeats", inspection.repeats()),
+                ("bad values", inspection.bad()),
+            ]
+        rows.append(("burn-in", _burn_in(comparison)))
+    return _section("Settings", definition_list(rows, class_="facts"))
 
 
 def _method(kept: Kept) -> str:
     if "merged" in kept.settings:
-        return "sets thinned apart, then merged"
+        return "several thinned sets, merged"
     return str(kept.settings.get("method", "online KSD thinning"))
 
 
-def _burn_in(beside: Beside) -> str:
-    late, chains = beside.settled_from, len(beside.evidence.chains)
-    if not late:
-        return f"none seen: {'the chain begins where it stays' if chains == 1 else 'all chains begin where they stay'}"
-    where = "" if chains == 1 else f"in {len(late)} of {chains} chains, "
-    inside = count(int(beside.evidence.burnt.sum()))
-    kept = f"{'none' if inside == '0' else inside} of the kept draws are from it"
-    return f"{where}up to about draw {count(max(late.values()))}; {kept}"
+def _burn_in(comparison: ChainComparison) -> str:
+    ends, chains = comparison.burn_in_ends, len(comparison.context.chain_rows)
+    if not ends:
+        return "none detected"
+    where = "" if chains == 1 else f"in {len(ends)} of {chains} chains, "
+    inside = int(comparison.context.burn_in.sum())
+    kept = f"{count(inside) if inside else 'none'} of the kept draws belong to it"
+    return f"{where}until about draw {count(max(ends.values()))}; {kept}"
 
 
-def course(kept: Kept) -> Markup:
-    """KSD and size against draws."""
+def history(kept: Kept) -> Markup:
+    """Return the section with KSD and number of kept draws during the run."""
     if len(kept.history.step) < 2:
         return Markup("")
     panels = (
-        panel(lambda axes: plots.ksd_trace(axes, kept), "KSD of what was kept, against draws"),
-        panel(lambda axes: plots.size_trace(axes, kept), "Number kept, against draws"),
+        panel(lambda axes: plots.ksd_panel(axes, kept), "KSD of the kept draws against the number of draws"),
+        panel(lambda axes: plots.size_panel(axes, kept), "Number of kept draws against the number of draws"),
     )
-    changed = kept.settings.get("preconditioner_changed")
     caption = "Both axes are logarithmic."
-    if changed:
-        caption += " Dotted lines: the coordinates were fitted anew, and KSD is another measure from there on."
+    if kept.settings.get("preconditioner_changed"):
+        caption += " Dotted lines: the preconditioner was refitted; KSD values before and after are not comparable."
     if kept.weights is not None:
-        caption += " KSD is that of equal weights, as the run had it."
-    return _section("While the draws came", _figure_of("two", panels, caption))
+        caption += " KSD is that of equal weights."
+    return _section("KSD during the run", _figure_of("two", panels, caption))
 
 
-def along(beside: Beside) -> Markup:
-    """Which draws were kept, along the chain."""
-    panels = [panel(lambda axes: plots.places_along_chain(axes, beside), "The kept draws of each chain")]
-    legend = [_KEPT]
-    caption = "A mark for each kept draw."
-    if beside.outline is not None:
-        far = panel(lambda axes: plots.distance_along_chain(axes, beside), "Distance from the mean, along the chain")
+def positions(comparison: ChainComparison) -> Markup:
+    """Return the section with the positions of the kept draws in the chain."""
+    panels = [panel(lambda axes: plots.position_panel(axes, comparison), "Positions of the kept draws in each chain")]
+    legend = [_KEPT_KEY]
+    caption = "One mark for each kept draw."
+    if comparison.chain is not None:
+        far = panel(lambda axes: plots.deviation_panel(axes, comparison), "Distance from the mean along the chain")
         panels.insert(0, far)
-        legend += [_CHAIN] + ([_END] if beside.settled_from else [])
+        legend += [_CHAIN_KEY] + ([_BURN_IN_KEY] if comparison.burn_in_ends else [])
         caption = (
-            "Distance: how many standard deviations the farthest parameter is from its mean after the burn-in. "
-            "Chains: a mark for each kept draw."
+            "Left: largest deviation of a parameter from its mean after burn-in, in standard deviations. "
+            "Right: one mark for each kept draw."
         )
-    return _section(
-        "Which draws were kept", element("div", *legend, class_="legend"), _figure_of("two", panels, caption)
-    )
+    return _section("Position of the kept draws in the chain", _legend(*legend), _figure_of("two", panels, caption))
 
 
-def joint(beside: Beside) -> Markup:
-    """Kept points over the chain's density."""
-    dim = beside.kept.draws.shape[1]
-    if dim < 2:
+def joint_distributions(comparison: ChainComparison) -> Markup:
+    """Return the section with the kept draws over the density of the chain, for pairs of parameters."""
+    if comparison.kept.draws.shape[1] < 2:
         return Markup("")
-    chosen = beside.most_different(_PAIRED)
+    chosen = comparison.most_different(_MAX_PAIRS)
     side = len(chosen) - 1
-    sparse = len(beside.kept) * side * (side + 1) // 2 <= _VECTORS
-    size = _WIDE if side == 1 else _SMALL
-    panels = [
-        panel(
-            lambda axes, x=x, y=y: plots.pair(axes, beside, x, y, sparse),  # type: ignore[misc]
-            f"{beside.names[y]} against {beside.names[x]}", size, f"--row:{row + 1};--column:{column + 1}",
-        )
-        for row, y in enumerate(chosen[1:])
-        for column, x in enumerate(chosen[: row + 1])
-    ]  # fmt: skip
-    caption = "" if beside.outline is None else "The view is where 99 % of the settled chain lies, and some room. "
-    if dim > len(chosen):
-        why = "those that differ most from the chain" if beside.outline is not None else "the first ones"
-        caption += f"{len(chosen)} of {count(dim)} parameters: {why}. "
-    if beside.kept.weights is not None:
-        caption += "The area of a point goes with its weight."
-    legend = element("div", _KEPT, *([_CHAIN] if beside.outline is not None else []), class_="legend")
-    return _section("Pairs of parameters", legend, _figure_of("corner", panels, caption, f"--side:{side}"))
+    sparse = len(comparison.kept) * side * (side + 1) // 2 <= _MAX_VECTORS
+    panels = []
+    for row, y in enumerate(chosen[1:]):
+        for column, x in enumerate(chosen[: row + 1]):
+
+            def draw(axes: Any, x: int = x, y: int = y) -> None:
+                plots.pair_panel(axes, comparison, x, y, sparse)
+
+            description = f"{comparison.names[y]} against {comparison.names[x]}"
+            place = f"--row:{row + 1};--column:{column + 1}"
+            panels.append(panel(draw, description, _WIDE if side == 1 else _SMALL, place))
+    caption = "" if comparison.chain is None else "Axes show the central 99 % of the chain after burn-in. "
+    caption += _describe_choice(comparison, len(chosen))
+    if comparison.kept.weights is not None:
+        caption += "The area of a point is proportional to its weight."
+    figure = _figure_of("corner", panels, caption, f"--side:{side}")
+    return _section("Pairs of parameters", _chain_legend(comparison), figure)
 
 
-def single(beside: Beside) -> Markup:
-    """Marginals, and how far they are from the chain's."""
-    chosen, dim = beside.most_different(_PICTURED), beside.kept.draws.shape[1]
-    panels = [
-        panel(lambda axes, j=j: plots.marginal(axes, beside, j), f"Density of {beside.names[j]}", (_SMALL[0], 1.5))  # type: ignore[misc]
-        for j in chosen
-    ]
-    caption = "Both densities are smoothed alike. "
-    if dim > len(chosen):
-        why = "those that differ most from the chain" if beside.outline is not None else "the first ones"
-        caption += f"{len(chosen)} of {count(dim)} parameters: {why}."
-    legend = element("div", _KEPT, *([_CHAIN] if beside.outline is not None else []), class_="legend")
-    shown = [] if beside.outline is None else [_differences(beside)]
-    return _section("Parameters one by one", legend, _figure_of("many", panels, caption), *shown)
+def marginal_distributions(comparison: ChainComparison) -> Markup:
+    """Return the section with the marginal densities and their differences from the chain."""
+    chosen = comparison.most_different(_MAX_MARGINALS)
+    panels = []
+    for j in chosen:
+
+        def draw(axes: Any, j: int = j) -> None:
+            plots.marginal_panel(axes, comparison, j)
+
+        panels.append(panel(draw, f"Density of {comparison.names[j]}", (_SMALL[0], 1.5)))
+    caption = f"Kernel density estimates with the same bandwidth. {_describe_choice(comparison, len(chosen))}"
+    differences = [] if comparison.chain is None else [_differences(comparison)]
+    figure = _figure_of("many", panels, caption)
+    return _section("Marginal distributions", _chain_legend(comparison), figure, *differences)
 
 
-def _differences(beside: Beside) -> Markup:
-    found, dim = beside.differences, beside.kept.draws.shape[1]
-    listed = beside.most_different(_LISTED)
+def _describe_choice(comparison: ChainComparison, shown: int) -> str:
+    dim = comparison.kept.draws.shape[1]
+    if dim == shown:
+        return ""
+    which = "those that differ most from the chain" if comparison.chain is not None else "the first ones"
+    return f"{shown} of {count(dim)} parameters: {which}. "
+
+
+def _differences(comparison: ChainComparison) -> Markup:
+    found, dim = comparison.differences, comparison.kept.draws.shape[1]
+    listed = comparison.most_different(_MAX_ROWS)
     columns = [found.shift, found.ratio - 1.0, *found.quantiles]
     worst = [int(np.argmax(np.abs(column))) for column in columns]
 
-    def cell(j: int, at: int, words: str) -> Markup:
-        return element("td", element("b", words) if dim > 1 and worst[at] == j else words)
+    def cell(j: int, column: int, words: str) -> Markup:
+        return element("td", element("b", words) if dim > 1 and worst[column] == j else words)
 
     rows = [
         (
-            beside.names[j], shown(found.chain_mean[j]), shown(found.kept_mean[j]), cell(j, 0, _signed(found.shift[j])),
-            shown(found.chain_sd[j]), shown(found.kept_sd[j]), cell(j, 1, f"{found.ratio[j]:.2f}"),
-            *(cell(j, 2 + at, _signed(found.quantiles[at, j])) for at in range(len(LEVELS))),
+            comparison.names[j],
+            format_value(found.chain_mean[j]),
+            format_value(found.kept_mean[j]),
+            cell(j, 0, _signed(found.shift[j])),
+            format_value(found.chain_sd[j]),
+            format_value(found.kept_sd[j]),
+            cell(j, 1, f"{found.ratio[j]:.2f}"),
+            *(cell(j, 2 + level, _signed(found.quantiles[level, j])) for level in range(len(QUANTILE_LEVELS))),
         )
         for j in listed
-    ]  # fmt: skip
+    ]
     head = ["parameter", "mean, chain", "kept", "shift", "sd, chain", "kept", "ratio"]
-    head += [f"{100 * level:.0f} %" for level in LEVELS]
-    left = "" if len(listed) == dim else f" {count(len(listed))} of {count(dim)} parameters, those that differ most."
-    return join([
-        table(head, rows, class_="full", id="marginals"),
-        element(
-            "p", "Shifts of the mean and of the 5, 50 and 95 % quantiles are in standard deviations of the chain after "
-            f"its burn-in. The largest of each column is bold.{left}", class_="muted",
-        ),
-    ])  # fmt: skip
+    head += [f"{100 * level:.0f} %" for level in QUANTILE_LEVELS]
+    note = (
+        "Shifts of the mean and of the 5, 50 and 95 % quantiles are in standard deviations of the chain after burn-in. "
+        f"The largest value of each column is bold. {_describe_choice(comparison, len(listed))}"
+    )
+    return join([table(head, rows, class_="full", id="marginals"), element("p", note.strip(), class_="muted")])
 
 
-def shown(value: float) -> str:
-    """Three digits, a proper minus, and no power of ten where it can be read without.
+def format_value(value: float) -> str:
+    """Format a number with three digits, a minus sign and no exponent below one million.
 
-    >>> shown(2253.4), shown(-0.01234), shown(1.25e9)
+    Parameters
+    ----------
+    value : float
+        The number.
+
+    Returns
+    -------
+    str
+        The formatted number.
+
+    Examples
+    --------
+    >>> format_value(2253.4), format_value(-0.01234), format_value(1.25e9)
     ('2 253', '\N{MINUS SIGN}0.0123', '1.25e+09')
+
     """
     words = count(round(value)) if 1000 <= abs(value) < 1e6 else number(value)
     return words.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else words
@@ -271,43 +302,48 @@ def _signed(value: float) -> str:
     return "0.00" if abs(value) < 0.005 else f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
-def checks(diagnosis: Diagnosis | None, why_not: str) -> Markup:
-    """The blind-spot report."""
-    title = "What KSD does not see"
-    if diagnosis is None or not diagnosis.findings:
-        return _section(title, element("p", why_not if diagnosis is None else _sentence(diagnosis.note)))
-    rows = (
+def checks(diagnosis: Diagnosis | None) -> Markup:
+    """Return the section with the results of the diagnostic checks."""
+    title = "Diagnostic checks"
+    if diagnosis is None:
+        missing = "Not checked: the chain and its scores are required. Use steinstream report KEPT --chain CHAIN."
+        return _section(title, element("p", missing))
+    if not diagnosis.findings:
+        return _section(title, element("p", diagnosis.note))
+    rows = [
         (
-            finding.name, element("td", finding.says, class_="said"),
-            element("td", shown(finding.value), class_="n"),
-            element("td", shown(finding.threshold), class_="n", data_label="threshold"),
+            finding.name,
+            element("td", finding.says, class_="said"),
+            element("td", format_value(finding.value), class_="n"),
+            element("td", format_value(finding.threshold), class_="n", data_label="threshold"),
             element("td", "fired" if finding.fired else "passed", class_="fired" if finding.fired else None),
         )
         for finding in diagnosis.findings
-    )  # fmt: skip
+    ]
     return _section(
         title,
-        element("p", "The kept draws against the stream they are from, and the stream against itself."),
-        table(["check", "found", "value", "threshold", ""], rows, class_="full words cards", id="checks"),
+        element("p", "The kept draws are compared with the stream, and parts of the stream with each other."),
+        table(["check", "result", "value", "threshold", ""], rows, class_="full words cards", id="checks"),
         element("p", "Each check fires on at most 0.5 % of clean runs.", class_="muted"),
     )
 
 
 def reproduce(kept: Kept, file: str) -> Markup:
-    """How to get it again."""
+    """Return the section with commands, Python code and settings."""
     parts: list[object] = []
-    typed, call = provenance.commands(kept, file), provenance.python(kept, file)
+    typed, code = provenance.commands(kept, file), provenance.python_code(kept, file)
     if typed:
-        parts += [element("h3", "On the command line"), element("pre", element("code", "\n".join(typed)))]
-    if call:
-        parts += [element("h3", "In Python"), element("pre", element("code", call))]
-        apart = "An initial set, a start with a sample, costs and pins are not in the settings: add those of the run."
-        parts.append(element("p", apart, class_="muted"))
-    settings = {name: value for name, value in kept.settings.items() if name != "commands"}
-    rows = ((name, element("code", _brief(value))) for name, value in settings.items())
-    parts += [element("h3", "Settings"), table(["setting", "value"], rows, class_="words", id="settings")]
+        parts += [element("h3", "Command line"), element("pre", element("code", "\n".join(typed)))]
+    if code:
+        parts += [element("h3", "Python"), element("pre", element("code", code))]
+        missing = "An initial set, costs and pins are not recorded: add them if they were used."
+        parts.append(element("p", missing, class_="muted"))
+    recorded = {name: value for name, value in kept.settings.items() if name not in ("commands", "config")}
+    everything = provenance.stored_config(kept) | recorded
+    rows = [(name, element("code", _brief(value))) for name, value in everything.items()]
+    parts += [element("h3", "All settings"), table(["setting", "value"], rows, class_="words", id="settings")]
     parts += _preconditioner(kept)
-    return _section("How to get it again", *parts)
+    return _section("Reproduce this result", *parts)
 
 
 def _brief(value: object) -> str:
@@ -322,19 +358,24 @@ def _preconditioner(kept: Kept) -> list[Markup]:
     factor = preconditioner.factor
     names = kept.names or tuple(f"x{j}" for j in range(dim))
     if factor.ndim == 1:
-        rows = [(names[j], shown(factor[j])) for j in range(dim)]
-        return [element("h3", "Preconditioner: each parameter in these units"), table(["", "scale"], rows)]
-    lower = [(names[i], *(shown(factor[i, j]) if j <= i else "" for j in range(dim))) for i in range(dim)]
-    return [
-        element("h3", "Preconditioner: L, where x becomes L⁻¹x and a score s becomes Lᵀs"),
-        table(["", *names], lower),
-    ]
+        rows = [(names[j], format_value(factor[j])) for j in range(dim)]
+        return [element("h3", "Preconditioner: scale of each parameter"), table(["", "scale"], rows)]
+    lower = [(names[i], *(format_value(factor[i, j]) if j <= i else "" for j in range(dim))) for i in range(dim)]
+    return [element("h3", "Preconditioner: L, with draws L⁻¹x and scores Lᵀs"), table(["", *names], lower)]
 
 
 def _section(title: str, *content: object) -> Markup:
     return element("section", element("h2", title), *content)
 
 
-def _figure_of(kind: str, panels: Any, caption: str, style: str | None = None) -> Markup:
-    told = [element("figcaption", caption.strip())] if caption.strip() else []
-    return element("figure", element("div", *panels, class_=kind, style=style), *told)
+def _legend(*keys: Markup) -> Markup:
+    return element("div", *keys, class_="legend")
+
+
+def _chain_legend(comparison: ChainComparison) -> Markup:
+    return _legend(_KEPT_KEY) if comparison.chain is None else _legend(_KEPT_KEY, _CHAIN_KEY)
+
+
+def _figure_of(kind: str, panels: Sequence[Markup], caption: str, style: str | None = None) -> Markup:
+    captions = [element("figcaption", caption.strip())] if caption.strip() else []
+    return element("figure", element("div", *panels, class_=kind, style=style), *captions)

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from steinstream._typing import Array
-from steinstream.diagnostics import of_scores
-from steinstream.diagnostics.stein_identity import doubtful
+from steinstream.diagnostics import diagnose_scores
+from steinstream.diagnostics.stein_identity import is_suspicious
 from steinstream.errors import PreconditionerWarning, ScoresWarning
 from steinstream.kernels import Kernel
 from steinstream.validation import Block
@@ -55,7 +55,7 @@ class SanityChecks:
 
 
 def _problem_of_scores(stream: Block, late: Block) -> str:
-    finding = of_scores(stream) if doubtful(late.draws, late.scores) else None
+    finding = diagnose_scores(stream) if is_suspicious(late.draws, late.scores) else None
     if finding is None or not finding.fired:
         return ""
     advice = finding.advice[0].upper() + finding.advice[1:]

@@ -1,18 +1,19 @@
-// Canvases as sharp as the screen, axes with round numbers, and the page's colours.
+// Canvases at the resolution of the screen, axis ticks and labels, and the colours of the page.
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// Calls `draw(context, width, height, scale)` when asked to, once a frame at most, and when size or colours change.
+// Returns a function that requests `draw(context, width, height, scale, time)`. It runs at most once per frame, and also
+// when the size or the colours change.
 export function surface(canvas, draw) {
-  let asked = false;
+  let requested = false;
   const context = canvas.getContext("2d");
-  const ask = () => {
-    if (asked) return;
-    asked = true;
+  const request = () => {
+    if (requested) return;
+    requested = true;
     requestAnimationFrame((time) => {
-      asked = false;
+      requested = false;
       const scale = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
       if (!width || !height) return;
       if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
@@ -24,14 +25,15 @@ export function surface(canvas, draw) {
       draw(context, width, height, scale, time);
     });
   };
-  new ResizeObserver(ask).observe(canvas);
-  dark.addEventListener("change", ask);
-  return ask;
+  new ResizeObserver(request).observe(canvas);
+  dark.addEventListener("change", request);
+  return request;
 }
 
-export const themed = (what) => dark.addEventListener("change", what);
+// Calls `callback` when the colours change.
+export const onThemeChange = (callback) => dark.addEventListener("change", callback);
 
-// A number for an axis: short, and told apart from its neighbours, which are `step` away.
+// Formats a number for an axis, with enough digits to distinguish ticks that are `step` apart.
 export function label(value, step) {
   const size = Math.max(Math.abs(value), Math.abs(step));
   if (value === 0) return "0";
@@ -45,10 +47,10 @@ export function label(value, step) {
 
 const tidy = (text) => grouped(text.replace("e+", "e").replace(/-/g, "−"));
 
-// 1000, and then 10 000.
+// Groups the digits of numbers from 10 000 on.
 export const grouped = (text) => text.replace(/^(−?)(\d{5,})/, (_, sign, whole) => sign + whole.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
 
-// Round numbers from low to high, about so many.
+// Returns about `wanted` round numbers from low to high.
 export function linearTicks(low, high, wanted) {
   const rough = (high - low) / Math.max(wanted, 1), power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((each) => each >= rough * 0.999) || rough;
@@ -57,7 +59,7 @@ export function linearTicks(low, high, wanted) {
   return { ticks, step };
 }
 
-// Powers of ten, fewer where there are many, and 2 and 5 times as much where there are few.
+// Returns powers of ten: fewer for a wide range, and also their multiples for a narrow one.
 export function logTicks(low, high, wanted) {
   const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
   const decades = Math.log10(high / low), every = Math.max(1, Math.ceil(decades / wanted));

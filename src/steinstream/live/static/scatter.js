@@ -1,11 +1,11 @@
-// The kept draws in two coordinates. All of them are drawn once a change, pixel by pixel onto a layer of its own (ten
-// thousand take a few milliseconds so, and ten times that as shapes); what is new and what was dropped stands above it
-// for a moment, told apart by shape and size as well as by colour.
+// Plots the kept draws in two coordinates. After each change all draws are rendered pixel by pixel on a separate layer:
+// ten thousand take a few milliseconds, ten times less than with canvas shapes. New and dropped draws are shown above it
+// for a moment, and differ in shape and size as well as in colour.
 
-import { colour, label, linearTicks, surface, themed } from "./axes.js";
+import { colour, label, linearTicks, onThemeChange, surface } from "./axes.js";
 
 const MOMENT = 1600;  // milliseconds for which a change is shown
-const SHOWN = 300;  // changes of a kind at once, the latest of all
+const SHOWN = 300;  // largest number of new or dropped draws shown at once: the latest ones
 
 function rgb(text) {
   const number = parseInt(text.slice(1), 16);
@@ -16,18 +16,18 @@ export function scatter(canvas) {
   let points = new Float32Array(0), count = 0, origin = [0, 0], range = null;
   const marks = [{ fresh: false, list: [] }, { fresh: true, list: [] }];
   const layer = document.createElement("canvas"), dots = document.createElement("canvas");
-  let drawn = "";  // what the layer shows
+  let drawn = "";  // state that the layer shows
   let version = 0;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const names = ["", ""];
 
-  const ask = surface(canvas, (context, width, height, scale, time) => {
+  const request = surface(canvas, (context, width, height, scale, time) => {
     const font = `12px ${getComputedStyle(document.body).fontFamily}`;
     context.font = font;
     if (!count) {
       context.fillStyle = colour("quiet");
       context.textAlign = "center";
-      context.fillText("no draws are kept yet", width / 2, height / 2);
+      context.fillText("no draws kept yet", width / 2, height / 2);
       return;
     }
     const box = { right: width - 8, top: 6, bottom: height - 44 };
@@ -70,10 +70,10 @@ export function scatter(canvas) {
     context.textAlign = "center";
     let free = -Infinity;
     for (const tick of across.ticks) {
-      const said = label(tick, across.step), half = context.measureText(said).width / 2;
+      const words = label(tick, across.step), half = context.measureText(words).width / 2;
       const middle = Math.min(x(tick - origin[0]), width - half);
       if (middle - half < free) continue;
-      context.fillText(said, middle, box.bottom + 7);
+      context.fillText(words, middle, box.bottom + 7);
       free = middle + half + 8;
     }
     context.textAlign = "right";
@@ -117,7 +117,7 @@ export function scatter(canvas) {
     context.drawImage(dots, 0, 0);
   }
 
-  // A diamond for what is new, a cross for what was dropped.
+  // Returns the marker: a diamond for new draws, a cross for dropped ones.
   function stamp(fresh, scale) {
     const size = (fresh ? 5.5 : 4.5) * (count > 3000 ? 0.85 : 1), half = size + 2, shape = document.createElement("canvas");
     shape.width = shape.height = Math.ceil(2 * half * scale);
@@ -149,7 +149,7 @@ export function scatter(canvas) {
         context.globalAlpha = calm.matches ? 1 : Math.min(1, 2 * left);
         if (to - to === 0 && over - over === 0) context.drawImage(shape, to - half, over - half, 2 * half, 2 * half);
       }
-      ask();
+      request();
     }
     context.globalAlpha = 1;
   }
@@ -160,7 +160,7 @@ export function scatter(canvas) {
     kind.list = kind.list.slice(-SHOWN);
   }
 
-  // Axes that stay where they are until a draw is outside, or all are in a small part.
+  // Changes the axis limits only if a draw is outside, or if all draws are in a small part.
   function fit() {
     const seen = [Infinity, -Infinity, Infinity, -Infinity];
     for (let i = 0; i < 2 * count; i++) {
@@ -182,10 +182,10 @@ export function scatter(canvas) {
   function changed() {
     version++;
     if (count) fit();
-    ask();
+    request();
   }
 
-  themed(() => { version++; ask(); });
+  onThemeChange(() => { version++; request(); });
 
   return {
     all(pairs, where) {
@@ -213,7 +213,7 @@ export function scatter(canvas) {
       mark(marks[1], fresh);
       changed();
     },
-    name(across, up) { [names[0], names[1]] = [across, up]; version++; ask(); },
+    name(across, up) { [names[0], names[1]] = [across, up]; version++; request(); },
     get count() { return count; },
   };
 }

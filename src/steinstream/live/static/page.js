@@ -1,4 +1,4 @@
-// Listens to the run and shows what it hears. Names come from files: they are set as text, never as markup.
+// Receives the state of the run and shows it. Names come from files, so they are set as text, never as markup.
 
 import { grouped } from "./axes.js";
 import { curve } from "./curve.js";
@@ -6,14 +6,14 @@ import { scatter } from "./scatter.js";
 
 const at = (id) => document.getElementById(id);
 const ARRIVAL = -1;
-const SILENCE = 6000;  // milliseconds without a word, after which the connection counts as lost
+const TIMEOUT = 6000;  // milliseconds without a message, after which the connection is considered lost
 
-let candidates = 1, source = null, axes = null, heard = 0, last = null, ended = false, about = null;
-const unit = () => (candidates > 1 ? `steps, each the best of ${candidates} draws` : "draws");
+let candidates = 1, source = null, axes = null, received = 0, last = null, ended = false, about = null;
+const unit = () => (candidates > 1 ? `steps, one per ${candidates} draws` : "draws");
 const curves = { ksd: curve(at("ksd-curve"), "ksd", unit), size: curve(at("kept-curve"), "size", unit) };
 const draws = scatter(at("scatter"));
 
-// -- numbers for people
+// -- formatting
 
 const count = (number) => grouped(String(Math.round(number)));
 const precise = (number) => (number === null ? "–" : number.toPrecision(4).replace("e+", "e").replace(/-/g, "−"));
@@ -33,65 +33,65 @@ function show(id, text, value) {
 
 function state(name, text) {
   at("state").dataset.state = name;
-  show("said", text);
+  show("status", text);
   document.body.classList.toggle("stale", name === "lost");
 }
 
-// -- what the run says
+// -- messages of the run
 
 function decoded(text, Kind) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   return new Kind(bytes.buffer);
 }
 
-function hear(event) {
-  const said = JSON.parse(event.data);
-  heard = performance.now();
-  show("title", said.title || "steinstream");
-  if (said.draws === undefined) {
-    const name = said.ended ? "ended" : said.waiting ? "waiting" : "running";
+function receive(event) {
+  const message = JSON.parse(event.data);
+  received = performance.now();
+  show("title", message.title || "steinstream");
+  if (message.draws === undefined) {
+    const name = message.ended ? "ended" : message.waiting ? "waiting" : "running";
     state(name, name === "waiting" ? "waiting for draws" : name);
   } else {
-    last = said;
-    if (said.about) begin(said.about);
-    if (said.curve) {
-      curves.ksd.past(said.curve);
-      curves.size.past(said.curve);
-      at("note").hidden = !said.curve.changes.length;
+    last = message;
+    if (message.about) begin(message.about);
+    if (message.curve) {
+      curves.ksd.setHistory(message.curve);
+      curves.size.setHistory(message.curve);
+      at("note").hidden = !message.curve.changes.length;
     }
-    curves.ksd.now(said.steps, said.ksd);
-    curves.size.now(said.steps, said.kept);
-    if (said.all !== undefined) draws.all(decoded(said.all, Float32Array), said.origin);
-    else draws.change(decoded(said.gone, Uint32Array), decoded(said.new, Float32Array));
-    show("ksd", precise(said.ksd), said.ksd);
-    show("kept", count(said.kept), said.kept);
-    show("draws", count(said.draws), said.draws);
-    show("draws-label", said.pass > 1 ? `draws, pass ${said.pass}` : "draws");
-    show("rate", rate(said.rate), said.rate);
-    show("rate-label", said.ended ? "draws per second, in the mean" : "draws per second");
-    show("elapsed", clock(said.elapsed));
+    curves.ksd.setCurrent(message.steps, message.ksd);
+    curves.size.setCurrent(message.steps, message.kept);
+    if (message.all !== undefined) draws.all(decoded(message.all, Float32Array), message.origin);
+    else draws.change(decoded(message.gone, Uint32Array), decoded(message.new, Float32Array));
+    show("ksd", precise(message.ksd), message.ksd);
+    show("kept", count(message.kept), message.kept);
+    show("draws", count(message.draws), message.draws);
+    show("draws-label", message.pass > 1 ? `draws, pass ${message.pass}` : "draws");
+    show("rate", rate(message.rate), message.rate);
+    show("rate-label", message.ended ? "mean draws per second" : "draws per second");
+    show("elapsed", clock(message.elapsed));
     at("scatter").dataset.count = draws.count;
-    document.title = `KSD ${precise(said.ksd)} · ${said.title || "steinstream"}`;
-    if (said.ended) state("ended", "ended");
-    else if (!said.settled) state("waiting", "warming up");
-    else if (said.rate === 0) state("waiting", "waiting for draws");
+    document.title = `KSD ${precise(message.ksd)} · ${message.title || "steinstream"}`;
+    if (message.ended) state("ended", "ended");
+    else if (!message.settled) state("waiting", "warming up");
+    else if (message.rate === 0) state("waiting", "waiting for draws");
     else state("running", "running");
   }
-  if (said.ended) {
+  if (message.ended) {
     ended = true;
     source.close();
   }
 }
 
-// -- which two coordinates
+// -- choice of the two coordinates
 
 function begin(now) {
   candidates = now.candidates;
   axes = [now.x, now.y];
   if (JSON.stringify(now) !== JSON.stringify(about)) {
     about = now;
-    at("choose-x").replaceChildren(chooser(0, "across"));
-    at("choose-y").replaceChildren(chooser(1, "up"));
+    at("choose-x").replaceChildren(chooser(0, "x axis"));
+    at("choose-y").replaceChildren(chooser(1, "y axis"));
   }
   draws.name(name(axes[0]), name(axes[1]));
 }
@@ -100,16 +100,16 @@ const name = (axis) => (axis === ARRIVAL ? "draw" : about.names ? about.names[ax
 
 function chooser(which, what) {
   const listed = about.dim <= 500, box = document.createElement(listed ? "select" : "input");
-  box.setAttribute("aria-label", `coordinate ${what}`);
+  box.setAttribute("aria-label", `coordinate on the ${what}`);
   if (listed) {
     for (let axis = ARRIVAL; axis < about.dim; axis++) {
       const option = document.createElement("option");
       option.value = axis;
-      option.textContent = axis === ARRIVAL ? "draw (when it came)" : name(axis);
+      option.textContent = axis === ARRIVAL ? "draw (order of arrival)" : name(axis);
       box.append(option);
     }
   } else {
-    Object.assign(box, { type: "number", min: ARRIVAL, max: about.dim - 1, step: 1, title: "number of the coordinate; −1: when the draw came" });
+    Object.assign(box, { type: "number", min: ARRIVAL, max: about.dim - 1, step: 1, title: "index of the coordinate; −1: order of arrival" });
   }
   box.value = axes[which];
   box.disabled = ended;
@@ -127,14 +127,14 @@ function chooser(which, what) {
 function listen() {
   if (source) source.close();
   source = new EventSource(axes ? `events?x=${axes[0]}&y=${axes[1]}` : "events");
-  source.onmessage = hear;
-  source.onerror = () => { if (!ended) state("lost", "connection lost, trying again"); };
+  source.onmessage = receive;
+  source.onerror = () => { if (!ended) state("lost", "connection lost, reconnecting"); };
 }
 
 setInterval(() => {
-  if (ended || !heard) return;
-  const silent = performance.now() - heard;
-  if (silent > SILENCE) state("lost", `no word from the run for ${Math.round(silent / 1000)} s`);
+  if (ended || !received) return;
+  const silent = performance.now() - received;
+  if (silent > TIMEOUT) state("lost", `no data for ${Math.round(silent / 1000)} s`);
   else if (last && at("state").dataset.state !== "lost") show("elapsed", clock(last.elapsed + silent / 1000));
 }, 500);
 

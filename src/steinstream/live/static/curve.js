@@ -1,10 +1,10 @@
-// A value against the number of draws, both on logarithmic axes, with a point where the run is now.
+// Plots a value against the number of draws, both on logarithmic axes, with a point at the current state.
 
 import { colour, logLabel, logTicks, surface } from "./axes.js";
 
 export function curve(canvas, name, unit) {
   let steps = [], values = [], changes = [], now = null;
-  const ask = surface(canvas, (context, width, height) => {
+  const request = surface(canvas, (context, width, height) => {
     const points = [];
     for (let i = 0; i < steps.length; i++) if (steps[i] > 0 && values[i] > 0) points.push([steps[i], values[i]]);
     if (now && now[0] > 0 && now[1] > 0) points.push(now);
@@ -20,7 +20,7 @@ export function curve(canvas, name, unit) {
     const right = Math.max(points[points.length - 1][0], 10);
     let low = Infinity, high = 0;
     for (const [, value] of points) { low = Math.min(low, value); high = Math.max(high, value); }
-    const middle = Math.sqrt(low * high);  // at least a factor of three is shown
+    const middle = Math.sqrt(low * high);  // show at least a factor of three
     low = Math.min(low / 1.15, middle / 1.75);
     high = Math.max(high * 1.15, middle * 1.75);
     const x = (step) => box.left + (Math.log(step) / Math.log(right)) * (box.right - box.left);
@@ -45,9 +45,9 @@ export function curve(canvas, name, unit) {
     context.textBaseline = "top";
     let free = -Infinity;
     for (const tick of across) {
-      const said = logLabel(tick), half = context.measureText(said).width / 2;
+      const words = logLabel(tick), half = context.measureText(words).width / 2;
       const at = Math.min(x(tick), width - half);
-      if (at - half > free) { context.fillText(said, at, box.bottom + 6); free = at + half + 8; }
+      if (at - half > free) { context.fillText(words, at, box.bottom + 6); free = at + half + 8; }
     }
     context.textAlign = "right";
     context.fillText(unit(), box.right, box.bottom + 21);
@@ -75,19 +75,19 @@ export function curve(canvas, name, unit) {
   });
 
   return {
-    past(told) {
-      [steps, values, changes] = [told.step, told[name], name === "ksd" ? told.changes : []];
-      ask();
+    setHistory(history) {
+      [steps, values, changes] = [history.step, history[name], name === "ksd" ? history.changes : []];
+      request();
     },
-    now(step, value) {
+    setCurrent(step, value) {
       now = [step, value];
-      // A thinner without a history: remember where the page has seen it.
+      // If the thinner records no history, store the values that the page has received.
       if (!steps.length || steps.own) {
         if (!steps.own) { steps = []; values = []; steps.own = true; }
         if (value > 0 && !(step < 1.02 * steps[steps.length - 1])) { steps.push(step); values.push(value); }
       }
-      ask();
+      request();
     },
-    ask,
+    request,
   };
 }

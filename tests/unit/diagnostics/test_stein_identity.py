@@ -1,0 +1,63 @@
+"""Scores of another density are detected, with the likely cause."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.chains import as_stream
+
+import steinstream as ss
+from steinstream.diagnostics import diagnose_scores
+from steinstream.diagnostics.stein_identity import is_suspicious
+
+WIDTHS = np.array([1.0, 2.0, 3.0])
+WRONG = {
+    "rows shuffled": (lambda x: (x, -np.random.default_rng(1).permutation(x)), "different order"),
+    "columns swapped": (lambda x: (x * WIDTHS, (-x / WIDTHS)[:, [1, 0, 2]]), "different order"),
+    "mean loss": (lambda x: (x, -x / 1000), "multiply them by the number of data"),
+    "doubled": (lambda x: (x, -2 * x), "another density"),
+    "halved": (lambda x: (x, -x / 2), "another density"),
+    "half-normal": (lambda x: (abs(x), -abs(x)), "constrained: thin log(x)"),
+    "exponential": (lambda x: (np.exp(x), -x), "constrained: thin log(x)"),
+    "between 0 and 1": (lambda x: (1 / (1 + np.exp(-x)), -x), "constrained: thin logit(x)"),
+    "one negated": (lambda x: (x, -x * [1, -1, 1]), "sign of this score"),
+    "far from zero": (lambda x: (x + 100, -np.random.default_rng(1).permutation(x)), "different order"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_scores_are_reported_with_their_likely_cause(name):
+    make, cause = WRONG[name]
+    draws, scores = make(np.random.default_rng(0).normal(size=(2000, 3)))
+    finding = diagnose_scores(as_stream(draws, scores))
+    assert finding.fired and cause in finding.advice
+    assert finding.says.startswith("for x") and finding.says.endswith(", expected -1")
+    assert is_suspicious(draws, scores)
+
+
+def test_right_scores_are_neither_suspicious_nor_reported():
+    x = np.random.default_rng(0).normal(size=(2000, 3))
+    assert not is_suspicious(x, -x) and not diagnose_scores(as_stream(x)).fired
+
+
+def test_a_slow_stream_gives_no_answer():
+    x = np.cumsum(np.random.default_rng(0).normal(size=(1000, 2)), axis=0)
+    assert diagnose_scores(as_stream(x)) is None
+
+
+def test_one_negated_parameter_is_found_although_the_sum_is_plausible():
+    x = np.random.default_rng(0).normal(size=(3000, 10))
+    with pytest.warns(ss.ScoresWarning, match="x4"):
+        found = ss.thin(x, -x * np.where(np.arange(10) == 4, -1, 1), size=300).diagnose()
+    finding = found["scores"]
+    assert finding.fired and "x4" in finding.says and "sign" in finding.advice
+    assert finding.allowed == "tolerance 0.4; 1 of 10 parameters affected"
+
+
+def test_scores_of_another_scale_are_found_and_explain_the_other_findings():
+    x = np.random.default_rng(0).normal(size=(3000, 4))
+    found = ss.thin(x, -3.0 * x, size=300, validate_scores=False).diagnose()
+    finding = found["scores"]
+    assert finding.fired and finding.value == pytest.approx(2.0, abs=0.3) and "another density" in finding.advice
+    assert f"score is {-1 - finding.value:.2g}, expected -1 (tolerance 0.4; 4 of 4 parameters affected)" in str(finding)
+    assert found["spread"].fired and found["spread"].advice == "probably caused by the scores: correct them first"

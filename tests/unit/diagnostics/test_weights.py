@@ -1,0 +1,55 @@
+"""Weights that move a set away from the stream are detected, and sound weights are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.chains import fired
+
+import steinstream as ss
+from steinstream.targets import Mixture
+
+
+def test_weights_count_in_the_comparison():
+    target = Mixture([[0, 0], [6, 0]], covariances=1.0, weights=[0.8, 0.2])
+    x, s = target.sample(20_000, seed=1)
+    kept = ss.thin(x, s, **ss.PAPER)
+    assert {"regions", "mean"} <= fired(kept.diagnose())
+    assert kept.weighted(like=x).diagnose().ok
+    all_in_one_draw = replace(kept, weights=np.eye(1, len(kept)).ravel()).diagnose()
+    assert all_in_one_draw["weights"].fired
+    assert all_in_one_draw["mean"].threshold == kept.diagnose()["mean"].threshold  # not more lenient
+
+
+@pytest.mark.parametrize("distance", [6, 8])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_weights_that_spoil_the_proportions_are_found(distance, seed):
+    """Weights of least KSD leave 0.02 to 0.04 of a mode of 0.2."""
+    x, s = Mixture([[0, 0], [distance, 0]], covariances=1.0, weights=[0.8, 0.2]).sample(20_000, seed)
+    kept = ss.thin(x, s, size=100)
+    assert kept.diagnose().ok
+    found = kept.weighted().diagnose()
+    assert found["weights"].fired and found["regions"].fired and "like=" in found["weights"].advice
+    assert "weights" in found["regions"].advice  # an anchor would not help
+    assert kept.weighted(like=x).diagnose().ok
+
+
+@pytest.mark.parametrize("size", [50, 300])
+@pytest.mark.parametrize("dim", [1, 2, 10])
+def test_sound_weights_do_not_fire(dim, size):
+    x = np.random.default_rng(dim).normal(size=(10_000, dim))
+    kept = ss.thin(x, -x, size=size)
+    for weighted in (kept.weighted(), kept.weighted(like=x)):
+        found = weighted.diagnose()
+        assert found.ok and len(found.findings) == 10, found
+
+
+def test_weights_on_a_handful_of_draws_are_found():
+    x = np.random.default_rng(0).normal(size=(4000, 2))
+    kept = ss.thin(x, -x, size=100)
+    weights = np.full(100, 1e-9)
+    weights[[0, 1, 2, 3]] = 0.25
+    found = replace(kept, weights=weights / weights.sum()).diagnose()
+    assert found["weights"].fired and found["weights"].value > found["weights"].threshold

@@ -1,0 +1,94 @@
+"""A page shows the state of the thinner, and messages contain only what changed."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from tests.live import Listener, fed, normal, same_points, stuck
+
+import steinstream as ss
+from steinstream.live.client import Client
+
+
+@pytest.mark.parametrize("settings", [{}, {"size": 30}, {"preconditioner": ss.Streaming()}, {"storage": "float32"}])
+def test_differences_add_up_to_the_kept_draws(settings):
+    draws = normal(1200, 3)
+    draws[1::3] = draws[::3]  # states repeat
+    thinner = fed(ss.Thinner(3, **settings), draws[:100])
+    with thinner.serve() as dashboard, Listener(dashboard.url, "?x=2&y=0") as listener:
+        for first in range(100, 1200, 100):
+            fed(thinner, draws[first : first + 100])
+            message = listener.receive_until(lambda message: message.get("draws") == thinner.seen)
+            assert (message["kept"], message["ksd"], message["steps"]) == (len(thinner), thinner.ksd, thinner.steps)
+            assert same_points(listener, thinner.kept.draws[:, [2, 0]])
+        assert listener.about["dim"] == 3 and listener.about["x"] == 2
+
+
+def test_draws_far_from_zero_remain_distinct():
+    draws = normal(500)
+    thinner = ss.Thinner(2, size=20, validate_scores=False)
+    thinner.extend(1e9 + draws, -draws)
+    with thinner.serve() as dashboard, Listener(dashboard.url) as listener:
+        listener.receive_until(lambda message: "all" in message)
+        shown = np.sort(listener.points[:, 0] + listener.origin[0])
+        assert np.allclose(shown, np.sort(thinner.kept.draws[:, 0]), 0, 1e-5)
+
+
+def test_one_dimension_is_shown_against_arrival_and_larger_indices_are_the_last():
+    thinner = fed(ss.Thinner(1, size=20), normal(300, 1))
+    with thinner.serve() as dashboard, Listener(dashboard.url, "?x=-1&y=99") as listener:
+        listener.receive_until(lambda message: "all" in message)
+        kept = thinner.kept
+        assert same_points(listener, np.column_stack([kept.ids[:, 1] + 1.0, kept.draws[:, 0]]))
+
+
+def test_warm_up_and_further_passes_are_shown():
+    draws = normal(400)
+    thinner = ss.Thinner(2, size=20, preconditioner=ss.Warmup(draws=200))
+    with thinner.serve() as dashboard, Listener(dashboard.url) as listener:
+        fed(thinner, draws[:150])
+        message = listener.receive_until(lambda message: message.get("draws") == 150)
+        assert not message["settled"] and message["ksd"] is None and message["kept"] == len(thinner)
+        fed(thinner, draws[150:])
+        message = listener.receive_until(lambda message: message.get("draws") == 400)
+        assert message["settled"] and message["ksd"] == thinner.ksd
+        thinner.start_pass()
+        fed(thinner, draws[:300])
+        message = listener.receive_until(lambda message: (message.get("pass"), message.get("draws")) == (2, 300))
+        assert message["ksd"] == thinner.ksd and same_points(listener, thinner.kept.draws)
+
+
+def test_any_history_gives_a_short_curve():
+    thinner = fed(ss.Thinner(2, size=10, history="all"), normal(3000))
+    with thinner.serve() as dashboard, Listener(dashboard.url) as listener:
+        curve = listener.receive_until(lambda message: "curve" in message)["curve"]
+        assert 100 < len(curve["step"]) <= 400 and curve["step"][0] == 1 and curve["step"][-1] == 3000
+
+
+def test_a_client_that_does_not_read_delays_nobody_and_nothing_is_queued(monkeypatch):
+    sent = {}
+    message = Client.message
+    monkeypatch.setattr(
+        Client, "message", lambda self, *a: (sent.update({self.x: sent.get(self.x, 0) + 1}), message(self, *a))[1]
+    )
+    large = {"origin": [0, 0], "all": "A" * 400_000}
+    monkeypatch.setattr(Client, "_draws", lambda self, observer, known, now: large)
+    thinner = fed(ss.Thinner(3, size=50), normal(100, 3))
+    with thinner.serve() as dashboard, stuck(dashboard.url, "events?x=2") as _, Listener(dashboard.url, "?x=0") as one:
+        draws = normal(10_000, 3, seed=1)
+
+        def update(count):
+            for _ in range(count):
+                before = thinner.seen
+                fed(thinner, draws[before % 9000 : before % 9000 + 5])
+                one.receive_until(lambda message: message.get("draws") == thinner.seen)
+            return sent[2]
+
+        update(20)
+        counts = [update(20) for _ in range(5)]
+        assert counts[-1] == counts[-2] and counts[-1] < 60  # only what the system buffers
+        assert sent[0] >= 120
+        began = time.monotonic()
+    assert time.monotonic() - began < 60  # the dashboard can be closed
