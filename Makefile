@@ -1,98 +1,134 @@
-# Everything runs in .venv, which is made on first use. Needs Python 3.11 or newer, and make.
+# Everything runs in virtual environments that are created on first use. Needs Python 3.11 or newer, and make.
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+BINDIR := Scripts
+else
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+BINDIR := bin
+endif
 
-# PyMC, nutpie and ArviZ need Python 3.12: their tests run in an environment of their own, if the machine has that Python.
-APART := .venv-integrations
-ifneq ($(filter test check,$(MAKECMDGOALS)),)
+VENV := .venv
+BIN := $(VENV)/$(BINDIR)
+ALL := .venv-all
+ALLBIN := $(ALL)/$(BINDIR)
+PIP_OPTIONS := --quiet --disable-pip-version-check
+
+# PyMC, nutpie and ArviZ need Python 3.12: their tests have an environment of their own, if the machine has that Python.
+PPL := .venv-ppl
+ifneq ($(filter test-all check,$(MAKECMDGOALS)),)
 ifeq ($(origin NEWER),undefined)
 NEWER := $(shell for python in $(PYTHON) python3.13 python3.12 $(HOME)/.pyenv/versions/3.1[23].*/bin/python; do \
 	$$python -c "import sys; sys.exit(not (3, 12) <= sys.version_info < (3, 14))" 2>/dev/null && echo $$python && break; done)
 endif
 endif
-APART_TESTS = tests/integrations $(wildcard tests/test_io_*tree*.py tests/test_io_*netcdf*.py tests/test_io_*zarr*.py)
 
-SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist worksteal
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test lint types doctest docs pictures wheel check bench readme experiments beyond compare clean
+.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench readme reproduce experiments beyond compare clean
 
-demo: $(VENV)/demo ## sample a posterior, thin it live, look at what was kept
+demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
 
-test: $(VENV)/test $(if $(NEWER),$(APART)/integrations) ## the tests, and what was left out of them
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --junitxml=$(VENV)/ran.xml
+test: $(VENV)/test ## tests of the core and of the file formats, with coverage; prints what was left out
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered --junitxml=$(VENV)/ran.xml
+	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml"
+
+test-all: $(VENV)/test $(ALL)/all-tools $(if $(NEWER),$(PPL)/ppl) ## what `make test` left out: PyTorch, JAX, PyMC, Dask, plots, browsers
+	test -f $(VENV)/ran.xml || $(MAKE) test
+	$(BIN)/python tests/ran.py --left-out $(VENV)/ran.xml > $(ALL)/left-out.txt
+	$(ALLBIN)/python -m pytest $(PARALLEL) @$(ALL)/left-out.txt --junitxml=$(ALL)/ran.xml
 ifneq ($(NEWER),)
-	$(APART)/bin/python -m pytest $(SIDE_BY_SIDE) $(APART_TESTS) --junitxml=$(APART)/ran.xml
+	$(BIN)/python tests/ran.py --left-out $(ALL)/ran.xml > $(PPL)/left-out.txt
+	$(PPL)/$(BINDIR)/python -m pytest $(PARALLEL) @$(PPL)/left-out.txt --junitxml=$(PPL)/ran.xml
 endif
 	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml" \
-		$(if $(NEWER),"$$($(APART)/bin/python --version) in $(APART)=$(APART)/ran.xml")
-	@$(if $(NEWER),,echo "No Python 3.12 or 3.13 was found for $(APART); name one: make test NEWER=/path/to/python3.12")
+		"$$($(ALLBIN)/python --version) in $(ALL)=$(ALL)/ran.xml" \
+		$(if $(NEWER),"$$($(PPL)/$(BINDIR)/python --version) in $(PPL)=$(PPL)/ran.xml")
+	@$(if $(NEWER),,echo "No Python 3.12 or 3.13 was found for $(PPL); name one: make test-all NEWER=/path/to/python3.12")
 
-lint: $(VENV)/lint ## style
-	$(BIN)/ruff check .
+lint: $(VENV)/lint ## style, import layers, docstrings
+	$(BIN)/ruff check --output-format concise .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/lint ## strict types
 	$(BIN)/mypy
 
-doctest: $(VENV)/test ## the examples in the source, the README and the docs
-	$(BIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md" \
+doctest: $(ALL)/all-tools ## the examples in the source, the README and the docs
+	$(ALLBIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md" \
 		--ignore=docs/integrations --ignore=src/steinstream/integrations/pymc.py # tests/integrations has these
 
 docs: $(VENV)/docs ## the site, in docs/_build/html; warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
 
-pictures: $(VENV)/docs ## the pictures of the explanations, and the numbers in their captions
+pictures: $(VENV)/docs ## the pictures of the explanations, the animation, and the numbers in their captions
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m experiments.animation -o docs/thinning.gif
 
-wheel: $(VENV)/lint ## build the wheel and try it in an empty environment, outside this folder
+wheel: $(VENV)/build ## build the wheel and try it in an empty environment, outside this folder
 	rm -rf dist .venv-wheel
 	$(BIN)/python -m build --quiet --wheel --outdir dist .
 	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
-	cd / && $(CURDIR)/.venv-wheel/bin/python $(CURDIR)/tests/smoke.py
+	.venv-wheel/$(BINDIR)/python -m pip $(PIP_OPTIONS) install dist/*.whl
+	cd / && $(CURDIR)/.venv-wheel/$(BINDIR)/python $(CURDIR)/tests/smoke.py
 
-check: docs test lint types wheel doctest ## all of the above
+dist: $(VENV)/build ## source distribution and wheel, for a release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+check: docs test test-all lint types wheel doctest ## all of the above
 
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
 
-readme: $(VENV)/bench ## the README's pictures and numbers, made and put in: two minutes
+readme: $(VENV)/bench ## the README's pictures and numbers: two minutes
 	$(BIN)/python benchmarks/readme.py
 
+NAME ?= # of an experiment: python -m experiments --list
+ARGS ?= # its options
+reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=goodwin-rwm ARGS=--full
+	$(ALLBIN)/python -m experiments $(if $(strip $(NAME)),$(NAME),--list) $(ARGS)
+
 DATA ?= # a folder with the published chains and observations, if there is one
-experiments: $(VENV)/test ## every experiment of the paper at full scale: two hours
-	$(BIN)/python experiments/run.py $(if $(strip $(DATA)),--data $(DATA))
+experiments: $(ALL)/all-tools ## every experiment of the paper at full scale: two hours
+	$(ALLBIN)/python experiments/run.py $(if $(strip $(DATA)),--data $(DATA))
 
-beyond: $(VENV)/test ## what goes beyond the paper, measured: an hour; make beyond DATA=FOLDER for the real posteriors
-	for name in coordinates hard-cap honest-ksd linear; do $(BIN)/python experiments/$$name/run.py || exit 1; done
+beyond: $(ALL)/all-tools ## measurements beyond the paper: an hour; make beyond DATA=FOLDER for the real posteriors
+	for name in coordinates hard-cap honest-ksd linear; do $(ALLBIN)/python experiments/$$name/run.py || exit 1; done
 	for name in anchor passes weights distributed; do \
-		$(BIN)/python experiments/$$name/run.py $(if $(strip $(DATA)),--data $(DATA)) || exit 1; done
-	$(BIN)/python experiments/diagnosis/run.py
+		$(ALLBIN)/python experiments/$$name/run.py $(if $(strip $(DATA)),--data $(DATA)) || exit 1; done
+	$(ALLBIN)/python experiments/diagnosis/run.py
 
-compare: $(VENV)/test ## every method on real posteriors: make compare DATA=FOLDER
-	$(BIN)/python experiments/compare/run.py $(if $(strip $(DATA)),--data $(DATA))
+compare: $(ALL)/all-tools ## every method on real posteriors: make compare DATA=FOLDER
+	$(ALLBIN)/python experiments/compare/run.py $(if $(strip $(DATA)),--data $(DATA))
 
 $(VENV)/pip:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade "pip>=25.1"
+	$(BIN)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
 	touch $@
 
 $(VENV)/demo: pyproject.toml $(VENV)/pip
-	$(PIP) install --editable ".[plot]"
+	$(BIN)/python -m pip $(PIP_OPTIONS) install --editable ".[plot]"
 	touch $@
 
 $(VENV)/%: pyproject.toml $(VENV)/pip
-	$(PIP) install --editable ".[all]" --group $* --constraint tests/constraints.txt
+	$(BIN)/python -m pip $(PIP_OPTIONS) install --editable . --group $* --constraint tests/constraints.txt
 	touch $@
 
-$(APART)/integrations: pyproject.toml
-	$(NEWER) -m venv $(APART)
-	$(APART)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade "pip>=25.1"
-	$(APART)/bin/python -m pip --quiet --disable-pip-version-check install --editable ".[all]" --group integrations
+$(ALL)/pip:
+	$(PYTHON) -m venv $(ALL)
+	$(ALLBIN)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
 	touch $@
 
-clean: ## start anew
-	rm -rf $(VENV) $(APART) .venv-wheel dist docs/_build
+$(ALL)/%: pyproject.toml $(ALL)/pip
+	$(ALLBIN)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group $* --constraint tests/constraints.txt
+	touch $@
+
+$(PPL)/ppl: pyproject.toml
+	$(NEWER) -m venv $(PPL)
+	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
+	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group ppl
+	touch $@
+
+clean: ## remove everything that make created
+	rm -rf $(VENV) $(ALL) $(PPL) .venv-wheel dist docs/_build

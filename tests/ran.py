@@ -1,6 +1,8 @@
-"""Say plainly which tests ran, in which environment, and which did not, and why: python tests/ran.py NAME=FILE...
+"""Report which tests ran, in which environment, and which did not, and why.
 
-The files are what ``pytest --junitxml=FILE`` wrote. A test counts as left out if no environment ran it.
+``python tests/ran.py NAME=FILE...`` prints a summary of files that ``pytest --junitxml=FILE`` wrote. A test counts as
+left out if no environment ran it. ``python tests/ran.py --left-out FILE`` prints the skipped tests of one file as
+arguments for pytest, one per line.
 """
 
 from __future__ import annotations
@@ -8,12 +10,16 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
+from pathlib import Path
 from xml.etree import ElementTree
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[0] == "--left-out":
+        print("\n".join(left_out(arguments[1])))
+        return
     ran: set[str] = set()
-    left: dict[str, tuple[str, str, bool]] = {}  # test, or a whole file -> the file, why, and whether it is a whole one
+    left: dict[str, tuple[str, str, bool]] = {}  # test or module -> module, reason, whether it is a whole module
     print("\nRan")
     for environment, _, file in (argument.partition("=") for argument in arguments):
         passed = 0
@@ -33,8 +39,20 @@ def main(arguments: list[str]) -> None:
         print(f"  {where.replace('.', '/')}.py{'' if whole else f', {count} of its tests'}: {why}")
 
 
+def left_out(file: str) -> list[str]:
+    """Return the node ids of skipped tests, and the paths of skipped modules."""
+    found = []
+    for case in ElementTree.parse(file).iter("testcase"):
+        if case.find("skipped") is None:
+            continue
+        module = case.get("classname") or case.get("name", "")
+        path = Path(*module.split(".")).with_suffix(".py")
+        found.append(path.as_posix() if not case.get("classname") else f"{path.as_posix()}::{case.get('name')}")
+    return sorted(set(found))
+
+
 def reason(skipped: ElementTree.Element, whole: bool) -> str:
-    """Why a test was skipped; of a whole file, pytest gives a tuple in the text."""
+    """Return why a test was skipped; for a whole module, pytest writes a tuple into the text."""
     why = str(ast.literal_eval((skipped.text or "").strip())[2]) if whole else skipped.get("message", "")
     return why.removeprefix("Skipped: ")
 
