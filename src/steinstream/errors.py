@@ -1,4 +1,4 @@
-"""Errors a user can act on: what was found, where, and what to do about it."""
+"""Errors that a user can act on: what was received, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ if TYPE_CHECKING:
 
 
 class SteinstreamError(Exception):
-    """Something the user can repair: ``problem`` says what was found, ``remedy`` what to do, in a sentence each.
+    """Base class of all errors that a user can correct.
 
+    Parameters
+    ----------
+    problem : str
+        What was received and what was expected, in one sentence.
+    remedy : str, optional
+        What to do, in one sentence.
+
+    Examples
+    --------
     >>> import steinstream as ss
     >>> try:
     ...     ss.Thinner(dim=0)
@@ -27,48 +36,48 @@ class SteinstreamError(Exception):
         super().__init__(f"{problem} {remedy}".strip())
 
     def __reduce__(self) -> tuple[type[SteinstreamError], tuple[str, str]]:
-        return type(self), (self.problem, self.remedy)  # from one process to another as it is
+        return type(self), (self.problem, self.remedy)  # both parts survive pickling between processes
 
 
 class InputError(SteinstreamError, ValueError):
-    """A value, an array or a file is not what was asked for."""
+    """A value, an array or a file is invalid."""
 
 
 class NegatedScoresError(InputError):
-    """The scores point away from the mass: they are minus the gradient of the log density."""
+    """The sign of the scores is wrong: they are minus the gradient of the log density."""
 
 
 class CheckpointError(InputError):
-    """A checkpoint is truncated, foreign, damaged, or belongs to other settings."""
+    """A checkpoint is truncated or damaged, was written by another program, or has other settings."""
 
 
 class OutputError(SteinstreamError, OSError):
-    """A file could not be written; whatever stood in its place is untouched."""
+    """A file could not be written. An existing file of that name is unchanged."""
 
 
 class SamplerError(SteinstreamError, RuntimeError):
-    """A sampler that ran beside us has died. ``kept`` is what was kept of its draws until then."""
+    """A sampler in another process failed. ``kept`` holds the draws kept until then."""
 
     kept: Kept | None = None
 
 
 class ScoresWarning(UserWarning):
-    """The scores that came do not fit the draws: they are of another density, or in another order."""
+    """The scores do not match the draws: they belong to another density, or are in another order."""
 
 
 class PreconditionerWarning(UserWarning):
-    """Nobody chose coordinates, and the draws are much wider or narrower than the kernel, or than each other."""
+    """No preconditioner was chosen, and the identity does not fit the widths of the draws."""
 
 
 def one_of(choices: tuple[str, ...], value: str, what: str) -> str:
-    """The value, if it is one of the choices."""
+    """Return the value if it is one of the choices, or raise an `InputError`."""
     if value not in choices:
         raise InputError(f"{what} must be {' or '.join(map(repr, choices))}, got {value!r}.")
     return value
 
 
 def positive(value: int, what: str) -> int:
-    """The value, if it is a whole number of at least 1."""
+    """Return the value if it is a whole number of at least 1, or raise an `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int | Integral) or value < 1:
         raise InputError(f"{what} must be a whole number of at least 1, got {reprlib.repr(value)}.")
     return int(value)
