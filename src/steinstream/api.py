@@ -6,6 +6,7 @@ serves arrays, files, workers and proxies. `fit_source` is its first part, which
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from steinstream.validation import Block
 if TYPE_CHECKING:
     from steinstream.io import Chain
     from steinstream.targets import Target
+
+_log = logging.getLogger("steinstream")
 
 
 def thin(
@@ -332,14 +335,19 @@ def thin_source(
     hooks = hooks or RunHooks()
     thinner = thinner or _started(source, config, initial, hooks)
     hooks.on_thinner(thinner)
+    _log.info(
+        "thinning %s: %d dimensions, %s, preconditioner %s", source.title, source.dim, config, thinner.preconditioner
+    )
     _run_pass(source, thinner, hooks)
     while needs_another_pass(thinner.config, thinner.state):
+        _log.info("pass %d: kept %d draws, KSD %.4g", thinner.current_pass.number, len(thinner), thinner.ksd)
         thinner.start_pass()
         _run_pass(source, thinner, hooks)
     if thinner.seen == thinner.skipped:
         raise InputError(f"{source.title} has no valid draws.")
     if len(thinner) == 0:
         raise too_short(source.title, thinner.seen - thinner.skipped, config.candidates)
+    _log.info("kept %d of %d draws, KSD %.4g", len(thinner), thinner.seen, thinner.ksd)
     return thinner
 
 

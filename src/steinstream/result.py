@@ -84,7 +84,9 @@ class Summary(NamedTuple):
         columns = [self.mean, self.sd, *self.quantiles.values()]
         rows = [[name, *(f"{column[i]:.4g}" for column in columns)] for i, name in enumerate(self.names)]
         widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows])
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]
+        )
 
 
 class Variable(NamedTuple):

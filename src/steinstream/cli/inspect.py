@@ -30,7 +30,9 @@ def inspect(chain: tuple[Path, ...], size: int | None, **options: Any) -> None:
     with bar("looking", source.length or 1.0) as progress:
         for block in source.blocks():
             inspection.add(block)
-            progress.show(inspection.draws if source.length else source.fraction() or 0.0, f"{count(inspection.draws)} draws")
+            progress.show(
+                inspection.draws if source.length else source.fraction() or 0.0, f"{count(inspection.draws)} draws"
+            )
     kept = size or inspection.expected_size()
     _line("", inspection.shape(source.names))
     if source.draws_from:

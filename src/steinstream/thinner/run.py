@@ -6,6 +6,7 @@ processed stay pending and are processed first when the thinner continues.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from threading import current_thread, main_thread
 from types import FrameType
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
     from steinstream.thinner.dictionary import Plan
     from steinstream.thinner.state import ThinnerState
+
+_log = logging.getLogger("steinstream")
 
 _MAX_STEPS = 8192  # steps in one compiled call: limits memory and the delay of Ctrl-C
 
@@ -212,6 +215,7 @@ def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: 
     state.pending_marks = rest.take(later) if rest is not None and len(state.pending.draws) else None
     changed = state.estimator.update(block.draws, state.steps) if state.estimator and first_pass else None
     if changed is not None:
+        _log.debug("step %d: new preconditioner (%s)", state.steps, changed)
         state.preconditioner = changed
         kept.rebase(changed)
         run.squares[-1] = kept.square

@@ -1,0 +1,115 @@
+"""The pipeline: sources, hooks, stopping and resuming, messages."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from steinstream.api import ArraySource, RunHooks, Stopped, fit_source, thin_source
+from steinstream.errors import InputError
+from steinstream.thinner.config import ThinConfig
+
+
+def chains(count: int = 2, length: int = 500, dim: int = 2) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, length, dim)) * [1.0, 0.1]
+
+
+def scores(x: np.ndarray) -> np.ndarray:
+    return -x / np.array([1.0, 0.1]) ** 2
+
+
+def source() -> ArraySource:
+    return ArraySource.of(chains(), scores(chains()))
+
+
+def test_thin_is_the_pipeline_over_arrays():
+    config = ThinConfig(size=30, passes=2)
+    one, other = ss.thin(chains(), scores(chains()), config=config), thin_source(source(), config).kept
+    assert np.array_equal(one.ids, other.ids) and one.ksd == other.ksd
+
+
+def test_size_is_the_third_argument():
+    assert len(ss.thin(chains()[0], scores(chains()[0]), 17)) == 17
+
+
+def test_a_stopped_run_continues_where_it_was():
+    class StopAfterOneBlock(RunHooks):
+        def __init__(self) -> None:
+            self.blocks = 0
+
+        def on_block(self, thinner: ss.Thinner) -> None:
+            self.blocks += 1
+
+        def stop(self) -> bool:
+            return self.blocks == 1
+
+    config = ThinConfig(size=30, passes=3)
+    with pytest.raises(Stopped) as stopped:
+        thin_source(source(), config, hooks=StopAfterOneBlock())
+    assert stopped.value.thinner.seen == 500
+    resumed = thin_source(source(), config, thinner=stopped.value.thinner)
+    whole = thin_source(source(), config)
+    assert np.array_equal(resumed.kept.ids, whole.kept.ids) and resumed.ksd == whole.ksd
+
+
+def test_a_stop_while_the_subsample_is_taken_leaves_no_thinner():
+    class StopAtOnce(RunHooks):
+        def stop(self) -> bool:
+            return True
+
+    with pytest.raises(Stopped) as stopped:
+        thin_source(source(), ThinConfig(), hooks=StopAtOnce())
+    assert stopped.value.thinner is None
+
+
+def test_hooks_are_called_in_order_and_checkpoints_are_due_after_the_interval():
+    class Record(RunHooks):
+        save_interval = 0.0
+
+        def __init__(self) -> None:
+            self.calls: list[str] = []
+
+        def on_subsample(self, draws: int) -> None:
+            self.calls.append(f"subsample {draws}")
+
+        def on_thinner(self, thinner: ss.Thinner) -> None:
+            self.calls.append(f"thinner {thinner.seen}")
+
+        def on_block(self, thinner: ss.Thinner) -> None:
+            self.calls.append(f"block {thinner.seen}")
+
+        def save(self, thinner: ss.Thinner) -> None:
+            self.calls.append("save")
+
+    hooks = Record()
+    thin_source(source(), ThinConfig(size=10), hooks=hooks)
+    expected = ["subsample 500", "subsample 1000", "thinner 0", "block 500", "save", "block 1000", "save"]
+    assert hooks.calls == expected
+
+
+def test_the_first_reading_counts_valid_and_invalid_draws():
+    x = chains()
+    x[1, 7] = np.nan
+    fit = fit_source(ArraySource.of(x, scores(x)), ThinConfig(on_bad="skip"))
+    assert (fit.valid, fit.skipped) == (999, 1)
+    with pytest.raises(InputError, match="chain 1, draw 7"):
+        fit_source(ArraySource.of(x, scores(x)), ThinConfig())
+
+
+def test_a_chain_shorter_than_one_step_is_rejected():
+    x = chains(1, 3)[0]
+    with pytest.raises(InputError, match="has 3 draws, but one step takes 5"):
+        ss.thin(x, scores(x), candidates=5, preconditioner="identity")
+
+
+def test_a_run_is_logged_under_the_name_of_the_package(caplog):
+    with caplog.at_level(logging.DEBUG, logger="steinstream"):
+        thin_source(source(), ThinConfig(size=30, passes=2))
+        ss.thin(chains()[0], scores(chains()[0]), 20, preconditioner="streaming")
+    text = caplog.text
+    assert "thinning The chain: 2 dimensions" in text and "pass 1: kept 30 draws" in text
+    assert "kept 30 of 1000 draws" in text and "new preconditioner (covariance)" in text
+    assert {record.name for record in caplog.records} == {"steinstream"}
