@@ -1,10 +1,13 @@
-"""How numbers are written for people."""
+"""Text of numbers and of lists of names in messages, tables and reports."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 def count(number: int) -> str:
-    """``1 234 567``.
+    """Format an integer with thousands separated by spaces.
 
     >>> count(1234567)
     '1 234 567'
@@ -13,9 +16,32 @@ def count(number: int) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, as they are worth.
+    """Format a number with three significant digits.
 
     >>> number(0.012345), number(412.34), number(2.5e-7), number(140000.0)
     ('0.0123', '412', '2.5e-07', '1.4e+05')
     """
     return f"{value:.3g}"
+
+
+def listing(names: Iterable[str], limit: int = 12) -> str:
+    """Join names with commas, at most ``limit`` of them.
+
+    >>> listing(["theta", "score"])
+    'theta, score'
+    >>> listing("abc", limit=2)
+    'a, b, ... (3 in all)'
+    """
+    known = list(names)
+    more = f", ... ({len(known)} in all)" if len(known) > limit else ""
+    return (", ".join(known[:limit]) + more) or "nothing"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question that suggests the most similar known name, or an empty string.
+
+    >>> nearest("score", ["theta", "scores"])
+    'Did you mean scores? '
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {close[0]}? " if close else ""
