@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from steinstream import validation
 from steinstream._typing import Integers
 from steinstream.discrepancy import cumulative_ksd
 from steinstream.errors import InputError
 from steinstream.gradient_free import reject_ratios
+from steinstream.kernels import as_kernel
 from steinstream.postprocess._greedy import greedy_order
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
@@ -44,7 +44,7 @@ def order_draws(kept: Kept) -> Kept:
     if len(kept) == 0:
         raise InputError("The kept set is empty and cannot be ordered.", "Push draws first.")
     reject_ratios(kept, "An order of use")
-    kernel, preconditioner = validation.as_kernel(kept.kernel), kept.preconditioner or Preconditioner.identity()
+    kernel, preconditioner = as_kernel(kept.kernel), kept.preconditioner or Preconditioner.identity()
     preconditioner.require(kept.draws.shape[1])
     indices = greedy_order(kept.draws, kept.scores, len(kept), kernel, preconditioner, unique=True)
     ordered = _take(kept, indices)

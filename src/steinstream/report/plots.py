@@ -35,7 +35,7 @@ from steinstream.result import History, Kept
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from steinstream.baselines.comparison import Row
+    from steinstream.baselines.comparison import ComparisonRow
 
 #: Colours that stay apart for every kind of colour vision (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -287,7 +287,7 @@ def by_size(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def comparison(path: str | PathLike[str], rows: Sequence[Row]) -> None:
+def comparison(path: str | PathLike[str], rows: Sequence[ComparisonRow]) -> None:
     """KSD and time of every method against size, as a png."""
     from steinstream.io import replacing
 
