@@ -415,7 +415,7 @@ def _diagonal(block: validation.Block, kernel: Kernel, preconditioner: Precondit
 
 def _validate(radius: float, candidates: int, sizes: str) -> None:
     if not (isinstance(radius, int | float | np.number) and 0 < radius < math.inf):
-        raise InputError(f"radius must be a number above 0, the KSD to reach, got {radius!r}.")
+        raise InputError(f"radius, the KSD to reach, must be a number above 0, got {radius!r}.")
     positive(candidates, "candidates")
     if sizes not in SIZES:
         raise InputError(f"Unknown sizes {sizes!r}.", f"Choose one of {', '.join(SIZES)}.")

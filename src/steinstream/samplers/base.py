@@ -21,11 +21,11 @@ from steinstream.errors import InputError
 from steinstream.samplers import Draws, SamplerWarning, State
 from steinstream.targets import whole_number
 from steinstream.targets.function_pointer import function_pointers
+from steinstream.validation import OVERFLOW_LIMIT
 
-HUGE = 1e100  # squares of larger scores overflow; the thinner rejects such draws too
 _STUCK = 1000  # number of proposals, all rejected, that leads to a warning
 _SHOWN = 10  # coordinates of a position in a message
-_FINITE_SCORE = f"It must be finite and below {HUGE:g} wherever the log density is finite."
+_FINITE_SCORE = f"It must be finite and below {OVERFLOW_LIMIT:g} wherever the log density is finite."
 
 
 class TargetFunctions(NamedTuple):
@@ -188,7 +188,7 @@ def check_completed(state: State, block: Draws, log_density: float, done: int) -
 
 def check_score(position: Array, score: Array, when: str = "", remedy: str = _FINITE_SCORE) -> None:
     """Raise if a value of the score is not finite or too large."""
-    bad = np.flatnonzero(~(np.abs(score) < HUGE))
+    bad = np.flatnonzero(~(np.abs(score) < OVERFLOW_LIMIT))
     if len(bad):
         index = int(bad[0])
         raise InputError(

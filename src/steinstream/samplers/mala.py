@@ -28,8 +28,9 @@ import numpy as np
 from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import HUGE, Current, TargetFunctions
+from steinstream.samplers.base import Current, TargetFunctions
 from steinstream.targets import Target
+from steinstream.validation import OVERFLOW_LIMIT
 
 
 def _mala(
@@ -55,7 +56,7 @@ def _mala(
         ratio = density - log_density + 0.5 * np.cumsum(z * z)[-1]
         accept = log_uniform < ratio  # necessary: the remaining term is negative. The score may be undefined otherwise.
         if accept:
-            if not np.all(np.abs(proposal_score) < HUGE):
+            if not np.all(np.abs(proposal_score) < OVERFLOW_LIMIT):
                 draws[t], scores[t] = proposal, proposal_score
                 return density, t
             back = (position - proposal - drift * proposal_score) / step

@@ -24,8 +24,9 @@ import numpy as np
 from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import HUGE, Current, TargetFunctions
+from steinstream.samplers.base import Current, TargetFunctions
 from steinstream.targets import Target
+from steinstream.validation import OVERFLOW_LIMIT
 
 
 def _random_walk(
@@ -55,7 +56,7 @@ def _random_walk(
                 log_density = densities[k]
                 target.write_score(target.parameters, position, score)
             draws[t], scores[t], accepted[t] = position, score, accept
-            if accept and not np.all(np.abs(score) < HUGE):
+            if accept and not np.all(np.abs(score) < OVERFLOW_LIMIT):
                 return log_density, t
             t += 1
             if accept:

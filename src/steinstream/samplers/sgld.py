@@ -34,7 +34,8 @@ from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import HUGE, Current, TargetFunctions
+from steinstream.samplers.base import Current, TargetFunctions
+from steinstream.validation import OVERFLOW_LIMIT
 
 _FOR_STEP, _FOR_RECORD = 0, 1  # purposes of a minibatch
 
@@ -54,7 +55,7 @@ def _langevin(target: TargetFunctions, step: float, current: Current, noise: Arr
         position[:] = position + half * score + root * noise[t]
         target.write_score(target.parameters, position, score)
         block.draws[t], block.scores[t] = position, score
-        if not np.all(np.abs(score) < HUGE):
+        if not np.all(np.abs(score) < OVERFLOW_LIMIT):
             return t
     return len(noise)
 
@@ -150,7 +151,7 @@ class SGLD:
             block.draws[t] = position
             for recorded in (score, self._recorded(position, score, state.random, number)):
                 block.scores[t] = recorded
-                if not np.all(np.abs(recorded) < HUGE):
+                if not np.all(np.abs(recorded) < OVERFLOW_LIMIT):
                     return t
         return len(noise)
 
