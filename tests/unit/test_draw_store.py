@@ -111,11 +111,11 @@ def load(store):
     if not saved.exists():
         return ss.Thinner(dim, size=12, storage="float32")
     rows = lambda ids: dict(zip(names, np.array([np.load(store.path((c, d))) for c, d, _ in ids]).swapaxes(0, 1)))
-    return checkpoint.load(saved, None, None, rows)
+    return checkpoint.load(saved, read_rows=rows)
 
 
 def agree(store):
-    thinner = load(store)  # fails where a kept draw has no payload
+    thinner = load(store)  # fails if a kept draw has no file
     kept = [tuple(id) for id in thinner.kept.ids.tolist()] if len(thinner) else []
     store.reconcile(kept)
     assert store.ids() == kept
@@ -141,7 +141,8 @@ warm = ss.Thinner(dim, storage="float32")
 warm.push(*draw(0))
 random.seed(0)
 seen = 0
-for _ in range(kills):
+while kills > 0 or seen <= 100:  # on a slow machine more often, until enough happened
+    kills -= 1
     child = os.fork()
     if child == 0:
         try:
@@ -162,12 +163,12 @@ print(json.dumps({"seen": seen}))
 
 
 @posix
-def test_kill_9_at_fifty_random_instants_never_parts_a_draw_and_its_payload(tmp_path):
+def test_kill_9_at_fifty_random_instants_never_separates_a_draw_and_its_file(tmp_path):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "run"), "50"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["seen"] > 100  # what lies between two writings is hit by chance; cut off everywhere: above
+    assert said["seen"] > 100  # kills between two writes happen by chance; the test above covers all of them
 
 
 @posix

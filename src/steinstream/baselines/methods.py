@@ -24,7 +24,7 @@ from steinstream._typing import Array, Integers
 from steinstream.api import ArraySource, ChainSource, DrawSource, RunHooks, fit_source
 from steinstream.discrepancy import ksd, run_rows_in_threads
 from steinstream.errors import InputError
-from steinstream.kernels import Kernel, as_kernel
+from steinstream.kernels import Kernel
 from steinstream.postprocess._greedy import greedy_order, half_diagonal, select_smallest
 from steinstream.preconditioning import KINDS, Preconditioner
 from steinstream.result import History, Kept
@@ -84,20 +84,13 @@ class SelectionProblem(NamedTuple):
 
 
 def problem_from_source(
-    source: DrawSource,
-    size: int,
-    *,
-    kernel: Kernel | str | None = None,
-    preconditioner: Preconditioner | ArrayLike | str = "auto",
-    seed: int = 0,
-    on_bad: str = "raise",
-    validate_scores: bool = True,
-    hooks: RunHooks | None = None,
+    source: DrawSource, size: int, *, seed: int = 0, hooks: RunHooks | None = None, **settings: Any
 ) -> SelectionProblem:
-    """Return the problem of selecting ``size`` draws of a source, after reading it once."""
-    config = ThinConfig(
-        kernel=as_kernel(kernel), preconditioner=preconditioner, on_bad=on_bad, validate_scores=validate_scores
-    )
+    """Return the problem of selecting ``size`` draws of a source, after reading it once.
+
+    ``settings`` are those of :class:`~steinstream.ThinConfig` that concern draws, kernel and preconditioner.
+    """
+    config = ThinConfig.of(**settings)
     fit = fit_source(source, config, hooks)
     check_size(size, fit.valid)
     return SelectionProblem(

@@ -21,7 +21,10 @@ from steinstream.errors import InputError
 from steinstream.samplers import Draws, SamplerWarning, State
 from steinstream.targets import whole_number
 from steinstream.targets.function_pointer import function_pointers
-from steinstream.validation import OVERFLOW_LIMIT
+
+#: Limit of the values of a score, equal to that of the validation. It is defined here, because the cache of compiled
+#: code depends on the sources of the samplers.
+OVERFLOW_LIMIT = 1e100
 
 _STUCK = 1000  # number of proposals, all rejected, that leads to a warning
 _SHOWN = 10  # coordinates of a position in a message

@@ -24,9 +24,8 @@ import numpy as np
 from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import Current, TargetFunctions
+from steinstream.samplers.base import OVERFLOW_LIMIT, Current, TargetFunctions
 from steinstream.targets import Target
-from steinstream.validation import OVERFLOW_LIMIT
 
 
 def _random_walk(

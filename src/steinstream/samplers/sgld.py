@@ -34,8 +34,7 @@ from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import Current, TargetFunctions
-from steinstream.validation import OVERFLOW_LIMIT
+from steinstream.samplers.base import OVERFLOW_LIMIT, Current, TargetFunctions
 
 _FOR_STEP, _FOR_RECORD = 0, 1  # purposes of a minibatch
 

@@ -27,7 +27,7 @@ _BLOCK = 4096  # draws in one call of the sampler; does not influence the result
 def spmcmc(sampler: Sampler, state: State, thinner: Thinner, steps: int, *, chain: int = 0) -> State:
     """Run a chain into a thinner.
 
-    With ``thinner.candidates == 1`` this is plain thinning of a chain. Several calls are bit-identical to one call with
+    With one candidate per step this is plain thinning of a chain. Several calls are bit-identical to one call with
     the sum of the steps.
 
     Parameters
@@ -37,7 +37,7 @@ def spmcmc(sampler: Sampler, state: State, thinner: Thinner, steps: int, *, chai
     state : State
         State of the chain.
     thinner : Thinner
-        The thinner; each of its steps uses ``thinner.candidates`` draws.
+        The thinner; each of its steps uses ``thinner.config.candidates`` draws.
     steps : int
         Number of steps of the thinner.
     chain : int, default 0
@@ -69,7 +69,7 @@ def spmcmc(sampler: Sampler, state: State, thinner: Thinner, steps: int, *, chai
     dimension = len(state.position)
     if dimension != thinner.dim:
         raise InputError(f"The chain has {dimension} dimensions, the thinner {thinner.dim}.")
-    end = state.steps + whole_number(steps, "steps") * thinner.candidates
+    end = state.steps + whole_number(steps, "steps") * thinner.config.candidates
     while state.steps < end:
         first = state.steps
         state, block = sampler.sample(state, min(_BLOCK, end - first))

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from tests.unit.samplers.common import COVARIANCE, GAUSSIAN, assert_mean, assert_same, in_python, run
 
+from steinstream import validation
 from steinstream.errors import InputError
-from steinstream.samplers import MALA, SGLD, Draws, RandomWalk, SamplerWarning
+from steinstream.samplers import MALA, SGLD, Draws, RandomWalk, SamplerWarning, base
 from steinstream.targets import CompiledTarget, Functions, Gaussian, Goodwin, Mixture, Tempered
 
 Maker = Callable[[Any], Any]
@@ -268,6 +269,10 @@ def test_a_broken_target_is_named_with_position_and_value(make_rejecting: Maker,
     assert failure(make_rejecting(Broken(kind, lanes=5)), (200,)) == said
     assert failure(make_rejecting(in_python(Broken(kind))), (200,)) == said
     assert failure(make_rejecting(Broken(kind)), (1, 2) * 70) == said
+
+
+def test_the_limit_of_scores_is_that_of_the_validation() -> None:
+    assert base.OVERFLOW_LIMIT == validation.OVERFLOW_LIMIT
 
 
 def test_a_chain_that_does_not_move_is_reported(make_rejecting: Maker) -> None:
