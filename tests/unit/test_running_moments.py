@@ -78,7 +78,7 @@ def test_invalid_draws_are_refused_and_change_nothing():
     moments.add([[1.0, 2.0]])
     with pytest.raises(InputError, match=r"shape \(n, 2\), got shape \(4, 3\)"):
         moments.add(np.zeros((4, 3)))
-    with pytest.raises(InputError, match="must be finite, got .* in row 1"):
+    with pytest.raises(InputError, match=r"must be finite, got .* in row 1"):
         moments.add([[0.0, 0.0], [np.nan, 1.0]])
     with pytest.raises(InputError, match=r"got shape \(3,\)"):
         Moments.of(np.zeros(3))
