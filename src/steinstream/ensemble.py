@@ -101,7 +101,7 @@ class EnsemblePrediction:
         Raises
         ------
         InputError
-            If there is no network left, or the prediction is invalid.
+            If the ensemble is empty, or the prediction is invalid.
 
         """
         if self.count == 0:

@@ -4,8 +4,8 @@ Let N_t be the size of the kept set after step t, f_t the growth, K_t KSD^2 of t
 target.
 
 **Theorem** (independent draws of the target, the best of any number of candidates). A new draw increases N^2 K by at
-most kappa in expectation, because E k0(x, .) = 0 and the best candidate is no worse than the first; thinning increases
-K by at most the budget eps_t. With N = N_{t-1}, whatever the algorithm made of it,
+most kappa in expectation, because E k0(x, .) = 0 and the best candidate is at least as good as the first; thinning
+increases K by at most the budget eps_t. With N = N_{t-1}, which may depend on the past,
 
 .. math:: E[K_t | past] \le \left(\frac{N}{N+1}\right)^2 K_{t-1} + \frac{\kappa}{(N+1)^2} + \epsilon_t ,
 
@@ -422,7 +422,7 @@ def _validate(radius: float, candidates: int, sizes: str) -> None:
 
 
 def _as_growth(choice: str | float, sizes: str) -> schedules.Schedule:
-    """Return the growth; raise if there is no bound for it."""
+    """Return the growth; raise if no bound is known for it."""
     growth = None if isinstance(choice, int | float | np.number) else schedules.growth(choice)
     exponent = choice if growth is None else growth.alpha if isinstance(growth, schedules.Power) else None
     if exponent is not None:
@@ -438,7 +438,7 @@ def _as_growth(choice: str | float, sizes: str) -> schedules.Schedule:
             'Use a power between 1 and 2, or sizes="planned" (--sizes planned).',
         )
     if not isinstance(growth, schedules.SquareRoot | schedules.Linear):
-        raise InputError(f"There is no bound for growth {choice!r}.", "Plan with power:A (1 < A < 2), linear or sqrt.")
+        raise InputError(f"No bound is known for growth {choice!r}.", "Plan with power:A (1 < A < 2), linear or sqrt.")
     return growth
 
 
@@ -450,7 +450,7 @@ def _as_criterion(budget: str, growth: schedules.Schedule) -> Callable[[float], 
         return lambda kappa: FewestStepsWithShare(kappa, _round_down(kappa))
     share = schedules.budget(budget, growth)
     if not isinstance(share, schedules.Share) or not math.isfinite(share.eta):
-        raise InputError(f"There is no bound for budget {budget!r}.", "Plan with constant, share or share:ETA.")
+        raise InputError(f"No bound is known for budget {budget!r}.", "Plan with constant, share or share:ETA.")
     return lambda kappa: FewestStepsWithShare(kappa, share.eta)
 
 

@@ -59,7 +59,7 @@ def method_name(name: str) -> str:
     Raises
     ------
     InputError
-        If there is no such method.
+        If the method is unknown.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def selector(name: str) -> Select:
     Raises
     ------
     InputError
-        If there is no such method.
+        If the method is unknown.
 
     """
     select: Select = import_module("steinstream.baselines.methods").SELECTORS[method_name(name)]

@@ -86,10 +86,7 @@ class SelectionProblem(NamedTuple):
 def problem_from_source(
     source: DrawSource, size: int, *, seed: int = 0, hooks: RunHooks | None = None, **settings: Any
 ) -> SelectionProblem:
-    """Return the problem of selecting ``size`` draws of a source, after reading it once.
-
-    ``settings`` are those of :class:`~steinstream.ThinConfig` that concern draws, kernel and preconditioner.
-    """
+    """Return the problem of selecting ``size`` draws of a source after reading it once; settings as in ThinConfig."""
     config = ThinConfig.of(**settings)
     fit = fit_source(source, config, hooks)
     check_size(size, fit.valid)
@@ -540,10 +537,25 @@ spmcmc_fixed_drops = baseline(
 
 
 def drop_sites(steps: int, size: int) -> Integers:
-    """Return the steps, counted from 1, that drop a draw before they add one.
+    """Return the steps that drop a draw before they add one.
 
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    size : int
+        Number of draws after the last step.
+
+    Returns
+    -------
+    ndarray of shape (steps - size,)
+        Steps, counted from 1.
+
+    Examples
+    --------
     >>> drop_sites(20, 14)
     array([10, 12, 14, 16, 18, 20])
+
     """
     first = max(2, min(10, size + 1))
     return np.floor(np.linspace(first, steps, steps - size) + 0.5).astype(np.int64)

@@ -55,12 +55,26 @@ class _Iterate(NamedTuple):
 
 
 def minimise_on_simplex(matrix: Array, tolerance: float = 1e-9) -> Solution:
-    """Minimise w^T K w over the simplex until the gap is below the tolerance.
+    """Minimise w^T K w over the simplex.
 
-    Iteration also ends if the remaining gap is within rounding error, as for a singular matrix with minimum 0.
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Positive semi-definite matrix K.
+    tolerance : float, default 1e-9
+        Gap at which the iteration ends. It also ends if the remaining gap is within rounding error, as for a singular
+        matrix with minimum 0.
 
+    Returns
+    -------
+    Solution
+        Weights, minimum and gap.
+
+    Examples
+    --------
     >>> minimise_on_simplex(np.diag([1.0, 3.0, 0.5])).weights.round(6)
     array([0.3, 0.1, 0.6])
+
     """
     diagonal = np.diag(matrix)
     if diagonal.min() <= 0:  # a PSD matrix has a zero row there: all weight on it attains the minimum 0

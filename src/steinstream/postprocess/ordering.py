@@ -38,7 +38,7 @@ def order_draws(kept: Kept) -> Kept:
     Raises
     ------
     InputError
-        If there are no draws, or they were kept without scores.
+        If the set is empty, or its draws were kept without scores.
 
     """
     if len(kept) == 0:

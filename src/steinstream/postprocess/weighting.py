@@ -66,7 +66,7 @@ def optimise_weights(kept: Kept, linear: float | None = None, like: Moments | Ar
     Raises
     ------
     InputError
-        If there are no draws or too many, if they were kept without scores, or if an argument does not fit them.
+        If the set is empty or too large, if its draws were kept without scores, or if an argument does not fit them.
 
     """
     if len(kept) == 0:

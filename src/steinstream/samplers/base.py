@@ -34,7 +34,7 @@ _FINITE_SCORE = f"It must be finite and below {OVERFLOW_LIMIT:g} wherever the lo
 class TargetFunctions(NamedTuple):
     """Functions of a target in the form in which loops call them: see `steinstream.targets.CompiledTarget`.
 
-    ``compiled`` tells whether they are pointers to compiled functions. Functions that a loop does not call are None.
+    ``compiled`` is true if they are pointers to compiled functions. Functions that a loop does not call are None.
     """
 
     parameters: Any
@@ -154,10 +154,29 @@ def empty_block(n: int, dimension: int) -> Draws:
 
 
 def run_metropolis(sampler: Any, state: State, n: int, target: TargetFunctions, loop: Any) -> tuple[State, Draws]:
-    """Return the state after n steps of a Metropolis loop, and the draws of these steps.
+    """Run a Metropolis loop.
 
-    The loop is called as ``loop(target, step, current, log_density, noise, block)``. Row t of the noise has d standard
-    normal numbers for the proposal of step t and two for its acceptance.
+    Parameters
+    ----------
+    sampler : RandomWalk or MALA
+        The sampler.
+    state : State
+        State of the chain.
+    n : int
+        Number of steps.
+    target : TargetFunctions
+        Functions of the target.
+    loop : callable
+        ``loop(target, step, current, log_density, noise, block)``. Row t of the noise has d standard normal numbers for
+        the proposal of step t and two for its acceptance.
+
+    Returns
+    -------
+    state : State
+        State after the steps.
+    draws : Draws
+        Draws of the steps.
+
     """
     if not math.isfinite(state.log_density):
         raise InputError(

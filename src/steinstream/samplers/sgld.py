@@ -163,7 +163,7 @@ class SGLD:
         return score
 
     def _score(self, position: Array, random: dict[str, Any], number: int, purpose: int) -> Array:
-        """Return the score of the minibatch of a step, or of the target if there is no minibatch."""
+        """Return the score of the minibatch of a step, or of the target if minibatches are not used."""
         if self.minibatch is not None:
             seed = [random["state"]["inc"], number, purpose]  # the increment is constant along the stream
             return base.score_at(self.minibatch, position, np.random.default_rng(seed))
