@@ -47,7 +47,7 @@ class SelectionProblem(NamedTuple):
 
     ``blocks`` iterates over the ``total`` valid draws from the start; ``skipped`` invalid draws are left out.
     ``subsample`` has evenly spaced draws. ``package_preconditioner`` is a preconditioner of the package stein-thinning,
-    which :func:`stein_thinning` uses instead of ``preconditioner``.
+    which ``stein_thinning`` uses instead of ``preconditioner``.
     """
 
     blocks: Callable[[], Iterable[Block]]
