@@ -64,7 +64,10 @@ pygments_dark_style = "github-dark"
 def sections(app, what, name, thing, options, lines):
     """Parameters and examples of a docstring as lists; an attribute's sentence stays a sentence."""
     if what in ("class", "function", "method"):
-        lines[:] = NumpyDocstring(lines, Config(napoleon_use_param=False), app, what, name, thing, options).lines()
+        plain = Config(  # types are text, not links
+            napoleon_use_param=False, napoleon_use_rtype=False, napoleon_custom_sections=[("Attributes", "params_style")]
+        )
+        lines[:] = NumpyDocstring(lines, plain, app, what, name, thing, options).lines()
 
 
 def without_aliases(app, what, name, thing, skip, options):

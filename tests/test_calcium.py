@@ -15,7 +15,7 @@ from experiments.targets.hinch import PARAMETERS, REST
 
 from steinstream.errors import InputError
 from steinstream.samplers import RandomWalk
-from steinstream.targets import Compiled, Functions
+from steinstream.targets import CompiledTarget, Functions
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "hinch2004"
 ORIGIN = np.zeros(38)
@@ -283,7 +283,7 @@ def test_calcium_that_runs_out_leaves_no_density(simulated: Calcium) -> None:
 
 def test_a_chain_runs_compiled_as_in_python(simulated: Calcium) -> None:
     class OneByOne(Calcium):
-        def compiled(self) -> Compiled:
+        def compiled(self) -> CompiledTarget:
             return super().compiled()._replace(lanes=1)
 
     def run(target: object, n: int) -> np.ndarray:

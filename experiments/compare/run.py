@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 import steinstream as ss
 from steinstream.baselines import METHODS, selector
-from steinstream.baselines._stein_thinning import select as stein_thinning
-from steinstream.baselines.job import job
+from steinstream.baselines.methods import problem_from_arrays
 from steinstream.report import plots
 
 HERE = Path(__file__).parent
@@ -81,7 +80,7 @@ def measure(data: Path) -> Results:
     for chain, draws, scores in chains(data):
         for preconditioner in COORDINATES:
             for size in SIZES:
-                work = job(draws, scores, size, ss.IMQ(), preconditioner)
+                work = problem_from_arrays(draws, scores, size, preconditioner=preconditioner)
                 every = squared(work.preconditioner, *work.whole()[:2])
                 for method in methods:
                     x, s, ids = selector(method)(work)
@@ -101,13 +100,17 @@ def aside(data: Path) -> str:
     lines = []
     for name, preconditioner in (("auto", "auto"), ("plain covariance", plain)):
         for size in SIZES:
-            work = job(draws, scores, size, ss.IMQ(), preconditioner)
+            work = problem_from_arrays(draws, scores, size, preconditioner=preconditioner)
             white = float(np.median(squared(work.preconditioner, *work.whole()[:2])))
             again = ss.Thinner(work.dim, size=size, preconditioner=work.preconditioner)
             for turn in range(5):
                 for block in work.blocks():
                     again.extend(block.draws, block.scores, ids=block.ids + np.array([turn * len(draws), 0]))
-            chosen = selector("ksdt")(work), selector("stein_thinning")(work), stein_thinning(work, unique=True)
+            chosen = (
+                selector("ksdt")(work),
+                selector("stein_thinning")(work),
+                selector("stein_thinning")(work, unique=True),
+            )
             once, greedy, unique = (ss.ksd(x, s, preconditioner=work.preconditioner) for x, s, _ in chosen)
             lines.append(
                 f"diamonds, {name}, {size}: median squared score {white:.0f}; "

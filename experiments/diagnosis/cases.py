@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steinstream as ss
-from steinstream.samplers import MALA, RandomWalk, adapted
+from steinstream.samplers import MALA, RandomWalk, adapt_step
 from steinstream.targets import Functions, Gaussian, Mixture
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ def chain(
 
     def stream(seed: int) -> tuple[Array, Array]:
         sampler = kind(target, step=step)
-        sampler, state = adapted(sampler, sampler.init(np.zeros(dim), seed=seed), 2000, acceptance)
+        sampler, state = adapt_step(sampler, sampler.init(np.zeros(dim), seed=seed), 2000, acceptance)
         if start:
             state = sampler.init(np.full(dim, start), seed=seed)
         _, block = sampler.sample(state, draws)

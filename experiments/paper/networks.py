@@ -26,7 +26,7 @@ from experiments.paper.columns import Columns
 from experiments.paper.network_problems import Problem, device_of, images, require_data, reviews
 from experiments.paper.network_scales import CIFAR10, IMDB, Scale
 from experiments.paper.network_stages import Stages
-from steinstream.ensemble import Predictions
+from steinstream.ensemble import EnsemblePrediction
 from steinstream.preconditioning import Preconditioner, Streaming
 from steinstream.thinner import Thinner
 
@@ -103,7 +103,7 @@ class NetworkStudy:
 
     def _followed(self, thinner: Thinner, recording: Any, report: Callable[[float], None]) -> list[dict[str, Any]]:
         """What the kept networks predict together, as they come and go."""
-        (draws, scores), online, measured = recording.draws, Predictions(), set(self.steps().tolist())
+        (draws, scores), online, measured = recording.draws, EnsemblePrediction(), set(self.steps().tolist())
         labels, truth, rows = self._labels, self.stages.truth.mean, []
         for number, (draw, score) in enumerate(zip(draws, scores, strict=True)):
             change = thinner.push(draw, score)
@@ -138,7 +138,7 @@ class NetworkStudy:
         """For each kernel the four measures against networks kept, and the variants; the plane with the chains."""
         from experiments.paper import network_plots
 
-        truth = Predictions()
+        truth = EnsemblePrediction()
         truth.add(self.stages.truth.mean)
         levels = truth.measures(labels=self._labels)
         figures = {"plane.png": network_plots.plane(self.title, self.stages)}

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steinstream as ss
-from steinstream.baselines._stein_thinning import select as stein_thinning
-from steinstream.baselines.job import job
+from steinstream.baselines import selector
+from steinstream.baselines.methods import problem_from_arrays
 from steinstream.report import plots
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def made_up() -> Iterator[Row]:
     for seed in range(5):
         for name, x, s in targets(seed):
             for preconditioner in COORDINATES:
-                within = job(x, s, 500, None, preconditioner).preconditioner
+                within = problem_from_arrays(x, s, 500, preconditioner=preconditioner).preconditioner
                 thinner, began = ss.Thinner(x.shape[1], size=500, preconditioner=within), time.process_time()
                 for number in PASSES:
                     if number > 1:
@@ -108,13 +108,13 @@ def measured(chains: Iterable[tuple[str, Array, Array]]) -> Iterator[Row]:
         short = len(x) <= 20_000
         for preconditioner in COORDINATES if short else COORDINATES[:1]:
             for size in SIZES if short else SIZES[1:]:
-                work = job(x, s, size, None, preconditioner)
+                work = problem_from_arrays(x, s, size, preconditioner=preconditioner)
                 options = {"size": size, "preconditioner": work.preconditioner}
                 ways = {"1": {}, "5": {"passes": 5}, "start": {"start": "sample"}, "auto": {"passes": "auto"}}
                 for method, way in ways.items():
                     kept, spent = timed(lambda: ss.thin(x, s, **options, **way), 3 if short else 2)  # noqa: B023
                     yield Row(name, preconditioner, size, 0, method, kept.ksd, spent, kept.settings["passes"])
-                chosen, spent = timed(lambda: stein_thinning(work), 3 if short else 2)  # noqa: B023
+                chosen, spent = timed(lambda: selector("stein_thinning")(work), 3 if short else 2)  # noqa: B023
                 greedy = ss.ksd(chosen.draws, chosen.scores, preconditioner=work.preconditioner)
                 yield Row(name, preconditioner, size, 0, "stein_thinning", greedy, spent, 1)
                 if preconditioner == "identity" and find_spec("stein_thinning"):

@@ -44,7 +44,7 @@ from experiments.targets.hinch import (
 from experiments.targets.hinch_back import slopes_back, stiffness_back
 from steinstream._engine.jit import inlined, jit
 from steinstream.errors import InputError
-from steinstream.targets import Array, Compiled
+from steinstream.targets import Array, CompiledTarget
 
 NAMES = tuple(PARAMETERS)
 LANES = 16
@@ -261,7 +261,7 @@ def _square(q: Array) -> float:
 
 @jit
 def log_densities(parameters: tuple[Array], positions: Array, out: Array) -> None:
-    """The log density at many positions (38, lanes), see `steinstream.targets.Compiled`."""
+    """The log density at many positions (38, lanes), see `steinstream.targets.CompiledTarget`."""
     (y,) = parameters
     for first in range(0, out.size, LANES):
         _densities(y, positions, first, out)
@@ -286,7 +286,7 @@ def _record(q: Array, k: Array, fixed: Array, sums: Array) -> None:
 
 @jit
 def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> float:
-    """The log density and its gradient at one position (38,), see `steinstream.targets.Compiled`."""
+    """The log density and its gradient at one position (38,), see `steinstream.targets.CompiledTarget`."""
     (y,) = parameters
     t = _END[-1]
     k, fixed, sums = np.empty((2, CONSTANTS, 1)), np.empty((t + 1, 3, 1)), np.empty((t + 1, _STAGES, 6, 1))
@@ -374,9 +374,9 @@ class Calcium:
         score = np.empty(_DIMENSION)
         return log_density_and_score((self.y,), _position(q), score), score
 
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledTarget:
         """The functions above for a sampler that runs in machine code."""
-        return Compiled(log_densities, log_density_and_score, (self.y,), LANES)
+        return CompiledTarget(log_densities, log_density_and_score, (self.y,), LANES)
 
 
 def _position(q: Array) -> Array:

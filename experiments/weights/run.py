@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import steinstream as ss
-from steinstream.postprocess._simplex_qp import least
-from steinstream.postprocess.weighting import LINEAR, objective
+from steinstream.postprocess._simplex_qp import minimise_on_simplex
+from steinstream.postprocess.weighting import LINEAR, objective_matrix, with_weights
 from steinstream.result import Kept
 from steinstream.targets import Mixture
 
@@ -55,8 +55,8 @@ def quadratic(kept: Kept, draws: Array) -> Kept:
     inner, along, dim = x @ x.T, np.sum(s * x, axis=1), x.shape[1]
     base = 1.0 + inner
     more = base**2 * (s @ s.T) + 2.0 * base * (along[:, None] + along + dim) + 2.0 * inner
-    solution = least(objective(kept, kept.draws, kept.scores, LINEAR, None) + 10.0 * more)
-    return ss.weights.weighted_by(kept, solution.weights, {"gap": solution.gap})
+    solution = minimise_on_simplex(objective_matrix(kept, kept.draws, kept.scores, LINEAR, None) + 10.0 * more)
+    return with_weights(kept, solution.weights, {"gap": solution.gap})
 
 
 def like(kept: Kept, draws: Array) -> Kept:
@@ -249,12 +249,12 @@ def timing() -> str:
         for dim in (4, 10):
             draws = np.random.default_rng(0).normal(size=(10 * size, dim))
             kept = ss.thin(draws, -draws, size=size)
-            matrix = objective(kept, kept.draws, kept.scores, LINEAR, None)
-            least(matrix[:50, :50])
+            matrix = objective_matrix(kept, kept.draws, kept.scores, LINEAR, None)
+            minimise_on_simplex(matrix[:50, :50])
             began = time.process_time()
-            solution = least(matrix)
+            solution = minimise_on_simplex(matrix)
             spent = time.process_time() - began
-            cells.append(f"{spent:.2g} s, {solution.rounds} rounds, gap {solution.gap:.0e}")
+            cells.append(f"{spent:.2g} s, {solution.iterations} iterations, gap {solution.gap:.0e}")
         lines.append(f"| {size} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from steinstream import schedules as schedules
     from steinstream import targets as targets
     from steinstream.api import thin as thin
+    from steinstream.baselines.comparison import compare as compare
     from steinstream.diagnostics import Diagnosis as Diagnosis
     from steinstream.diagnostics import Finding as Finding
     from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
     from steinstream.discrepancy import ksd as ksd
     from steinstream.discrepancy import normalised_ksd as normalised_ksd
-    from steinstream.draw_store import Payloads as Payloads
-    from steinstream.ensemble import Predictions as Predictions
+    from steinstream.draw_store import DrawStore as DrawStore
+    from steinstream.ensemble import EnsemblePrediction as EnsemblePrediction
     from steinstream.errors import PreconditionerWarning as PreconditionerWarning
     from steinstream.errors import ScoresWarning as ScoresWarning
     from steinstream.errors import SteinstreamError as SteinstreamError
@@ -72,9 +73,10 @@ _HOME = {
     "RBF": "kernels",
     "merge": "postprocess.merging",
     "Moments": "running_moments",
-    "Payloads": "draw_store",
+    "DrawStore": "draw_store",
+    "EnsemblePrediction": "ensemble",
+    "compare": "baselines.comparison",
     "plan": "planning",
-    "Predictions": "ensemble",
     "PAPER": "thinner",
     "thin": "api",
     "StepInfo": "thinner",

@@ -1,21 +1,21 @@
-"""Whatever hangs on a kept draw, as a file each: there as long as its draw is kept, and no longer.
+"""Files attached to the kept draws: one file per draw, deleted when the draw is dropped.
 
-A thinner says what a step changed (:class:`~steinstream.StepInfo`). :meth:`steinstream.Payloads.commit` carries that out in
-an order that a crash cannot spoil:
+A thinner reports what a step changed (:class:`~steinstream.StepInfo`). :meth:`steinstream.DrawStore.commit` applies
+these changes to a folder in an order that is safe against crashes:
 
-1. the payloads of added draws are written aside, forced to disk, and renamed, so that each is whole or absent;
-2. the thinner's checkpoint is replaced, as wholly: from this instant on the step has happened;
-3. the payloads of dropped draws are deleted.
+1. The files of added draws are written to a temporary folder, flushed to disk and renamed, so that each file is
+   complete or absent.
+2. The checkpoint of the thinner is replaced, also atomically. The step takes effect at this point.
+3. The files of dropped draws are deleted.
 
-Killed before 2, the old checkpoint holds: new payloads have no draw, and all old ones are there. Killed after it, the
-new one holds: all new payloads are there, and some old ones have no draw any more. Either way every kept draw has its
-payload, and :meth:`steinstream.Payloads.reconcile` with the checkpoint deletes the payloads that have no draw. A step
-that changes nothing needs no commit.
+If the process is killed before 2, the old checkpoint is valid: all its files exist, and the new files belong to no
+draw. If it is killed after 2, the new checkpoint is valid: all its files exist, and some old files belong to no draw.
+In both cases every kept draw has its file, and :meth:`steinstream.DrawStore.reconcile` deletes the files that belong to
+no draw of the checkpoint. A step that changes nothing needs no commit.
 
-What is forced to disk: with ``sync`` (the default) payloads before the checkpoint and the checkpoint before deletions,
-so that the order also holds when the power fails. Deletions are not: one that is lost is made up for by ``reconcile``.
-Without ``sync`` nothing is forced, and the order holds for anything that ends the process, a kill -9 too, but not for
-the end of the machine.
+With ``sync=True`` (the default) files are flushed to disk before the checkpoint, and the checkpoint before deletions,
+so that the order also holds after a power failure. Deletions are not flushed: ``reconcile`` repeats a lost deletion.
+With ``sync=False`` nothing is flushed; the order then holds if the process is killed, but not if the machine stops.
 """
 
 from __future__ import annotations
@@ -28,105 +28,171 @@ from os import PathLike
 from pathlib import Path
 from weakref import finalize
 
+from steinstream._typing import Id
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import settle, unwritable
 
-Id = tuple[int, int]
+#: Content of a file, or a function that writes the file at the path that it is given.
 Content = bytes | Callable[[Path], object]
-"""What is to be in the file, or a function that writes it to the path it is given."""
 
 
-class Payloads:
-    """A folder with a file for each kept draw, named by its id: ``0_17`` and the suffix for draw 17 of chain 0.
+class DrawStore:
+    """Folder with one file per kept draw.
 
-    One process at a time may use a folder. Whoever begins calls :meth:`reconcile` first.
+    The file of draw 17 of chain 0 is ``0_17`` followed by the suffix. Only one process at a time can use a folder. Call
+    :meth:`reconcile` before the first :meth:`commit`.
 
+    Parameters
+    ----------
+    folder : path_like
+        Folder of the files, created if it does not exist.
+    suffix : str, default ".bin"
+        Suffix of the file names: a dot followed by letters, digits, underscores or dots.
+    sync : bool, default True
+        Whether to flush files to disk, so that they also survive a power failure.
+
+    Raises
+    ------
+    InputError
+        If the suffix is invalid, or another process uses the folder.
+    OutputError
+        If the folder cannot be created.
+
+    Examples
+    --------
     >>> import tempfile
-    >>> payloads = Payloads(tempfile.mkdtemp(), suffix=".txt")
-    >>> payloads.commit({(0, 1): b"one", (0, 2): b"two"}, [], checkpoint=lambda: None)
-    >>> payloads.commit({(0, 3): b"three"}, [(0, 1)], checkpoint=lambda: None)
-    >>> [payloads.path(id).read_text() for id in payloads.ids()]
+    >>> store = DrawStore(tempfile.mkdtemp(), suffix=".txt")
+    >>> store.commit({(0, 1): b"one", (0, 2): b"two"}, [], checkpoint=lambda: None)
+    >>> store.commit({(0, 3): b"three"}, [(0, 1)], checkpoint=lambda: None)
+    >>> [store.path(id).read_text() for id in store.ids()]
     ['two', 'three']
-    >>> payloads.reconcile([(0, 3)])  # the checkpoint knows only of this one
+    >>> store.reconcile([(0, 3)])  # the checkpoint contains only this draw
     ((0, 2),)
-    >>> payloads.close()
+    >>> store.close()
+
     """
 
     def __init__(self, folder: str | PathLike[str], *, suffix: str = ".bin", sync: bool = True) -> None:
         if not re.fullmatch(r"\.[\w.]+", suffix):
-            raise InputError(f"A suffix is a dot and some letters, got {suffix!r}.")
+            raise InputError(f"suffix must be a dot followed by letters or digits, got {suffix!r}.")
         self.folder = Path(folder)
         self.suffix = suffix
         self.sync = sync
         self._name = re.compile(rf"(-?\d+)_(\d+){re.escape(suffix)}")
         self._failed = False
-        self._aside = self.folder / ".new"  # whatever is left there by a crash, by a writer's own doings too, can go
+        self._temporary = self.folder / ".new"  # files left there by a crash are deleted by reconcile
         try:
-            self._aside.mkdir(parents=True, exist_ok=True)
-            handle = _locked(self.folder / ".lock")
+            self._temporary.mkdir(parents=True, exist_ok=True)
+            handle = _acquire_lock(self.folder / ".lock")
         except OSError as error:
             raise unwritable(folder, error) from error
         self._lock = finalize(self, os.close, handle)
 
     def path(self, id: Id) -> Path:
-        """Where the payload of this draw is."""
+        """Return the path of a draw's file.
+
+        Parameters
+        ----------
+        id : tuple of int
+            Id (chain, draw).
+
+        Returns
+        -------
+        Path
+            The path, whether or not the file exists.
+
+        """
         return self.folder / f"{id[0]}_{id[1]}{self.suffix}"
 
     def ids(self) -> list[Id]:
-        """The draws that have a payload now, in order."""
+        """Return the ids of the draws that have a file, in ascending order."""
         names = (self._name.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted((int(name[1]), int(name[2])) for name in names if name)
 
-    def commit(self, new: Mapping[Id, Content], gone: Iterable[Id], checkpoint: Callable[[], object]) -> None:
-        """Write the new payloads, then the checkpoint, then delete those that are gone.
+    def commit(self, added: Mapping[Id, Content], dropped: Iterable[Id], checkpoint: Callable[[], object]) -> None:
+        """Write the files of added draws, then the checkpoint, then delete the files of dropped draws.
 
-        If this fails, the thinner in memory is ahead of the disk, and nothing more is committed.
+        If the commit fails, the thinner in memory is ahead of the files, and the store refuses further commits.
+
+        Parameters
+        ----------
+        added : mapping of id to bytes or callable
+            Content of each new file, or a function that writes it to the path that it is given.
+        dropped : iterable of id
+            Draws whose files are deleted.
+        checkpoint : callable
+            Function without arguments that replaces the checkpoint of the thinner.
+
+        Raises
+        ------
+        InputError
+            If an earlier commit failed or the store is closed.
+        OutputError
+            If a file cannot be written or deleted.
+
         """
         if not self.open:
             raise InputError(
-                f"An earlier step could not be written to {self.folder}, or the folder was closed.",
-                "Begin again from the checkpoint, which is whole.",
+                f"{self.folder} accepts no more files: an earlier commit failed, or the store was closed.",
+                "Restart from the checkpoint, which is complete.",
             )
         self._failed = True
-        for id, content in new.items():
+        for id, content in added.items():
             self._write(id, content)
-        if new and self.sync:
+        if added and self.sync:
             settle(self.folder)
         checkpoint()
-        for id in gone:
+        for id in dropped:
             self._delete(self.path(id))
         self._failed = False
 
     def reconcile(self, kept: Iterable[Id]) -> tuple[Id, ...]:
-        """Delete what belongs to no kept draw, half-written files too. Returns the draws whose payloads went."""
-        wanted, there = set(kept), self.ids()
-        missing = sorted(wanted.difference(there))
+        """Delete the files that belong to no kept draw, and temporary files.
+
+        Parameters
+        ----------
+        kept : iterable of id
+            Draws of the checkpoint.
+
+        Returns
+        -------
+        tuple of id
+            Draws whose files were deleted.
+
+        Raises
+        ------
+        CheckpointError
+            If a kept draw has no file. Nothing is deleted then.
+
+        """
+        expected, found = set(kept), self.ids()
+        missing = sorted(expected.difference(found))
         if missing:
             chain, draw = missing[0]
             raise CheckpointError(
-                f"{len(missing)} of {len(wanted)} kept draws have no payload in {self.folder}, "
+                f"{len(missing)} of {len(expected)} kept draws have no file in {self.folder}; "
                 f"the first is draw {draw} of chain {chain}.",
-                "Files were deleted or the checkpoint is another run's: put them back, or begin anew elsewhere.",
+                "Restore the deleted files, use the checkpoint of this run, or start again in another folder.",
             )
-        orphans = tuple(id for id in there if id not in wanted)
+        orphans = tuple(id for id in found if id not in expected)
         for id in orphans:
             self._delete(self.path(id))
-        for path in self._aside.iterdir():
+        for path in self._temporary.iterdir():
             self._delete(path)
         return orphans
 
     @property
     def open(self) -> bool:
-        """Whether more can be committed: no commit has failed, and the folder was not closed."""
+        """Whether further commits are possible: no commit has failed, and the store is not closed."""
         return self._lock.alive and not self._failed
 
     def close(self) -> None:
-        """Let others use the folder."""
+        """Release the folder for other processes."""
         self._lock()
 
     def _write(self, id: Id, content: Content) -> None:
         target = self.path(id)
-        temporary = self._aside / target.name
+        temporary = self._temporary / target.name
         try:
             if callable(content):
                 content(temporary)
@@ -148,12 +214,12 @@ class Payloads:
             raise unwritable(path, error) from error
 
 
-def _locked(path: Path) -> int:
-    """A handle of the lock file, which is held until that is closed or the process ends, however it ends."""
+def _acquire_lock(path: Path) -> int:
+    """Return a handle of the lock file; the lock is held until the handle is closed or the process ends."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         import fcntl
-    except ImportError:  # not POSIX: nobody watches
+    except ImportError:  # not POSIX: no lock
         return handle
     try:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,179 +1,301 @@
-r"""What the kept networks predict on a reference set, averaged online, and how good that is.
+r"""Mean prediction of the kept networks, updated as networks are added and dropped, and measures of its quality.
 
-The average follows the kept set: a network that is added brings its prediction in, one that is dropped takes it out
-again, and no other network is run. So that nothing is left behind after any number of adds and drops, every prediction
-is rounded once to a fixed grid (a whole multiple of ``resolution``, 2^-60 unless told otherwise) and sums are pairs of
-doubles (:mod:`steinstream._engine.double_double`): sums of multiples are exact, as long as they stay below 2^105 times the
-resolution, so a drop undoes its add to the last bit, in any order.
+An added network contributes its prediction and a dropped network takes it away; no other network is evaluated. Each
+prediction is rounded once to a grid, the multiples of ``resolution`` (2^-60 by default), and sums are pairs of doubles
+(:mod:`steinstream._engine.double_double`). Sums of multiples are exact while they stay below 2^105 times the
+resolution, so dropping a network cancels its addition to the last bit, in any order.
 
 Measures of a prediction, an array (inputs, classes) of probabilities:
 
-- :func:`agreement`, the share of inputs on which two predictions have the same most probable class, and
+- :func:`agreement`, the fraction of inputs on which two predictions have the same most probable class, and
   :func:`total_variation`, the mean over inputs of half the L1 distance: P. Izmailov, S. Vikram, M. D. Hoffman and
   A. G. Wilson, "What are Bayesian neural network posteriors really like?", ICML 2021.
 - :func:`accuracy` against labels, and :func:`expected_calibration_error`: C. Guo, G. Pleiss, Y. Sun and
   K. Q. Weinberger, "On calibration of modern neural networks", ICML 2017.
 
-Memory: four doubles for each number predicted (two for classes), however many networks are kept.
+Memory: four doubles per predicted number (two for classes), independent of the number of networks.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
 
-Array = NDArray[np.float64]
-
 KINDS = ("classes", "values")
-BINS = 15  # of confidence, as in Guo et al.
-_SLACK = 1e-3  # probabilities in half precision do not sum to 1 any better
+BINS = 15  # of the confidence, as in Guo et al.
+_TOLERANCE = 1e-3  # of the sum of probabilities, which may come in half precision
 
 
-class Predictions:
-    """The mean prediction of a set of networks that changes; exact under any number of adds and drops.
+class EnsemblePrediction:
+    """Mean prediction of a changing set of networks, exact after any number of additions and removals.
 
-    ``kind`` is ``"classes"`` for probabilities (inputs, classes), whose rows sum to 1, or ``"values"`` for the numbers
-    that a regression predicts, in any shape; of those the variance over the networks is known too.
+    Parameters
+    ----------
+    kind : {"classes", "values"}, default "classes"
+        ``"classes"``: predictions are probabilities (inputs, classes) whose rows sum to 1. ``"values"``: predictions
+        are numbers of any shape, as in regression, and the variance over the networks is available too.
+    resolution : float, default 2**-60
+        Grid to which predictions are rounded, a power of two.
 
-    >>> online = Predictions()
+    Attributes
+    ----------
+    count : int
+        Number of networks.
+
+    Raises
+    ------
+    InputError
+        If ``kind`` is unknown or ``resolution`` is not a power of two.
+
+    Examples
+    --------
+    >>> ensemble = EnsemblePrediction()
     >>> one, other = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.5, 0.5], [0.4, 0.6]])
-    >>> online.add(one); online.add(other)
-    >>> online.mean
+    >>> ensemble.add(one); ensemble.add(other)
+    >>> ensemble.mean
     array([[0.7, 0.3],
            [0.3, 0.7]])
-    >>> online.drop(one)
-    >>> bool((online.mean == other).all()), online.count
+    >>> ensemble.drop(one)
+    >>> bool((ensemble.mean == other).all()), ensemble.count
     (True, 1)
+
     """
 
     def __init__(self, kind: str = "classes", *, resolution: float = 2.0**-60) -> None:
         if kind not in KINDS:
-            raise InputError(f"Predictions are of {' or '.join(map(repr, KINDS))}, got {kind!r}.")
+            raise InputError(f"kind must be {' or '.join(map(repr, KINDS))}, got {kind!r}.")
         if not (resolution > 0 and np.frexp(resolution)[0] == 0.5):
-            raise InputError(f"The resolution must be a power of two, got {resolution!r}.")
+            raise InputError(f"resolution must be a power of two, got {resolution!r}.")
         self.kind = kind
         self.resolution = resolution
-        self.count = 0  # networks
-        self._sums: list[tuple[Array, Array]] = []  # of the values, and of their squares if the variance is wanted
+        self.count = 0
+        self._sums: list[tuple[Array, Array]] = []  # of the values; for kind "values" also of their squares
 
     def add(self, prediction: ArrayLike) -> None:
-        """A network has come."""
-        self._take(prediction, 1)
+        """Add the prediction of one network.
+
+        Parameters
+        ----------
+        prediction : array_like
+            Probabilities (inputs, classes), or values of the same shape as before.
+
+        Raises
+        ------
+        InputError
+            If the prediction is not finite, not a distribution over the classes, or too large for the resolution.
+
+        """
+        self._accumulate(prediction, 1)
 
     def drop(self, prediction: ArrayLike) -> None:
-        """A network has gone that predicted this when it came."""
-        if self.count == 0:
-            raise InputError("No network is left that could be dropped.", "Drop only what was added.")
-        self._take(prediction, -1)
+        """Remove the prediction of one network.
 
-    def _take(self, prediction: ArrayLike, sign: int) -> None:
+        Parameters
+        ----------
+        prediction : array_like
+            The same numbers that were added for this network.
+
+        Raises
+        ------
+        InputError
+            If the ensemble is empty, or the prediction is invalid.
+
+        """
+        if self.count == 0:
+            raise InputError("Cannot drop a network: the ensemble is empty.", "Drop only networks that were added.")
+        self._accumulate(prediction, -1)
+
+    def _accumulate(self, prediction: ArrayLike, sign: int) -> None:
         from steinstream._engine import double_double
 
-        values = self._checked(prediction)
+        values = self._validated(prediction)
         powers = (values,) if self.kind == "classes" else (values, values * values)
         if not self._sums:
             self._sums = [(np.zeros_like(values), np.zeros_like(values)) for _ in powers]
         elif values.shape != self._sums[0][0].shape:
-            raise InputError(f"Predictions so far have shape {self._sums[0][0].shape}, this one {values.shape}.")
-        more = [sign * self._on_grid(power) for power in powers]
-        sums = [double_double.add(*pair, part) for pair, part in zip(self._sums, more, strict=True)]
+            raise InputError(f"The prediction has shape {values.shape}, expected {self._sums[0][0].shape} as before.")
+        terms = [sign * self._on_grid(power) for power in powers]
+        sums = [double_double.add(*pair, term) for pair, term in zip(self._sums, terms, strict=True)]
         if max(float(np.abs(high).max(initial=0.0)) for high, _ in sums) >= 2.0**105 * self.resolution:
             raise InputError(
                 f"Predictions up to {np.abs(values).max():.3g} cannot be summed in steps of {self.resolution:.3g}.",
-                "Give a larger resolution, or predict in other units.",
+                "Increase the resolution, or predict in other units.",
             )
         self._sums, self.count = sums, self.count + sign
 
     def _on_grid(self, values: Array) -> Array:
         return np.rint(values / self.resolution) * self.resolution
 
-    def _checked(self, prediction: ArrayLike) -> Array:
+    def _validated(self, prediction: ArrayLike) -> Array:
         values = np.asarray(prediction, dtype=np.float64)
         if not np.isfinite(values).all():
-            raise InputError(f"A prediction is {values[~np.isfinite(values)][0]}.", "Look at the network's output.")
+            raise InputError(
+                f"Predictions must be finite, got {values[~np.isfinite(values)][0]}.", "Check the network's output."
+            )
         if self.kind == "classes":
             probabilities(values)
         return values
 
     @property
     def mean(self) -> Array:
-        """The average over the networks."""
+        """Mean over the networks."""
         return self._average(0)
 
     @property
     def variance(self) -> Array:
-        """The variance over the networks, of values."""
+        """Variance over the networks, for kind "values"."""
         if self.kind == "classes":
-            raise InputError("The variance is followed for values only.", 'Use Predictions("values").')
+            raise InputError('The variance is available for kind "values" only.', 'Use EnsemblePrediction("values").')
         return np.maximum(self._average(1) - self._average(0) ** 2, 0.0)
 
     def _average(self, power: int) -> Array:
         if self.count == 0:
-            raise InputError("There is no network yet, hence no prediction.", "Add one first.")
+            raise InputError("The ensemble is empty and has no prediction.", "Add a network first.")
         high, low = self._sums[power]
         return high / self.count + low / self.count
 
     def measures(self, *, labels: ArrayLike | None = None, truth: ArrayLike | None = None) -> dict[str, float]:
-        """Everything that can be said of the mean of classes: against ``labels``, and against the prediction ``truth``.
+        """Compute the measures of the mean prediction of classes.
 
-        >>> online = Predictions()
-        >>> online.add([[0.9, 0.1], [0.2, 0.8]])
-        >>> round(online.measures(labels=[0, 0], truth=[[1.0, 0.0], [0.0, 1.0]])["total_variation"], 6)
+        Parameters
+        ----------
+        labels : array_like of shape (inputs,), optional
+            Labels; adds ``accuracy`` and ``expected_calibration_error``.
+        truth : array_like of shape (inputs, classes), optional
+            Reference prediction; adds ``agreement`` and ``total_variation``.
+
+        Returns
+        -------
+        dict of str to float
+            The number of ``networks`` and the measures.
+
+        Examples
+        --------
+        >>> ensemble = EnsemblePrediction()
+        >>> ensemble.add([[0.9, 0.1], [0.2, 0.8]])
+        >>> round(ensemble.measures(labels=[0, 0], truth=[[1.0, 0.0], [0.0, 1.0]])["total_variation"], 6)
         0.15
+
         """
-        said: dict[str, float] = {"networks": self.count}
+        measures: dict[str, float] = {"networks": self.count}
         if truth is not None:
-            said |= {"agreement": agreement(self.mean, truth), "total_variation": total_variation(self.mean, truth)}
+            measures |= {"agreement": agreement(self.mean, truth), "total_variation": total_variation(self.mean, truth)}
         if labels is not None:
-            said["accuracy"] = accuracy(self.mean, labels)
-            said["expected_calibration_error"] = expected_calibration_error(self.mean, labels)
-        return said
+            measures["accuracy"] = accuracy(self.mean, labels)
+            measures["expected_calibration_error"] = expected_calibration_error(self.mean, labels)
+        return measures
 
 
 def agreement(one: ArrayLike, other: ArrayLike) -> float:
-    """The share of inputs on which both find the same class most probable (of equals the first).
+    """Compute the fraction of inputs on which two predictions have the same most probable class.
 
+    Ties go to the first class.
+
+    Parameters
+    ----------
+    one, other : array_like of shape (inputs, classes)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
     >>> agreement([[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.7, 0.3]])
     0.5
+
     """
-    p, q = _alike(one, other)
+    p, q = _same_shape(one, other)
     return float(np.mean(p.argmax(axis=1) == q.argmax(axis=1)))
 
 
 def total_variation(one: ArrayLike, other: ArrayLike) -> float:
-    """The mean over inputs of half the sum over classes of |p - q|: 0 for the same predictions, 1 at most.
+    """Compute the mean over inputs of half the sum over classes of |p - q|.
 
+    Parameters
+    ----------
+    one, other : array_like of shape (inputs, classes)
+        Probabilities.
+
+    Returns
+    -------
+    float
+        0 for equal predictions, at most 1.
+
+    Examples
+    --------
     >>> total_variation([[1.0, 0.0]], [[0.75, 0.25]])
     0.25
+
     """
-    p, q = _alike(one, other)
+    p, q = _same_shape(one, other)
     return float(0.5 * np.abs(p - q).sum(axis=1).mean())
 
 
 def accuracy(prediction: ArrayLike, labels: ArrayLike) -> float:
-    """The share of inputs whose most probable class is the label.
+    """Compute the fraction of inputs whose most probable class is the label.
 
+    Parameters
+    ----------
+    prediction : array_like of shape (inputs, classes)
+        Probabilities.
+    labels : array_like of shape (inputs,)
+        Integers from 0 to classes - 1.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
     >>> accuracy([[0.9, 0.1], [0.4, 0.6]], [0, 0])
     0.5
+
     """
     p = probabilities(prediction)
     return float(np.mean(p.argmax(axis=1) == _labels(labels, p)))
 
 
 def expected_calibration_error(prediction: ArrayLike, labels: ArrayLike, *, bins: int = BINS) -> float:
-    """How far confidence and accuracy are apart: 0 if of all that is said with confidence c a share c is right.
+    """Compute the expected calibration error (Guo et al. 2017).
 
-    Inputs go into ``bins`` bins ((m - 1) / bins, m / bins] by the probability of their most probable class; the error
-    is the sum over bins of the share of inputs in it times |accuracy - mean confidence| there (Guo et al. 2017). It
-    depends on the bins: compare only what was computed with the same number of them.
+    Inputs are sorted into bins ((m - 1) / bins, m / bins] by the probability of their most probable class. The error is
+    the sum over bins of the fraction of inputs in the bin times |accuracy - mean confidence| there. It depends on the
+    number of bins: compare only values computed with the same number.
 
+    Parameters
+    ----------
+    prediction : array_like of shape (inputs, classes)
+        Probabilities.
+    labels : array_like of shape (inputs,)
+        Integers from 0 to classes - 1.
+    bins : int, default 15
+        Number of bins.
+
+    Returns
+    -------
+    float
+        0 if, for every confidence c, a fraction c of the predictions with that confidence is right.
+
+    Raises
+    ------
+    InputError
+        If ``bins`` is below 1, or the prediction or the labels are invalid.
+
+    Examples
+    --------
     >>> round(expected_calibration_error([[0.9, 0.1], [0.8, 0.2]], [0, 1]), 3)
     0.45
+
     """
     if bins < 1:
-        raise InputError(f"There must be at least one bin, got {bins}.")
+        raise InputError(f"bins must be at least 1, got {bins}.")
     p = probabilities(prediction)
     confidence = p.max(axis=1)
     right = p.argmax(axis=1) == _labels(labels, p)
@@ -183,31 +305,50 @@ def expected_calibration_error(prediction: ArrayLike, labels: ArrayLike, *, bins
 
 
 def probabilities(prediction: ArrayLike) -> Array:
-    """The prediction as an array (inputs, classes), or an error that says why it is none."""
+    """Validate a prediction of classes.
+
+    Parameters
+    ----------
+    prediction : array_like of shape (inputs, classes)
+        Probabilities.
+
+    Returns
+    -------
+    ndarray of shape (inputs, classes)
+        The prediction as float64.
+
+    Raises
+    ------
+    InputError
+        If the shape is wrong, or a row is not a distribution over the classes.
+
+    """
     p = np.asarray(prediction, dtype=np.float64)
     if p.ndim != 2 or p.size == 0:
         raise InputError(f"Probabilities must have shape (inputs, classes), got shape {p.shape}.")
     sums = p.sum(axis=1)
-    far = ~((p >= -_SLACK).all(axis=1) & (np.abs(sums - 1.0) < _SLACK))
-    if far.any():
-        row = int(np.flatnonzero(far)[0])
+    invalid = ~((p >= -_TOLERANCE).all(axis=1) & (np.abs(sums - 1.0) < _TOLERANCE))
+    if invalid.any():
+        row = int(np.flatnonzero(invalid)[0])
         raise InputError(
-            f"The prediction for input {row} is not a distribution over the classes: least {p[row].min():.3g}, "
+            f"The prediction for input {row} is not a distribution over the classes: minimum {p[row].min():.3g}, "
             f"sum {sums[row]:.6g}.",
-            "Pass probabilities, not logits: softmax them first.",
+            "Pass probabilities, not logits: apply softmax first.",
         )
     return p
 
 
-def _alike(one: ArrayLike, other: ArrayLike) -> tuple[Array, Array]:
+def _same_shape(one: ArrayLike, other: ArrayLike) -> tuple[Array, Array]:
     p, q = probabilities(one), probabilities(other)
     if p.shape != q.shape:
         raise InputError(f"The predictions have shapes {p.shape} and {q.shape}.", "Compare them on the same inputs.")
     return p, q
 
 
-def _labels(labels: ArrayLike, p: Array) -> NDArray[np.int64]:
+def _labels(labels: ArrayLike, p: Array) -> Integers:
     y = np.asarray(labels)
     if y.shape != p.shape[:1] or not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= p.shape[1]:
-        raise InputError(f"Labels must be {len(p)} whole numbers from 0 to {p.shape[1] - 1}, got shape {y.shape}.")
+        raise InputError(
+            f"Labels must be {len(p)} integers from 0 to {p.shape[1] - 1}, got {y.dtype} of shape {y.shape}."
+        )
     return y.astype(np.int64)

@@ -365,9 +365,9 @@ class Kept:
         [9.4, 10.0, 10.0]
 
         """
-        from steinstream.postprocess.weighting import weigh  # facade
+        from steinstream.postprocess.weighting import optimise_weights  # facade
 
-        return weigh(self, linear, like)
+        return optimise_weights(self, linear, like)
 
     def ordered(self) -> Kept:
         """Order the draws such that the first k are a good set for every k.
@@ -378,9 +378,9 @@ class Kept:
             The same draws in another order, with ``prefix_ksd``: see :mod:`steinstream.postprocess.ordering`.
 
         """
-        from steinstream.postprocess.ordering import put_in_order  # facade
+        from steinstream.postprocess.ordering import order_draws  # facade
 
-        return put_in_order(self)
+        return order_draws(self)
 
     @property
     def order(self) -> Integers | None:
@@ -403,9 +403,10 @@ class Kept:
             The first ``count`` draws.
 
         """
-        from steinstream.postprocess.ordering import first  # facade
+        from steinstream.postprocess.ordering import first_draws  # facade
 
-        return first(self, count).weighted() if weighted else first(self, count)
+        first = first_draws(self, count)
+        return first.weighted() if weighted else first
 
     def with_names(self, names: Sequence[str]) -> Kept:
         """Set the parameter names, which reports, plots, files and findings use.

@@ -1,7 +1,8 @@
-"""Growth and budget: how many draws to keep at least, and how much KSD^2 a removal may cost, as functions of step t.
+"""Growth and budget schedules: functions of the step number t.
 
-Both are plain callables ``t -> value``; the presets below are callables with a name, so that they can be chosen on the
-command line and written into a checkpoint.
+A growth f(t) is the smallest number of draws that may be kept after step t. A budget eps(t) is the increase of KSD^2
+that the removals of step t may cause. A schedule is any callable ``t -> value``. The classes in this module are
+schedules with a text form, so that they can be chosen on the command line and stored in a checkpoint.
 
 >>> growth("sqrt")(np.array([1.0, 100.0]))
 array([ 0.        , 21.45966026])
@@ -16,19 +17,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._formatting import nearest
+from steinstream._typing import Array
 from steinstream.errors import InputError
 
-Array = NDArray[np.float64]
 Schedule = Callable[[Any], Any]
 
-RULES = ("paper", "monotone")  # from where the budget counts: see Thinner
+#: What the budget is measured against: see the parameter ``rule`` of :class:`~steinstream.Thinner`.
+RULES = ("paper", "monotone")
+
+_GROWTHS = "Growths are none, linear, sqrt, power:ALPHA, constant:N, or a number."
+_BUDGETS = "Budgets are decaying, constant:EPS, share:ETA, or a number."
+
+
+class NamedSchedule:
+    """Base class of the schedules that have a text form, ``str(schedule)``. They accept an array of steps."""
+
+    def __call__(self, t: Array) -> Array:
+        raise NotImplementedError
+
+    def _convert(self, name: str) -> None:
+        """Convert a parameter to float, so that the text form is a plain number."""
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, float(value))
+        except (TypeError, ValueError):
+            raise InputError(f"{name} of {type(self).__name__} must be a number, got {value!r}.") from None
 
 
 @dataclass(frozen=True)
-class Everything:
-    """Keep every draw."""
+class KeepAll(NamedSchedule):
+    """Growth that keeps every draw; text form ``none``.
+
+    >>> KeepAll()(np.array([1.0, 2.0]))
+    array([inf, inf])
+    """
 
     def __call__(self, t: Array) -> Array:
         return np.full_like(t, np.inf)
@@ -38,8 +62,12 @@ class Everything:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """t / 2: KSDT-LINEAR of the paper."""
+class Linear(NamedSchedule):
+    """Growth t / 2, KSDT-LINEAR of the paper; text form ``linear``.
+
+    >>> Linear()(np.array([1.0, 100.0]))
+    array([ 0.5, 50. ])
+    """
 
     def __call__(self, t: Array) -> Array:
         return t / 2.0
@@ -49,8 +77,12 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class SquareRoot:
-    """sqrt(t log t): KSDT-SQRT of the paper."""
+class SquareRoot(NamedSchedule):
+    """Growth sqrt(t log t), KSDT-SQRT of the paper; text form ``sqrt``.
+
+    >>> SquareRoot()(np.array([1.0, 100.0]))
+    array([ 0.        , 21.45966026])
+    """
 
     def __call__(self, t: Array) -> Array:
         return np.sqrt(t * np.log(t))
@@ -60,13 +92,17 @@ class SquareRoot:
 
 
 @dataclass(frozen=True)
-class Power:
-    """sqrt(t^alpha log t) / 2 with 0 < alpha < 2."""
+class Power(NamedSchedule):
+    """Growth sqrt(t^alpha log t) / 2 with 0 < alpha < 2; text form ``power:ALPHA``.
+
+    >>> Power(1.5)(np.array([1.0, 100.0]))
+    array([ 0.        , 33.93070212])
+    """
 
     alpha: float
 
     def __post_init__(self) -> None:
-        _convert(self, "alpha")
+        self._convert("alpha")
         if not 0 < self.alpha < 2:
             raise InputError(f"The exponent of power growth must lie between 0 and 2, got {self.alpha}.")
 
@@ -78,13 +114,17 @@ class Power:
 
 
 @dataclass(frozen=True)
-class Constant:
-    """The same number at every step: of draws as a growth, of KSD^2 as a budget."""
+class Constant(NamedSchedule):
+    """The same value at every step, as a growth or as a budget; text form ``constant:VALUE``.
+
+    >>> Constant(20)(np.array([1.0, 100.0]))
+    array([20., 20.])
+    """
 
     value: float
 
     def __post_init__(self) -> None:
-        _convert(self, "value")
+        self._convert("value")
         if not self.value >= 0:
             raise InputError(f"A constant schedule must not be negative, got {self.value}.")
 
@@ -96,8 +136,12 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Decaying:
-    """log(t) / f(t)^2 with the growth f: the budget of the paper's Theorem 1."""
+class Decaying(NamedSchedule):
+    """Budget log(t) / f(t)^2 with the growth f, as in Theorem 1 of the paper; text form ``decaying``.
+
+    >>> Decaying(Linear())(np.array([1.0, 100.0])).round(6)
+    array([0.      , 0.001842])
+    """
 
     growth: Schedule
 
@@ -110,18 +154,22 @@ class Decaying:
 
 
 @dataclass(frozen=True)
-class Share:
-    """eta / n^2 with n draws kept at the moment: the budget under which E KSD^2 <= n (kappa + eta) / f(n)^2.
+class Share(NamedSchedule):
+    """Budget eta / n^2 with n the number of kept draws; text form ``share:ETA``.
 
-    It depends on the kept set, not on t alone, so the thinner reads ``eta`` and divides itself.
+    With it E KSD^2 <= n (kappa + eta) / f(n)^2. The budget depends on the kept set and not on t alone: the thinner
+    reads ``eta`` and divides by n^2, and the schedule itself is 0.
+
+    >>> Share(0.5).eta, str(Share(0.5))
+    (0.5, 'share:0.5')
     """
 
     eta: float
 
     def __post_init__(self) -> None:
-        _convert(self, "eta")
+        self._convert("eta")
         if not self.eta >= 0:
-            raise InputError(f"A shared budget must not be negative, got {self.eta}.")
+            raise InputError(f"The share of a budget must not be negative, got {self.eta}.")
 
     def __call__(self, t: Array) -> Array:
         return np.zeros_like(t)
@@ -131,26 +179,74 @@ class Share:
 
 
 def growth(choice: str | float | Schedule) -> Schedule:
-    """A growth by name (none, linear, sqrt, power:ALPHA, constant:N), by number (constant), or any callable."""
+    """Return the growth schedule of a name, a number or a callable.
+
+    Parameters
+    ----------
+    choice : str, float or callable
+        ``"none"``, ``"linear"``, ``"sqrt"``, ``"power:ALPHA"``, ``"constant:N"``, a number (constant), or a function of
+        the step number.
+
+    Returns
+    -------
+    callable
+        The schedule; a callable is returned unchanged.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or its number is invalid.
+
+    Examples
+    --------
+    >>> growth("power:1.5"), growth(20)
+    (Power(alpha=1.5), Constant(value=20.0))
+
+    """
     if callable(choice):
         return choice
     name, _, value = str(choice).partition(":")
     match name, bool(value):
         case "none", False:
-            return Everything()
+            return KeepAll()
         case "linear", False:
             return Linear()
         case "sqrt", False:
             return SquareRoot()
         case "power", True:
-            return Power(_number(value, choice))
+            return Power(_number(value, choice, "growth", _GROWTHS))
         case "constant", True:
-            return Constant(_number(value, choice))
-    return Constant(_number(choice, choice, "Growths are none, linear, sqrt, power:ALPHA, constant:N, or a number."))
+            return Constant(_number(value, choice, "growth", _GROWTHS))
+    suggestion = nearest(name, ("none", "linear", "sqrt", "power", "constant"))
+    return Constant(_number(choice, choice, "growth", suggestion + _GROWTHS))
 
 
 def budget(choice: str | float | Schedule, floor: Schedule) -> Schedule:
-    """A budget by name (decaying, constant:EPS, share:ETA), by number (constant), or any callable."""
+    """Return the budget schedule of a name, a number or a callable.
+
+    Parameters
+    ----------
+    choice : str, float or callable
+        ``"decaying"``, ``"constant:EPS"``, ``"share:ETA"``, a number (constant), or a function of the step number.
+    floor : callable
+        The growth schedule, which ``"decaying"`` depends on.
+
+    Returns
+    -------
+    callable
+        The schedule; a callable is returned unchanged.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or its number is invalid.
+
+    Examples
+    --------
+    >>> budget("share:0.5", SquareRoot()), budget(0, SquareRoot())
+    (Share(eta=0.5), Constant(value=0.0))
+
+    """
     if callable(choice):
         return choice
     name, _, value = str(choice).partition(":")
@@ -158,15 +254,40 @@ def budget(choice: str | float | Schedule, floor: Schedule) -> Schedule:
         case "decaying", False:
             return Decaying(floor)
         case "constant", True:
-            return Constant(_number(value, choice))
+            return Constant(_number(value, choice, "budget", _BUDGETS))
         case "share", True:
-            return Share(_number(value, choice))
-    return Constant(_number(choice, choice, "Budgets are decaying, constant:EPS, share:ETA, or a number."))
+            return Share(_number(value, choice, "budget", _BUDGETS))
+    suggestion = nearest(name, ("decaying", "constant", "share"))
+    return Constant(_number(choice, choice, "budget", suggestion + _BUDGETS))
 
 
 def evaluate(schedule: Schedule, t: Array) -> Array:
-    """The schedule at many steps; a callable of the user is asked step by step."""
-    if isinstance(schedule, Everything | Linear | SquareRoot | Power | Constant | Decaying | Share):
+    """Evaluate a schedule at an array of steps.
+
+    Parameters
+    ----------
+    schedule : callable
+        A schedule of this module, or a function of one step number, which is called once per step.
+    t : ndarray of shape (n,)
+        Step numbers, from 1.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Values of the schedule.
+
+    Raises
+    ------
+    InputError
+        If a value is not a number.
+
+    Examples
+    --------
+    >>> evaluate(lambda t: 2 * t, np.array([1.0, 3.0]))
+    array([2., 6.])
+
+    """
+    if isinstance(schedule, NamedSchedule):
         return schedule(t)
     values = np.array([float(schedule(int(step))) for step in t], dtype=np.float64)
     if np.isnan(values).any():
@@ -176,23 +297,34 @@ def evaluate(schedule: Schedule, t: Array) -> Array:
 
 
 def name_of(schedule: Schedule, floor: Schedule) -> str | None:
-    """By which name a growth or budget is found again, beside this growth; None for functions of one's own."""
-    named = isinstance(schedule, Everything | Linear | SquareRoot | Power | Constant | Share)
-    decaying = isinstance(schedule, Decaying) and schedule.growth == floor
-    return str(schedule) if named or decaying else None
+    """Return the text form from which :func:`growth` or :func:`budget` restores a schedule.
+
+    Parameters
+    ----------
+    schedule : callable
+        A growth or a budget.
+    floor : callable
+        The growth with which a budget will be restored.
+
+    Returns
+    -------
+    str or None
+        The text form. None for a function of the user, and for a decaying budget of another growth.
+
+    Examples
+    --------
+    >>> name_of(Share(1), SquareRoot()), name_of(Decaying(Linear()), SquareRoot())
+    ('share:1.0', None)
+
+    """
+    if isinstance(schedule, Decaying) and schedule.growth != floor:
+        return None
+    return str(schedule) if isinstance(schedule, NamedSchedule) else None
 
 
-def _convert(schedule: Power | Constant | Share, name: str) -> None:
-    """Make its number a plain one, which can be written down by name."""
-    value = getattr(schedule, name)
-    try:
-        object.__setattr__(schedule, name, float(value))
-    except (TypeError, ValueError):
-        raise InputError(f"{type(schedule).__name__} must be given a number, got {value!r}.") from None
-
-
-def _number(text: object, choice: object, hint: str = "A number must follow the colon.") -> float:
+def _number(text: object, choice: object, what: str, remedy: str) -> float:
+    """Convert the number of a schedule; the error names the whole choice."""
     try:
         return float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InputError(f"Unknown schedule {choice!r}.", hint) from None
+        raise InputError(f"Unknown {what} {choice!r}.", remedy) from None

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 import steinstream as ss  # noqa: E402
-from steinstream.ensemble import Predictions  # noqa: E402
+from steinstream.ensemble import EnsemblePrediction  # noqa: E402
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError  # noqa: E402
 from steinstream.integrations.torch import Collector, Posterior  # noqa: E402
 
@@ -287,7 +287,7 @@ def test_regression_predictions_have_a_variance():
     module = torch.nn.Linear(1, 1)
     x = torch.linspace(-1, 1, 7)[:, None]
     collector = Collector(
-        module, score="minibatch", predict=lambda m: m(x)[:, 0], predictions=Predictions("values"), size=5,
+        module, score="minibatch", predict=lambda m: m(x)[:, 0], predictions=EnsemblePrediction("values"), size=5,
         validate_scores=False,
     )  # fmt: skip
     for _ in range(12):
@@ -429,7 +429,7 @@ from pathlib import Path
 import numpy as np, torch
 import steinstream as ss
 from steinstream.integrations.torch import Collector
-from steinstream.ensemble import Predictions
+from steinstream.ensemble import EnsemblePrediction
 torch.set_num_threads(1)
 
 folder, kills, storage = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -443,7 +443,7 @@ def predict(module):
 def opened():
     return Collector(
         module, score="minibatch", folder=folder, resume=True, size=8, storage=storage, predict=predict,
-        predictions=Predictions(), validate_scores=False, preconditioner=ss.Preconditioner.length_scale(8.0),
+        predictions=EnsemblePrediction(), validate_scores=False, preconditioner=ss.Preconditioner.length_scale(8.0),
     )
 
 

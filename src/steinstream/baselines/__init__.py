@@ -1,7 +1,8 @@
-"""Other ways to reduce a chain, to compare with: one method a file.
+"""Other methods that reduce a chain, for comparison with online KSD thinning.
 
-Each is a function ``(draws, scores, size, *, kernel, coordinates, seed, validate_scores)`` of draws (n, d) or (chains, n,
-d), and returns the ids (chain, draw) of the draws it takes, (size, 2), in order of selection.
+Every method is a function ``method(draws, scores, size, *, kernel, preconditioner, seed, validate_scores)`` of draws
+(n, d) or (chains, n, d). It returns the ids (chain, draw) of the selected draws, an array (size, 2), in order of
+selection. :func:`steinstream.compare` runs all methods on one chain.
 
 >>> import numpy as np
 >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
@@ -13,62 +14,95 @@ d), and returns the ids (chain, draw) of the draws it takes, (size, 2), in order
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steinstream.baselines._kernel_thinning import kernel_thinning as kernel_thinning
-    from steinstream.baselines._ksdt import ksdt as ksdt
-    from steinstream.baselines._random_thinning import random_thinning as random_thinning
-    from steinstream.baselines._reservoir import reservoir as reservoir
-    from steinstream.baselines._spmcmc import spmcmc as spmcmc
-    from steinstream.baselines._spmcmc_fixed_drops import spmcmc_fixed_drops as spmcmc_fixed_drops
-    from steinstream.baselines._stein_thinning import stein_thinning as stein_thinning
-    from steinstream.baselines._stride import stride as stride
-    from steinstream.baselines.job import Job
-    from steinstream.validation import Block
+    from steinstream.baselines.methods import Select
+    from steinstream.baselines.methods import kernel_thinning as kernel_thinning
+    from steinstream.baselines.methods import ksdt as ksdt
+    from steinstream.baselines.methods import random_thinning as random_thinning
+    from steinstream.baselines.methods import reservoir as reservoir
+    from steinstream.baselines.methods import spmcmc as spmcmc
+    from steinstream.baselines.methods import spmcmc_fixed_drops as spmcmc_fixed_drops
+    from steinstream.baselines.methods import stein_thinning as stein_thinning
+    from steinstream.baselines.methods import stride as stride
 
-#: Every method by name, and what it does in a few words. Each is loaded when first used.
-METHODS = {
-    "ksdt": "online KSD thinning with a hard cap",
-    "stride": "evenly spaced draws",
-    "random_thinning": "draws at random, without replacement",
-    "stein_thinning": "the best draw of the whole chain, again and again",
-    "spmcmc": "the best of each group of consecutive draws",
-    "spmcmc_fixed_drops": "the same, and now and then the least influential goes",
-    "reservoir": "swaps that bring the reservoir closer to the chain so far",
-    "kernel_thinning": "halving by kernel, then swaps; needs goodpoints",
-}
+#: Names of all methods, the package's own first. They are imported on first use, because they import NumPy.
+METHODS = (
+    "ksdt",
+    "stride",
+    "random_thinning",
+    "stein_thinning",
+    "spmcmc",
+    "spmcmc_fixed_drops",
+    "reservoir",
+    "kernel_thinning",
+)
 
-__all__ = ["METHODS", "method", "selector", *METHODS]
+__all__ = ["METHODS", "method_name", "selector", *METHODS]
 
 
-def method(name: str) -> str:
-    """The method's name as it stands in ``METHODS``; dashes do as well.
+def method_name(name: str) -> str:
+    """Return the name of a method as in ``METHODS``.
 
-    >>> method("stein-thinning")
+    Parameters
+    ----------
+    name : str
+        A name; dashes are accepted in place of underscores.
+
+    Returns
+    -------
+    str
+        The name with underscores.
+
+    Raises
+    ------
+    InputError
+        If the method is unknown.
+
+    Examples
+    --------
+    >>> method_name("stein-thinning")
     'stein_thinning'
+
     """
+    from steinstream._formatting import listing, nearest
     from steinstream.errors import InputError
-    from steinstream.io.errors import listing, nearest
 
     known = name.strip().replace("-", "_")
     if known not in METHODS:
-        raise InputError(f"unknown method {name!r}.", f"{nearest(known, METHODS)}Methods are {listing(METHODS)}.")
+        raise InputError(f"Unknown method {name!r}.", f"{nearest(known, METHODS)}Methods are {listing(METHODS)}.")
     return known
 
 
-def selector(name: str) -> Callable[[Job], Block]:
-    """The method of this name as a function of a job."""
-    select: Callable[[Job], Block] = import_module(f"steinstream.baselines._{method(name)}").select
+def selector(name: str) -> Select:
+    """Return a method as a function of a :class:`~steinstream.baselines.methods.SelectionProblem`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+
+    Returns
+    -------
+    callable
+        Function of a problem, and of the further keywords of the method, that returns the block of selected draws.
+
+    Raises
+    ------
+    InputError
+        If the method is unknown.
+
+    """
+    select: Select = import_module("steinstream.baselines.methods").SELECTORS[method_name(name)]
     return select
 
 
 def __getattr__(name: str) -> Any:
     if name not in METHODS:
         raise AttributeError(f"module 'steinstream.baselines' has no attribute {name!r}")
-    value = getattr(import_module(f"steinstream.baselines._{name}"), name)
+    value = getattr(import_module("steinstream.baselines.methods"), name)
     globals()[name] = value
     return value
 

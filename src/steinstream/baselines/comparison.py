@@ -1,9 +1,9 @@
-"""All methods on one chain, at the same sizes: KSD, time and memory.
+"""Comparison of the methods on one chain, at the same sizes: KSD, time and memory.
 
-Each method runs in a process of its own, so that none profits from what another left behind. It is warmed up on a tiny
-chain first: compilation does not count. *seconds* is the method alone, *reading* the time spent getting draws from the
-file, which an online method does as it runs and any other beforehand. *megabytes* is the peak of resident memory above
-what the process held before: with the chain for a method that needs it whole, without for one that streams it.
+Each method runs in a process of its own, so that it does not profit from memory that another method left. It first runs
+on a tiny chain, so that compilation is not measured. ``seconds`` is the time of the method alone and ``reading`` the
+time of reading draws from the file, which online methods do while they run and the others before. ``megabytes`` is the
+peak of resident memory above the memory before the run: it includes the chain for methods that hold the chain.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from steinstream.baselines import METHODS, method, selector
-from steinstream.baselines.job import Job, job, job_from_file, require_size
+from steinstream.baselines import METHODS, method_name, selector
+from steinstream.baselines.methods import SelectionProblem, check_size, problem_from_arrays, problem_from_chain
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError, SteinstreamError
 from steinstream.io import Chain, open_chain
@@ -35,90 +37,171 @@ SIZES = (50, 200, 500)
 
 
 @dataclass(frozen=True)
-class Row:
-    """A method at a size; where it failed, ``problem`` says why, and the numbers are not numbers."""
+class ComparisonRow:
+    """Result of one method at one size.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    size : int
+        Number of selected draws.
+    ksd, normalised_ksd : float
+        KSD of the selected draws, and KSD times sqrt(size).
+    distinct : int
+        Number of different draws among the selected.
+    seconds, reading : float
+        Time of the method and of reading draws, in seconds.
+    megabytes : float
+        Peak memory of the method; nan if the system does not report it.
+    problem : str
+        Reason why the method failed; the numbers are then nan. Empty if it succeeded.
+
+    """
 
     method: str
     size: int
     ksd: float = math.nan
     normalised_ksd: float = math.nan
-    distinct: int = 0  # different draws among those taken
+    distinct: int = 0
     seconds: float = math.nan
     reading: float = math.nan
-    megabytes: float = math.nan  # also where the system does not tell
+    megabytes: float = math.nan
     problem: str = ""
 
 
 def compare(
-    chain: Chain | str | Path,
+    draws: ArrayLike | Chain | str | PathLike[str],
+    scores: ArrayLike | None = None,
     *,
     sizes: Sequence[int] = SIZES,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] = METHODS,
     kernel: Kernel | None = None,
-    preconditioner: Preconditioner | str = "auto",
+    preconditioner: Preconditioner | ArrayLike | str = "auto",
     seed: int = 0,
     on_bad: str = "raise",
     validate_scores: bool = True,
-    looked: Callable[[float], None] | None = None,
-    progress: Callable[[Row], None] | None = None,
-) -> list[Row]:
-    """A row for every method and size, all measured with the same kernel in the same coordinates.
+    on_read: Callable[[float], None] | None = None,
+    on_row: Callable[[ComparisonRow], None] | None = None,
+) -> list[ComparisonRow]:
+    """Run several methods on one chain at the same sizes, and measure KSD, time and memory.
 
-    ``chain`` is a file, or what :func:`steinstream.io.open_chain` made of one. ``looked`` is called with the share of
-    the file that was looked at, ``progress`` with every row. Processes are spawned: in a script, call this under
-    ``if __name__ == "__main__":``.
+    All methods use the same kernel and preconditioner. Each method runs in a process of its own, which is spawned: in a
+    script, call this function under ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    draws : array_like, path_like or Chain
+        Draws of shape (n, d) or (chains, n, d), a file, or a result of :func:`steinstream.io.open_chain`.
+    scores : array_like of the same shape, optional
+        Gradient of the log density at each draw. Required if ``draws`` is an array; files contain them.
+    sizes : sequence of int, default (50, 200, 500)
+        Numbers of draws to select.
+    methods : sequence of str, optional
+        Names of methods, see ``steinstream.baselines.METHODS``. Default: all methods.
+    kernel : IMQ or RBF, optional
+        Base kernel. Default: ``IMQ()``.
+    preconditioner : Preconditioner, array_like or str, default "auto"
+        Preconditioner, as for :func:`steinstream.thin`.
+    seed : int, default 0
+        Random seed of randomised methods.
+    on_bad : {"raise", "skip"}, default "raise"
+        What to do with draws that are not finite.
+    validate_scores : bool, default True
+        Whether to raise an error if the scores look negated.
+    on_read : callable, optional
+        Called with the fraction of the file that was read in the first pass.
+    on_row : callable, optional
+        Called with every row as soon as it is known.
+
+    Returns
+    -------
+    list of ComparisonRow
+        One row per method and size, grouped by method, with ascending sizes. A method that fails has rows with
+        ``problem`` set.
+
+    Raises
+    ------
+    InputError
+        If the chain is invalid, a method is unknown, or the chain has fewer draws than the smallest size.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> rows = compare(draws, -draws, sizes=[20], methods=["ksdt", "stride"])
+    >>> [(row.method, row.size, round(row.ksd, 2)) for row in rows]
+    [('ksdt', 20, 0.09), ('stride', 20, 0.69)]
+
     """
-    names = [method(name) for name in methods]
+    names = dict.fromkeys(method_name(name) for name in methods)
     for size in sizes:
-        require_size(size, math.inf)
+        check_size(size, math.inf)
     if not names or not sizes:
         raise InputError("There is nothing to compare.", "Give at least one method and one size.")
-    source = chain if isinstance(chain, Chain) else open_chain(chain)
-    work = job_from_file(source, kernel, preconditioner, seed, on_bad, validate_scores, looked)
-    require_size(min(sizes), work.total)
+    sizes = sorted(set(sizes))
+    settings = {
+        "kernel": kernel,
+        "preconditioner": preconditioner,
+        "seed": seed,
+        "on_bad": on_bad,
+        "validate_scores": validate_scores,
+    }
+    if isinstance(draws, Chain | str | PathLike):
+        if scores is not None:
+            raise InputError(
+                "scores must be None if draws is a file.",
+                "If the scores are in another file, give ss.io.open_chain(draws, scores=scores).",
+            )
+        chain = draws if isinstance(draws, Chain) else open_chain(draws)
+        problem = problem_from_chain(chain, sizes[0], progress=on_read, **settings)
+    elif scores is None:
+        raise InputError("scores is required if draws is an array, got None.", "Give the gradient at each draw.")
+    else:
+        problem = problem_from_arrays(draws, scores, sizes[0], **settings)
     rows = []
-    for name in dict.fromkeys(names):
-        for row in _in_a_process(work, name, sorted(set(sizes))):
+    for name in names:
+        for row in rows_of_process(problem, name, sizes):
             rows.append(row)
-            if progress is not None:
-                progress(row)
+            if on_row is not None:
+                on_row(row)
     return rows
 
 
-def _in_a_process(work: Job, name: str, sizes: Sequence[int]) -> Iterator[Row]:
-    """The rows of a method as they come; should its process die, the rest say so."""
+def rows_of_process(problem: SelectionProblem, name: str, sizes: Sequence[int]) -> Iterator[ComparisonRow]:
+    """Run a method in a process and yield its rows; if the process ends early, the remaining rows give the reason."""
     context = get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_measure, args=(work, name, sizes, there), daemon=True)
-    with _deaf_to_ctrl_c():  # the child inherits that: whoever stops us stops it
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(problem, name, sizes, sender), daemon=True)
+    with _block_sigint():  # inherited by the process: only this process handles Ctrl-C, and ends the other
         process.start()
-    there.close()
+    sender.close()
     waiting = list(sizes)
     try:
         while waiting:
-            yield here.recv()
+            yield receiver.recv()
             del waiting[0]
     except EOFError:
         process.join()
-        killed = process.exitcode == -9
-        problem = "Killed: is there enough memory?" if killed else f"Its process ended with code {process.exitcode}."
+        reason = f"The process ended with code {process.exitcode}."
+        if process.exitcode == -9:
+            reason = "The process was killed, probably because memory was exhausted."
         for size in waiting:
-            yield Row(name, size, problem=problem)
+            yield ComparisonRow(name, size, problem=reason)
     finally:
         process.terminate()
         process.join()
-        here.close()
+        receiver.close()
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Ctrl-C waits until this is over; a process started meanwhile never hears it."""
+def _block_sigint() -> Iterator[None]:
+    """Defer SIGINT until the block exits; a process started in the block never receives it."""
     if not hasattr(signal, "pthread_sigmask"):  # not POSIX
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # the first process starts it, and starting it would open our ears again
+    resource_tracker.ensure_running()  # started with the first process, which would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -126,41 +209,48 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _measure(work: Job, name: str, sizes: Sequence[int], out: Connection) -> None:
-    """What the process does: warm up, then measure size after size."""
-    problem = ""
+def _run(problem: SelectionProblem, name: str, sizes: Sequence[int], out: Connection) -> None:
+    """Compile the method on a tiny chain, then measure it at each size; runs in the process."""
+    reason = ""
     try:
-        selector(name)(_tiny(work))
+        selector(name)(_tiny(problem))
     except SteinstreamError as error:
-        problem = str(error)
+        reason = str(error)
     for size in sizes:
-        out.send(Row(name, size, problem=problem) if problem else _row(work._replace(size=size), name))
+        out.send(ComparisonRow(name, size, problem=reason) if reason else _measure(problem._replace(size=size), name))
 
 
-def _tiny(work: Job) -> Job:
-    """A job of the same kind that takes no time."""
-    draws = np.random.default_rng(0).normal(size=(64, work.dim))
-    return job(draws, -draws, 4, work.kernel, work.preconditioner)
+def _tiny(problem: SelectionProblem) -> SelectionProblem:
+    """Return a problem of the same kind with 64 draws."""
+    draws = np.random.default_rng(0).normal(size=(64, problem.dim))
+    return problem_from_arrays(draws, -draws, 4, kernel=problem.kernel, preconditioner=problem.preconditioner)
 
 
-def _row(work: Job, name: str) -> Row:
-    stream = Timed(work.blocks)
+def _measure(problem: SelectionProblem, name: str) -> ComparisonRow:
+    """Run the method once."""
+    blocks = TimedBlocks(problem.blocks)
     try:
-        require_size(work.size, work.total)
-        before, began = _fresh_peak(), time.perf_counter()
-        chosen = selector(name)(work._replace(blocks=stream))
-        spent, after = time.perf_counter() - began, _peak()
-        value = ksd(chosen.draws, chosen.scores, kernel=work.kernel, preconditioner=work.preconditioner)
+        check_size(problem.size, problem.total)
+        before, began = _reset_peak_memory(), time.perf_counter()
+        selected = selector(name)(problem._replace(blocks=blocks))
+        spent, after = time.perf_counter() - began, _peak_memory()
+        value = ksd(selected.draws, selected.scores, kernel=problem.kernel, preconditioner=problem.preconditioner)
     except (SteinstreamError, MemoryError) as error:
-        return Row(name, work.size, problem=str(error) or "Out of memory.")
-    return Row(
-        name, work.size, value, value * math.sqrt(work.size), len(np.unique(chosen.ids, axis=0)),
-        spent - stream.seconds, stream.seconds, after - before,
-    )  # fmt: skip
+        return ComparisonRow(name, problem.size, problem=str(error) or "Out of memory.")
+    return ComparisonRow(
+        name,
+        problem.size,
+        ksd=value,
+        normalised_ksd=value * math.sqrt(problem.size),
+        distinct=len(np.unique(selected.ids, axis=0)),
+        seconds=spent - blocks.seconds,
+        reading=blocks.seconds,
+        megabytes=after - before,
+    )
 
 
-class Timed:
-    """Blocks, and the seconds it took to get them."""
+class TimedBlocks:
+    """Iterate over blocks and measure the time of reading them."""
 
     def __init__(self, blocks: Callable[[], Iterable[Block]]) -> None:
         self._blocks = blocks
@@ -177,17 +267,17 @@ class Timed:
             yield block
 
 
-def _fresh_peak() -> float:
-    """Megabytes held now, of which the peak is to be counted; where the peak cannot start anew, the peak so far."""
+def _reset_peak_memory() -> float:
+    """Reset the peak of resident memory where possible, and return it in megabytes."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # what earlier sizes left could be used again unseen
+        ctypes.CDLL(None).malloc_trim(0)  # memory freed by earlier runs could be reused unnoticed
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    return _peak()
+    return _peak_memory()
 
 
-def _peak() -> float:
-    """The peak of resident memory in megabytes, where the system tells."""
+def _peak_memory() -> float:
+    """Return the peak of resident memory in megabytes; nan if the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
     with suppress(ImportError):

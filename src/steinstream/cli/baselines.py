@@ -27,11 +27,11 @@ _OURS = {
 
 def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: dict[str, Any]) -> Kept:
     """Reduce the chain to ``--size`` draws by the method of this name."""
-    from steinstream.baselines import method, selector
-    from steinstream.baselines.job import as_kept, job_from_file, require_size
+    from steinstream.baselines import method_name, selector
+    from steinstream.baselines.methods import problem_from_chain, to_kept
     from steinstream.errors import InputError
 
-    name = method(name)
+    name = method_name(name)
     for option, default in _OURS.items():
         if options[option] != default:
             raise InputError(f"--{option} means nothing to {name}.", "Leave it out, or leave out --method.")
@@ -44,18 +44,18 @@ def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: 
     source = open_the_chain(chain, options)
     began = time.perf_counter()
     with bar("looking ", 1.0) as progress:
-        job = job_from_file(
-            source, kernel, preconditioner, seed, options["on_bad"], not options["trust_scores"], progress.show
-        )._replace(size=options["size"])
-    require_size(job.size, job.total)
+        problem = problem_from_chain(
+            source, options["size"], kernel=kernel, preconditioner=preconditioner, seed=seed, on_bad=options["on_bad"],
+            validate_scores=not options["trust_scores"], progress=progress.show,
+        )  # fmt: skip
     with bar("thinning", None) as progress:
         progress.show(0, name)
-        kept = as_kept(job, name, selector(name)(job))
+        kept = to_kept(problem, name, selector(name)(problem))
         kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
     kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
     kept = refined(kept, refinement, source, options["on_bad"])
     kept.save(output)
-    skipped = f", {count(job.skipped)} bad ones skipped" if job.skipped else ""
+    skipped = f", {count(problem.skipped)} bad ones skipped" if problem.skipped else ""
     click.echo(
         f"{name} kept {count(len(kept))} of {count(kept.settings['seen'])} draws{skipped} in "
         f"{time.perf_counter() - began:.1f} s  ·  KSD {number(kept.ksd)}  ·  "

@@ -15,7 +15,7 @@ from steinstream.cli.progress import bar, count, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steinstream.baselines.comparison import Row
+    from steinstream.baselines.comparison import ComparisonRow
 
 _TABLE, _PICTURE = "compare.csv", "compare.png"
 
@@ -39,10 +39,10 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
     \b
     Example: steinstream compare chain.npz --sizes 100,1000 -o comparison
     """
-    from steinstream.baselines import comparison, method
+    from steinstream.baselines import comparison, method_name
     from steinstream.errors import InputError
 
-    wanted = [method(name) for name in (METHODS if methods == "all" else methods.split(","))]
+    wanted = [method_name(name) for name in (METHODS if methods == "all" else methods.split(","))]
     numbers = _numbers(sizes)
     kernel, preconditioner = as_kernel(options["kernel"]), as_preconditioner(options["scale"])
     source = open_the_chain(chain, dict(options))
@@ -52,17 +52,17 @@ def compare(chain: Path, sizes: str, methods: str, output: Path | None, seed: in
         for name in (_TABLE, _PICTURE):
             check_apart({"-o": output / name}, read_by([chain], options))
         make_folder(output)
-    rows: list[Row] = []
+    rows: list[ComparisonRow] = []
     with bar("comparing", float(len(set(wanted)) * len(set(numbers)))) as progress:
 
-        def tell(row: Row) -> None:
+        def tell(row: ComparisonRow) -> None:
             rows.append(row)
             progress.show(len(rows), f"{row.method}, {count(row.size)} draws")
 
         comparison.compare(
             source, sizes=numbers, methods=wanted, kernel=kernel, preconditioner=preconditioner, seed=seed,
-            on_bad=options["on_bad"], validate_scores=not options["trust_scores"], progress=tell,
-            looked=lambda share: progress.show(0, f"looking at the chain, {share:.0%}"),
+            on_bad=options["on_bad"], validate_scores=not options["trust_scores"], on_row=tell,
+            on_read=lambda share: progress.show(0, f"looking at the chain, {share:.0%}"),
         )  # fmt: skip
     if all(row.problem for row in rows):
         raise InputError(f"no method could run: {' '.join(dict.fromkeys(row.problem for row in rows))}")
@@ -80,7 +80,7 @@ def _numbers(text: str) -> list[int]:
         raise InputError(f"--sizes is {text!r}.", "Give whole numbers with commas between: 50,200,500.") from None
 
 
-def _show(rows: Sequence[Row]) -> None:
+def _show(rows: Sequence[ComparisonRow]) -> None:
     """A table, size after size, the best first; then what went wrong."""
     from rich.console import Console
     from rich.table import Table
@@ -107,7 +107,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _write(folder: Path, rows: Sequence[Row]) -> None:
+def _write(folder: Path, rows: Sequence[ComparisonRow]) -> None:
     import csv
     import io
     from dataclasses import asdict

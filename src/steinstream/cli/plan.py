@@ -40,7 +40,7 @@ def plan(chain: Path, radius: float, output: Path | None, **options: Any) -> Non
     \b
     Example: steinstream plan warmup.npz --radius 0.1 -o coordinates.npz
     """
-    from steinstream.planning import plan_from
+    from steinstream.planning import plan_from_blocks
 
     if output is not None and output.suffix != ".npz":
         raise InputError(f"{output} is no name for coordinates.", "Give a name that ends in .npz.")
@@ -51,7 +51,7 @@ def plan(chain: Path, radius: float, output: Path | None, **options: Any) -> Non
         raise InputError("--growth and --exponent say the same thing.", "Give one of them.")
     source = open_the_chain(chain, dict(options))
     chains = _chains(source)
-    planned = plan_from(
+    planned = plan_from_blocks(
         chains,
         radius,
         growth=options["growth"] or (1.5 if options["exponent"] is None else options["exponent"]),

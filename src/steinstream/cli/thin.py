@@ -71,7 +71,7 @@ _EVERY = 30.0  # seconds between two checkpoints
     default="ksdt",
     show_default=True,
     shell_complete=offering(*METHODS),
-    help=f"Or {', '.join(list(METHODS)[1:])}.",
+    help=f"Or {', '.join(METHODS[1:])}.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of a method that chooses at random."

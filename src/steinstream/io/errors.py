@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import lzma
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from steinstream._formatting import listing as listing
+from steinstream._formatting import nearest as nearest
 from steinstream.errors import InputError, SteinstreamError
 
 #: What the libraries that we read with raise when a file is damaged.
@@ -55,27 +56,6 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 def truncated(path: Path, what: str) -> InputError:
     """The error for a file that ends before its header says it should."""
     return InputError(f"{path} ends in the middle of {what}.", "It is cut short: copy or write it again.")
-
-
-def listing(known: Iterable[str], limit: int = 12) -> str:
-    """Name what is there, at most ``limit`` of it.
-
-    >>> listing(["theta", "score"])
-    'theta, score'
-    """
-    names = list(known)
-    more = f", ... ({len(names)} in all)" if len(names) > limit else ""
-    return (", ".join(names[:limit]) + more) or "nothing"
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A question that offers the closest known name, or nothing.
-
-    >>> nearest("score", ["theta", "scores"])
-    'Did you mean scores? '
-    """
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {close[0]}? " if close else ""
 
 
 def need(module: str, extra: str) -> Any:

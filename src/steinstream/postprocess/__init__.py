@@ -1,1 +1,1 @@
-"""Operations on kept sets: weights, orders of use, merging."""
+"""Operations on kept sets: weights, order, merging."""

@@ -1,15 +1,16 @@
-r"""The least value of w^T K w over weights w >= 0 that sum to 1, with a certificate.
+r"""Minimisation of w^T K w over weights w >= 0 with sum 1, with a certificate of optimality.
 
-Any weights v at all have :math:`\sqrt{v^T K v} \ge \min_i (K w)_i / \sqrt{w^T K w}` (Cauchy-Schwarz), so that
+All weights v satisfy :math:`\sqrt{v^T K v} \ge \min_i (K w)_i / \sqrt{w^T K w}` (Cauchy-Schwarz). Therefore
 
     gap = 1 - min_i (K w)_i / (w^T K w)
 
-is the share by which sqrt(w^T K w), the KSD, could still fall at most: the result is proven, whatever the way to it.
+bounds the relative amount by which sqrt(w^T K w), the KSD, could still decrease. The certificate holds for any w, no
+matter how it was found.
 
-The way is a primal-dual interior point method with Mehrotra's corrector (S. Mehrotra, "On the implementation of a
-primal-dual interior point method", SIAM J. Optim. 2, 1992): 5 to 40 rounds, each a Cholesky factor of K plus a
-diagonal. K has to be positive semi-definite; it may be singular, and its rows of very different sizes. Memory: three
-matrices besides K.
+The method is a primal-dual interior point method with Mehrotra's corrector (S. Mehrotra, "On the implementation of a
+primal-dual interior point method", SIAM J. Optim. 2, 1992): 5 to 40 iterations, each with one Cholesky factorisation of
+K plus a diagonal. K must be positive semi-definite; it may be singular, and its rows may differ in scale. Memory: three
+matrices in addition to K.
 """
 
 from __future__ import annotations
@@ -17,152 +18,166 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from steinstream._typing import Array, Flags
 
-_ROUNDS = 100
+_MAX_ITERATIONS = 100
 _REFINEMENTS = 4
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class Solution(NamedTuple):
-    """Weights, the value w^T K w, the gap (see above) and the rounds it took."""
+    """Weights, the value w^T K w, the gap (see the module docstring) and the number of iterations."""
 
     weights: Array
     value: float
     gap: float
-    rounds: int
+    iterations: int
 
 
-class _State(NamedTuple):
-    """Weights, multipliers of w >= 0 and of sum w = 1, and K w."""
+class _Iterate(NamedTuple):
+    """Weights w, multipliers z of w >= 0 and ``level`` of sum w = 1, and the gradient K w."""
 
     w: Array
     z: Array
     level: float
-    slope: Array
+    gradient: Array
 
     @property
     def value(self) -> float:
         """w^T K w."""
-        return float(self.w @ self.slope)
+        return float(self.w @ self.gradient)
 
     @property
     def excess(self) -> float:
         """w^T K w - min_i (K w)_i, which is 0 at the solution."""
-        return self.value - float(self.slope.min())
+        return self.value - float(self.gradient.min())
 
 
-def least(matrix: Array, tolerance: float = 1e-9) -> Solution:
-    """Minimise w^T K w over the simplex until the gap is below the tolerance.
+def minimise_on_simplex(matrix: Array, tolerance: float = 1e-9) -> Solution:
+    """Minimise w^T K w over the simplex.
 
-    It also ends where the gap is lost in rounding, as for a singular matrix whose least value is 0.
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Positive semi-definite matrix K.
+    tolerance : float, default 1e-9
+        Gap at which the iteration ends. It also ends if the remaining gap is within rounding error, as for a singular
+        matrix with minimum 0.
 
-    >>> least(np.diag([1.0, 3.0, 0.5])).weights.round(6)
+    Returns
+    -------
+    Solution
+        Weights, minimum and gap.
+
+    Examples
+    --------
+    >>> minimise_on_simplex(np.diag([1.0, 3.0, 0.5])).weights.round(6)
     array([0.3, 0.1, 0.6])
+
     """
     diagonal = np.diag(matrix)
-    if diagonal.min() <= 0:  # such a point is all that is needed: its whole row is 0
+    if diagonal.min() <= 0:  # a PSD matrix has a zero row there: all weight on it attains the minimum 0
         w = (diagonal <= 0) / np.count_nonzero(diagonal <= 0)
         return Solution(w, 0.0, 0.0, 0)
-    size = np.sqrt(diagonal)
-    now = best = _begin(matrix, size)
-    rounds = 0
-    while rounds < _ROUNDS and best.excess > tolerance * best.value:
-        now, rounds = _round(matrix, size, now), rounds + 1
-        stuck = now.excess > 0.5 * best.excess
-        best = min(best, now, key=lambda state: state.excess)
-        if stuck and _lost_in_rounding(now, size):
+    scale = np.sqrt(diagonal)
+    now = best = _initial(matrix, scale)
+    iterations = 0
+    while iterations < _MAX_ITERATIONS and best.excess > tolerance * best.value:
+        now, iterations = _iterate(matrix, scale, now), iterations + 1
+        stalled = now.excess > 0.5 * best.excess
+        best = min(best, now, key=lambda iterate: iterate.excess)
+        if stalled and _within_rounding(now, scale):
             break
-    for unit in (len(size) * best.value, size**2):  # of z in terms of w: for stiff matrices, for rows of all sizes
-        polished = _polished(matrix, size, best, best.w * unit > best.z)
+    # The active set is where w times a unit exceeds z: one unit for stiff matrices, one for rows of different scale.
+    for unit in (len(scale) * best.value, scale**2):
+        polished = _polish(matrix, scale, best, best.w * unit > best.z)
         if polished.excess <= max(best.excess, tolerance * polished.value):
             best = polished
             break
     gap = best.excess / best.value if best.value > 0 else 0.0
-    return Solution(best.w, max(best.value, 0.0), min(max(gap, 0.0), 1.0), rounds)
+    return Solution(best.w, max(best.value, 0.0), min(max(gap, 0.0), 1.0), iterations)
 
 
-def _begin(matrix: Array, size: Array) -> _State:
-    """Large rows get little weight; the multipliers fit it exactly."""
-    w = (size.min() / size) ** 2
+def _initial(matrix: Array, scale: Array) -> _Iterate:
+    """Start with small weights on large rows, and multipliers that satisfy K w = z + level."""
+    w = (scale.min() / scale) ** 2
     w /= w.sum()
-    slope = matrix @ w
-    level = float(slope.min()) - 0.1 * abs(float(w @ slope))
-    return _State(w, slope - level, level, slope)
+    gradient = matrix @ w
+    level = float(gradient.min()) - 0.1 * abs(float(w @ gradient))
+    return _Iterate(w, gradient - level, level, gradient)
 
 
-def _lost_in_rounding(now: _State, size: Array) -> bool:
-    """Whether rounding explains all of the gap; |K_ij| is at most size_i size_j."""
-    return bool((now.slope >= now.value - 4.0 * _EPS * size * float(size @ now.w)).all())
+def _within_rounding(now: _Iterate, scale: Array) -> bool:
+    """Whether rounding explains the whole gap; |K_ij| is at most scale_i scale_j."""
+    return bool((now.gradient >= now.value - 4.0 * _EPS * scale * float(scale @ now.w)).all())
 
 
-def _round(matrix: Array, size: Array, now: _State) -> _State:
-    """A Newton step towards w_i z_i = 0, then one towards w_i z_i = what the first one shows to be within reach."""
-    from steinstream._engine.quadratic import solve_triangles  # brings numba
+def _iterate(matrix: Array, scale: Array, now: _Iterate) -> _Iterate:
+    """Take a predictor step towards w_i z_i = 0 and a corrector step towards the products that it shows attainable."""
+    from steinstream._engine.quadratic import solve_triangles  # imports numba
 
     w, z = now.w, now.z
-    factor = _factor(matrix, size, z / w)
-    ones = 1.0 / size[None]
+    factor = _factorise(matrix, scale, z / w)
+    ones = 1.0 / scale[None]
     solve_triangles(factor, ones)
-    ones = ones[0] / size
+    ones = ones[0] / scale
 
-    def towards(product: Array | float) -> tuple[Array, Array, float]:
-        """Changes of w, z and level that make w z this product and keep sum w = 1 and K w = z + level."""
-        right = ((product / w - z) - (now.slope - now.level - z))[None] / size
+    def direction(product: Array | float) -> tuple[Array, Array, float]:
+        """Changes of w, z and level with w z = product, sum w = 1 and K w = z + level."""
+        right = ((product / w - z) - (now.gradient - now.level - z))[None] / scale
         solve_triangles(factor, right)
-        change = right[0] / size
+        change = right[0] / scale
         level = (1.0 - w.sum() - change.sum()) / ones.sum()
         change = change + level * ones
         return change, (product - w * z - z * change) / w, level
 
     mean = float(w @ z) / len(w)
-    dw, dz, _ = towards(0.0)
-    step = min(_reach(w, dw), _reach(z, dz))
-    within = float((w + step * dw) @ (z + step * dz)) / len(w)
-    dw, dz, level = towards((within / mean) ** 3 * mean - dw * dz)
-    step = min(1.0, 0.995 * min(_reach(w, dw), _reach(z, dz)))
+    dw, dz, _ = direction(0.0)
+    step = min(_max_step(w, dw), _max_step(z, dz))
+    predicted = float((w + step * dw) @ (z + step * dz)) / len(w)
+    dw, dz, level = direction((predicted / mean) ** 3 * mean - dw * dz)
+    step = min(1.0, 0.995 * min(_max_step(w, dw), _max_step(z, dz)))
     w = w + step * dw
     w /= w.sum()
-    return _State(w, z + step * dz, now.level + step * level, matrix @ w)
+    return _Iterate(w, z + step * dz, now.level + step * level, matrix @ w)
 
 
-def _factor(matrix: Array, size: Array, extra: Array) -> Array:
-    """Cholesky factor of K + extra, with rows and columns scaled to a unit diagonal of K."""
-    scaled = matrix / np.outer(size, size)
-    diagonal = scaled.ravel()[:: len(size) + 1]
-    diagonal += extra / size**2
-    ridge = len(size) * _EPS
+def _factorise(matrix: Array, scale: Array, extra: Array) -> Array:
+    """Cholesky factor of K + diag(extra), with rows and columns scaled to a unit diagonal of K."""
+    scaled = matrix / np.outer(scale, scale)
+    diagonal = scaled.ravel()[:: len(scale) + 1]
+    diagonal += extra / scale**2
+    ridge = len(scale) * _EPS
     while True:
         diagonal += ridge
         try:
             return np.asarray(np.linalg.cholesky(scaled), dtype=np.float64)
-        except np.linalg.LinAlgError:  # rounding made it indefinite
+        except np.linalg.LinAlgError:  # indefinite because of rounding
             ridge *= 100.0
 
 
-def _reach(values: Array, change: Array) -> float:
-    """The share of the change, at most all of it, after which the first value is zero."""
+def _max_step(values: Array, change: Array) -> float:
+    """Largest step, at most 1, for which no value becomes negative."""
     falling = change < 0
     return min(1.0, float(np.min(-values[falling] / change[falling], initial=np.inf)))
 
 
-def _polished(matrix: Array, size: Array, now: _State, chosen: NDArray[np.bool_]) -> _State:
-    """The best weights for those chosen, and zero for the others, which are on their way there."""
+def _polish(matrix: Array, scale: Array, now: _Iterate, active: Flags) -> _Iterate:
+    """Set the weights outside ``active`` to 0 and solve for the others."""
     from steinstream._engine.quadratic import solve_triangles
 
-    left = np.flatnonzero(chosen)
-    if len(left) == 0:
+    indices = np.flatnonzero(active)
+    if len(indices) == 0:
         return now
-    block, unit, w = matrix[np.ix_(left, left)], size[left], now.w[left]
-    factor = _factor(block, unit, np.zeros(len(left)))
-    for _ in range(_REFINEMENTS):  # each makes up for the ridge in the factor
-        right = np.stack([block @ w, np.ones(len(left))]) / unit
+    block, unit, w = matrix[np.ix_(indices, indices)], scale[indices], now.w[indices]
+    factor = _factorise(block, unit, np.zeros(len(indices)))
+    for _ in range(_REFINEMENTS):  # iterative refinement, because the factor includes a ridge
+        right = np.stack([block @ w, np.ones(len(indices))]) / unit
         solve_triangles(factor, right)
         change, ones = right / unit
         w = w - change + ones * (1.0 - w.sum() + change.sum()) / ones.sum()
-    best = np.zeros(len(size))
-    best[left] = np.maximum(w, 0.0)
+    best = np.zeros(len(scale))
+    best[indices] = np.maximum(w, 0.0)
     best /= best.sum()
-    return now._replace(w=best, slope=matrix @ best)
+    return now._replace(w=best, gradient=matrix @ best)

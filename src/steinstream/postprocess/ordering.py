@@ -1,8 +1,8 @@
-"""An order of use: the kept draws such that the first k are good for every k.
+"""Order of the kept draws in which the first k draws are a good set for every k.
 
-Where each draw costs a simulation, run them in this order and stop whenever time or money is up. Greedy: the next draw
-is the one that makes KSD of the draws so far smallest, and none comes twice: Stein thinning (Riabiz et al., 2022) of
-the kept set itself, n^2 kernel evaluations.
+If every draw costs a simulation, run the simulations in this order and stop at any time. The order is greedy: the next
+draw is the one that minimises KSD of the draws so far, and every draw occurs once. This is Stein thinning (Riabiz et
+al., "Optimal thinning of MCMC output", 2022) of the kept set, with n^2 kernel evaluations.
 """
 
 from __future__ import annotations
@@ -11,49 +11,87 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._typing import Integers
 from steinstream.discrepancy import cumulative_ksd
 from steinstream.errors import InputError
 from steinstream.gradient_free import reject_ratios
+from steinstream.kernels import as_kernel
+from steinstream.postprocess._greedy import greedy_order
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 
 
-def put_in_order(kept: Kept) -> Kept:
-    """The same draws, each one the best to come after those before it, and KSD of the first 1, 2, ..., n."""
-    from steinstream.baselines import stein_thinning
+def order_draws(kept: Kept) -> Kept:
+    """Sort the kept draws in greedy order.
 
+    Parameters
+    ----------
+    kept : Kept
+        The kept draws.
+
+    Returns
+    -------
+    Kept
+        The same draws in this order; ``prefix_ksd`` has KSD of the first 1, 2, ..., n draws.
+
+    Raises
+    ------
+    InputError
+        If the set is empty, or its draws were kept without scores.
+
+    """
     if len(kept) == 0:
-        raise InputError("Nothing is kept yet, so there is nothing to order.", "Push draws first.")
+        raise InputError("The kept set is empty and cannot be ordered.", "Push draws first.")
     reject_ratios(kept, "An order of use")
-    places = stein_thinning(
-        kept.draws, kept.scores, len(kept), kernel=kept.kernel, preconditioner=kept.preconditioner or Preconditioner.identity(),
-        validate_scores=False, unique=True,
-    )[:, 1]  # fmt: skip
-    ordered = _rows(kept, places)
-    curve = cumulative_ksd(ordered.draws, ordered.scores, kernel=kept.kernel, preconditioner=kept.preconditioner)
+    kernel, preconditioner = as_kernel(kept.kernel), kept.preconditioner or Preconditioner.identity()
+    preconditioner.require(kept.draws.shape[1])
+    indices = greedy_order(kept.draws, kept.scores, len(kept), kernel, preconditioner, unique=True)
+    ordered = _take(kept, indices)
+    curve = cumulative_ksd(ordered.draws, ordered.scores, kernel=kernel, preconditioner=preconditioner)
     return replace(ordered, prefix_ksd=curve)
 
 
-def first(kept: Kept, count: int) -> Kept:
-    """The first so many draws of an ordered set, with equal weights."""
+def first_draws(kept: Kept, count: int) -> Kept:
+    """Return the first draws of an ordered set, with equal weights.
+
+    Parameters
+    ----------
+    kept : Kept
+        A result of :func:`order_draws`.
+    count : int
+        Number of draws.
+
+    Returns
+    -------
+    Kept
+        The first ``count`` draws and their KSD.
+
+    Raises
+    ------
+    InputError
+        If the set has no order, or fewer draws.
+
+    """
     if kept.prefix_ksd is None:
-        raise InputError("These draws are in no order of use yet.", "Call ordered() first.")
+        raise InputError("The kept draws have no order.", "Call ordered() first.")
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= len(kept):
-        raise InputError(f"A prefix has 1 to {len(kept)} draws, got {count!r}.")
-    settings = {name: value for name, value in kept.settings.items() if name not in ("weights", "bound")}
+        raise InputError(f"The number of first draws must be an integer from 1 to {len(kept)}, got {count!r}.")
     return replace(
-        _rows(kept, np.arange(count)), weights=None, bound=None, settings=settings,
-        ksd=float(kept.prefix_ksd[count - 1]), prefix_ksd=kept.prefix_ksd[:count],
-    )  # fmt: skip
+        _take(kept, np.arange(count)),
+        weights=None,
+        bound=None,
+        settings={name: value for name, value in kept.settings.items() if name not in ("weights", "bound")},
+        ksd=float(kept.prefix_ksd[count - 1]),
+        prefix_ksd=kept.prefix_ksd[:count],
+    )
 
 
-def _rows(kept: Kept, places: NDArray[np.int64]) -> Kept:
-    """The draws at these places, with all that is known of each."""
-    each: dict[str, Any] = {
+def _take(kept: Kept, indices: Integers) -> Kept:
+    """Return the draws at these indices, with everything that is stored per draw."""
+    arrays: dict[str, Any] = {
         name: getattr(kept, name) for name in ("draws", "scores", "ids", "second_scores", "weights")
     }
-    each = {name: array[places] for name, array in each.items() if array is not None}
-    variables = {name: one._replace(values=one.values[places]) for name, one in kept.variables.items()}
-    return replace(kept, **each, variables=variables)
+    arrays = {name: array[indices] for name, array in arrays.items() if array is not None}
+    variables = {name: one._replace(values=one.values[indices]) for name, one in kept.variables.items()}
+    return replace(kept, **arrays, variables=variables)

@@ -37,7 +37,7 @@ from steinstream.result import History, Kept
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from steinstream.baselines.comparison import Row
+    from steinstream.baselines.comparison import ComparisonRow
 
 #: Colours that can be distinguished with every kind of colour vision (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -455,7 +455,7 @@ def by_size(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def comparison(path: str | PathLike[str], rows: Sequence[Row]) -> None:
+def comparison(path: str | PathLike[str], rows: Sequence[ComparisonRow]) -> None:
     """Plot KSD and time of every method against the number of kept draws, and write a png file."""
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")

@@ -1,11 +1,11 @@
-"""Samplers: each makes a stream of draws with their scores, and can be stopped and taken up anywhere.
+"""Samplers that produce draws with their scores, and that can be stopped and continued at any step.
 
-All follow one small protocol (`Sampler`): the sampler is its settings, ``init`` makes a `State`, ``sample``
-turns a state into a later one and the `Draws` between. A state is a value: nothing changes it, the same one
-gives the same draws, and a chain has the same bits however it is cut into blocks.
+All samplers follow one protocol (:class:`Sampler`). The sampler object holds the settings, ``init`` creates a
+:class:`State`, and ``sample`` returns a later state and the :class:`Draws` in between. States are immutable values: the
+same state gives the same draws, and a chain is bit-identical for every division into blocks.
 
-What ``step`` means: for `RandomWalk` and `MALA` the standard deviation of a proposal's noise, for `SGLD` its
-variance, as each is written in the literature.
+The meaning of ``step`` follows the literature: the standard deviation of the proposal noise for :class:`RandomWalk` and
+:class:`MALA`, its variance for :class:`SGLD`.
 """
 
 from __future__ import annotations
@@ -13,66 +13,80 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from steinstream.targets import Array
+from steinstream._typing import Array, Flags
 
 if TYPE_CHECKING:
-    from steinstream.samplers.adaptation import adapted as adapted
+    from steinstream.samplers.adaptation import adapt_step as adapt_step
     from steinstream.samplers.mala import MALA as MALA
     from steinstream.samplers.random_walk import RandomWalk as RandomWalk
     from steinstream.samplers.sgld import SGLD as SGLD
     from steinstream.samplers.stein_point_mcmc import spmcmc as spmcmc
 
-__all__ = ["MALA", "SGLD", "Draws", "RandomWalk", "Sampler", "SamplerWarning", "State", "adapted", "spmcmc"]
+__all__ = ["MALA", "SGLD", "Draws", "RandomWalk", "Sampler", "SamplerWarning", "State", "adapt_step", "spmcmc"]
 
-_HOMES = {  # imported on first use: they need numba
+_MODULES = {  # imported on first use, because they import numba
     "MALA": "mala",
     "RandomWalk": "random_walk",
     "SGLD": "sgld",
-    "adapted": "adaptation",
+    "adapt_step": "adaptation",
     "spmcmc": "stein_point_mcmc",
 }
 
 
 class SamplerWarning(UserWarning):
-    """A chain runs, but not as anybody would want it to."""
+    """A chain runs, but its settings look wrong."""
 
 
 class State(NamedTuple):
-    """Where a chain is: all it takes to go on."""
+    """State of a chain, from which a sampler continues.
+
+    Attributes
+    ----------
+    position : ndarray of shape (d,)
+        Current position.
+    log_density : float
+        Log density at the position; nan for samplers that do not need it.
+    score : ndarray of shape (d,)
+        Score from which the next step is made.
+    random : dict
+        State of a NumPy PCG64 bit generator, plain integers.
+    steps : int
+        Number of steps so far.
+    accepted : int
+        Number of accepted steps so far.
+
+    """
 
     position: Array
     log_density: float
-    """Not a number where the sampler does without one."""
     score: Array
-    """The score from which the next step is made."""
     random: dict[str, Any]
-    """The state of a PCG64 bit generator, as numpy gives it: plain integers."""
     steps: int = 0
     accepted: int = 0
 
 
 class Draws(NamedTuple):
-    """Consecutive draws (n, d) of a chain, and their scores (n, d). A rejected step repeats both."""
+    """Consecutive draws (n, d) of a chain, their scores (n, d) and whether each step was accepted (n,).
+
+    A rejected step repeats the draw and the score before it.
+    """
 
     draws: Array
     scores: Array
-    accepted: NDArray[np.bool_]
+    accepted: Flags
 
 
 class Sampler(Protocol):
-    """What every sampler offers."""
+    """Interface of a sampler."""
 
     def init(self, start: Array, seed: int) -> State:
-        """A chain at its start."""
+        """Create the state of a chain at its start (d,)."""
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """The next n draws, and where the chain then is."""
+        """Return the state after ``n`` more steps, and the draws of these steps."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -4,70 +4,58 @@ r"""Random-walk Metropolis with an isotropic Gaussian proposal.
 
 N. Metropolis et al., "Equation of state calculations by fast computing machines", J. Chem. Phys. 21 (1953).
 
-Proposals are speculative: most are rejected, hence the next few all start from the same state, and a compiled
-target evaluates them side by side. The first accepted one ends the batch, and the rest is thrown away. Random
-numbers belong to the step, not to the proposal, so that the chain has the bits of one proposal at a time.
+Proposals are prefetched. Most proposals are rejected, so the next few all start from the same state, and a compiled
+target evaluates them together, one per SIMD lane. The first accepted proposal ends the batch; the rest is discarded.
+Random numbers belong to steps, not to evaluations, so the chain is bit-identical to one proposal at a time.
 A. E. Brockwell, "Parallel Markov chain Monte Carlo simulation by pre-fetching", JCGS 15 (2006).
 
-Cost: with acceptance rate a and K lanes a batch makes :math:`(1 - (1 - a)^K) / a` steps (9 of 16 at 8 %);
-each accepted proposal costs one score. Memory O(n d) for a block of n draws.
+Cost: with acceptance rate a and K lanes, a batch makes :math:`(1 - (1 - a)^K) / a` steps (9 of 16 at 8 %); each
+accepted proposal costs one score. Memory O(n d) for a block of n draws.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steinstream._engine.jit import jit
+from steinstream._typing import Array
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import HUGE
-from steinstream.targets import Array, Target
+from steinstream.samplers.base import OVERFLOW_LIMIT, Current, TargetFunctions
+from steinstream.targets import Target
 
 
-def _walk(
-    log_densities: Callable[[Any, Array, Array], None],
-    write_score: Callable[[Any, Array, Array], Any],
-    parameters: Any,
-    lanes: int,
-    step: float,
-    position: Array,
-    log_density: float,
-    score: Array,
-    noise: Array,
-    draws: Array,
-    scores: Array,
-    accepted: NDArray[np.bool_],
+def _random_walk(
+    target: TargetFunctions, step: float, current: Current, log_density: float, noise: Array, block: Draws
 ) -> tuple[float, int]:
-    """Fill draws, scores and accepted; leave position and score at the last draw.
-
-    Returns its log density and the number of draws, see `steinstream.samplers.base`.
-    """
+    """Fill the block, update ``current``, and return the last log density and the number of completed draws."""
+    position, score = current
+    draws, scores, accepted = block
     n, dimension = draws.shape
+    lanes = target.lanes
     proposals, densities = np.zeros((dimension, lanes)), np.zeros(lanes)
     t = 0
     while t < n:
         ahead = min(lanes, n - t)
         for k in range(ahead):
             proposals[:, k] = position + step * noise[t + k, :dimension]
-        log_densities(parameters, proposals, densities)
+        target.log_densities(target.parameters, proposals, densities)
         for k in range(ahead):
             if math.isnan(densities[k]) or densities[k] == math.inf:
                 draws[t] = proposals[:, k]
                 return densities[k], t
-            # Box and Muller backwards: half the squared length of two normals is -log of a uniform.
+            # Box-Muller: half the squared length of two standard normals is distributed as -log(uniform).
             z, w = noise[t, dimension], noise[t, dimension + 1]
             accept = -0.5 * (z * z + w * w) < densities[k] - log_density
             if accept:
                 position[:] = proposals[:, k]
                 log_density = densities[k]
-                write_score(parameters, position, score)
+                target.write_score(target.parameters, position, score)
             draws[t], scores[t], accepted[t] = position, score, accept
-            if accept and not np.all(np.abs(score) < HUGE):
+            if accept and not np.all(np.abs(score) < OVERFLOW_LIMIT):
                 return log_density, t
             t += 1
             if accept:
@@ -75,41 +63,60 @@ def _walk(
     return log_density, t
 
 
-_compiled_walk = jit(_walk)
+_compiled_random_walk = jit(_random_walk)
 
 
 @dataclass(frozen=True)
 class RandomWalk:
-    """Random-walk Metropolis on a target, with proposals of standard deviation ``step`` in every coordinate.
+    """Random-walk Metropolis.
 
+    Parameters
+    ----------
+    target : Target
+        The target.
+    step : float
+        Standard deviation of the proposal in every coordinate.
+
+    Attributes
+    ----------
+    acceptance : float
+        Acceptance rate that :func:`adapt_step` aims for, 0.234: optimal in many dimensions, and good in few.
+        G. O. Roberts, A. Gelman and W. R. Gilks, Annals of Applied Probability 7 (1997).
+
+    Raises
+    ------
+    InputError
+        If the step is not positive.
+
+    Examples
+    --------
     >>> from steinstream.targets import Functions
     >>> sampler = RandomWalk(Functions(lambda x: -0.5 * float(x @ x), lambda x: -x), step=1.0)
     >>> state = sampler.init(np.zeros(2), seed=0)
     >>> state, block = sampler.sample(state, 1000)
     >>> block.draws.shape, state.steps
     ((1000, 2), 1000)
+
     """
 
     target: Target
     step: float
 
-    #: Which part of the proposals should be accepted: best in many dimensions, and good in few.
-    #: G. O. Roberts, A. Gelman and W. R. Gilks, Annals of Applied Probability 7 (1997).
     acceptance: ClassVar[float] = 0.234
 
     def __post_init__(self) -> None:
-        base.require_step(self.step, "standard deviation")
+        base.check_step(self.step, "standard deviation of the proposal")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The sampler in plain words and numbers."""
-        return base.settings(self)
+        """Settings as text and numbers."""
+        return base.describe(self)
 
     def init(self, start: Array, seed: int) -> State:
-        """A chain at ``start`` (d,)."""
-        return base.begin(self.target, start, seed)
+        """Create the state of a chain at ``start`` (d,)."""
+        return base.initial_state(self.target, start, seed)
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """The next n draws of the chain, and where it then is."""
-        names = ("log_densities", "write_score", "parameters", "lanes")
-        return base.metropolis(self, state, n, _walk, _compiled_walk, names)
+        """Return the state after ``n`` more steps, and the draws of these steps."""
+        target = base.target_functions(self.target, "log_densities", "write_score")
+        return base.run_metropolis(self, state, n, target, _compiled_random_walk if target.compiled else _random_walk)

@@ -1,19 +1,19 @@
-"""Targets: distributions with a log density and a score, to sample and to test on.
+"""Target distributions with a log density and a score, for sampling and for tests.
 
-A target is any object with two functions of one position, ``log_density`` and ``score`` (`Target`;
-`Functions` makes one of two callables). A target that also has a method ``compiled`` lets a sampler run
-whole chains in machine code (`Compiled`); the method returns None where there is no such way.
+A target is an object with two functions of one position, ``log_density`` and ``score`` (:class:`Target`);
+:class:`Functions` makes a target of two callables. If a target also has a method ``compiled``, samplers run whole
+chains in compiled code (:class:`CompiledTarget`). The method returns None if that is not possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._typing import Array
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,51 +22,67 @@ if TYPE_CHECKING:
     from steinstream.targets.mixture import Mixture as Mixture
     from steinstream.targets.tempered import Tempered as Tempered
 
-__all__ = ["Compiled", "Functions", "Gaussian", "Goodwin", "Mixture", "Sample", "Target", "Tempered"]
+__all__ = ["CompiledTarget", "Functions", "Gaussian", "Goodwin", "Mixture", "Sample", "Target", "Tempered"]
 
-_HOMES = {  # imported on first use: they need numba
+_MODULES = {  # imported on first use, because they import numba
     "Gaussian": "gaussian",
     "Goodwin": "goodwin",
     "Mixture": "mixture",
     "Tempered": "tempered",
 }
 
-Array: TypeAlias = NDArray[np.float64]
-
 
 class Target(Protocol):
-    """What every sampler needs."""
+    """Interface of a target distribution."""
 
     def log_density(self, position: Array, /) -> float:
-        """The log density at one position (d,), up to a constant; -inf where there is none."""
+        """Log density at a position (d,), up to a constant; -inf outside the support."""
 
     def score(self, position: Array, /) -> Array:
-        """The gradient (d,) of the log density at one position (d,)."""
+        """Gradient (d,) of the log density at a position (d,)."""
 
 
 class Functions(NamedTuple):
     """A target made of two Python functions.
 
+    Parameters
+    ----------
+    log_density : callable
+        Function of a position (d,) that returns the log density, up to a constant.
+    score : callable
+        Function of a position (d,) that returns the gradient (d,) of the log density.
+
+    Examples
+    --------
     >>> gaussian = Functions(lambda x: -0.5 * float(x @ x), lambda x: -x)
     >>> gaussian.log_density(np.ones(2))
     -1.0
+
     """
 
     log_density: Callable[[Array], float]
     score: Callable[[Array], Array]
 
 
-class Compiled(NamedTuple):
-    """What ``target.compiled()`` gives: two numba functions, the arrays they read, the lanes that pay.
+class CompiledTarget(NamedTuple):
+    """Compiled functions of a target, as returned by its method ``compiled``.
 
-    - ``log_densities(parameters, positions, out)`` reads positions (d, lanes) and writes out (lanes,).
-      What a lane gets must not depend on the other lanes, nor on their number.
-    - ``log_density_and_score(parameters, position, score)`` reads position (d,), writes score (d,) and
-      returns the log density.
+    Both functions must be module-level numba functions, because numba does not cache closures between processes, and
+    must not raise.
 
-    Both are module-level functions, for numba does not keep closures from one process to the next, and
-    neither raises. What makes one target differ from another goes into ``parameters``: a tuple of numbers and
-    writable C-contiguous arrays. ``lanes`` is how many positions at once cost little more than one.
+    Parameters
+    ----------
+    log_densities : callable
+        ``log_densities(parameters, positions, out)`` reads positions (d, lanes) and writes out (lanes,). The result of
+        a lane must not depend on the other lanes or on their number.
+    log_density_and_score : callable
+        ``log_density_and_score(parameters, position, score)`` reads position (d,), writes score (d,) and returns the
+        log density.
+    parameters : tuple
+        Parameters of the target: numbers and writable C-contiguous arrays.
+    lanes : int, default 1
+        Number of positions that ``log_densities`` evaluates together at little more than the cost of one.
+
     """
 
     log_densities: Any
@@ -76,20 +92,39 @@ class Compiled(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Independent draws (n, d) from a target, and their scores (n, d)."""
+    """Independent draws (n, d) from a target and their scores (n, d)."""
 
     draws: Array
     scores: Array
 
 
 def whole_number(value: int, what: str) -> int:
-    """A seed or a number of draws, as given by the user."""
+    """Validate a seed or a number of draws.
+
+    Parameters
+    ----------
+    value : int
+        The value.
+    what : str
+        Name of the parameter in the error message.
+
+    Returns
+    -------
+    int
+        The value.
+
+    Raises
+    ------
+    InputError
+        If the value is not an integer of at least 0.
+
+    """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InputError(f"{what} is {value!r}.", "Give a whole number of at least 0.")
+        raise InputError(f"{what} must be an integer of at least 0, got {value!r}.")
     return int(value)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

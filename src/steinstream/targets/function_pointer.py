@@ -1,7 +1,7 @@
-"""Compiled functions as arguments of compiled functions, in a way that keeps the caller cacheable.
+"""Compiled functions as arguments of cached compiled functions.
 
-Numba gives every function a type of its own, which no later process knows again: a chain that takes the
-functions of its target as such would be compiled anew in every process. A pointer's type is its signature.
+Numba gives every compiled function a type of its own, which later processes do not recognise: a sampler that received
+the functions of its target directly would be compiled in every process. The type of a pointer is its signature.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-import numba.experimental.function_type  # only then does numba know what a pointer is
+import numba.experimental.function_type  # registers the type of pointers
 from numba import types
 
-from steinstream.targets import Compiled
+from steinstream.targets import CompiledTarget
 
 
-class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc]
-    """A numba function at one signature, compiled when first needed. It must not raise."""
+class FunctionPointer(types.WrapperAddressProtocol):  # type: ignore[misc]
+    """A numba function with one signature, compiled when first called. The function must not raise."""
 
     def __init__(self, function: Any, returns: Any, *arguments: Any) -> None:
         self._function = function
@@ -27,14 +27,14 @@ class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc]
         return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
     def signature(self) -> Any:
-        """The signature, by which numba tells one pointer's type from another's."""
+        """Return the signature, which is the numba type of the pointer."""
         return self._signature
 
 
-def pointers(target: Compiled) -> tuple[Pointer, Pointer]:
-    """The two functions of a compiled target: ``log_densities`` and ``log_density_and_score``."""
-    given, vector = numba.typeof(target.parameters), types.float64[::1]
+def function_pointers(target: CompiledTarget) -> tuple[FunctionPointer, FunctionPointer]:
+    """Return pointers to ``log_densities`` and ``log_density_and_score`` of a compiled target."""
+    parameters, vector = numba.typeof(target.parameters), types.float64[::1]
     return (
-        Pointer(target.log_densities, types.void, given, types.float64[:, ::1], vector),
-        Pointer(target.log_density_and_score, types.float64, given, vector, vector),
+        FunctionPointer(target.log_densities, types.void, parameters, types.float64[:, ::1], vector),
+        FunctionPointer(target.log_density_and_score, types.float64, parameters, vector, vector),
     )

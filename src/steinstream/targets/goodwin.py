@@ -2,17 +2,19 @@ r"""The Goodwin oscillator: the posterior of four rate constants given two noisy
 
 .. math:: u' = \frac{a}{1 + b v^{10}} - c u, \qquad v' = d u - c v, \qquad u(0) = v(0) = 0
 
-Observed are both species at :math:`t_i = 1 + 0.01 i`, with independent Gaussian noise of standard deviation
-0.1 on u and 0.05 on v. The position is :math:`q = \log (a, b, c, d)`, with prior :math:`N(0, I)`.
+Both species are observed at :math:`t_i = 1 + 0.01 i`, with independent Gaussian noise of standard deviation 0.1 on u
+and 0.05 on v. The position is
+:math:`q = \log (a, b, c, d)`, with prior :math:`N(0, I)`.
 
-The score needs :math:`\partial (u, v) / \partial q_j`. Each follows a linear equation, the derivative of the
-one above in the direction :math:`q_j`; all four are integrated along with u and v, as lanes of one vector.
+The score requires the sensitivities :math:`\partial (u, v) / \partial q_j`. Each satisfies a linear equation, the
+derivative of the one above in the direction :math:`q_j`; all four are integrated together with u and v, as lanes of one
+vector.
 
 B. C. Goodwin, "Oscillatory behavior in enzymatic control processes", Advances in Enzyme Regulation 3 (1965);
 as a benchmark of thinning: M. Riabiz et al., "Optimal thinning of MCMC output", JRSS B 84 (2022).
 
-Cost: 2 499 Runge-Kutta steps (order 4, h = 0.01) for 2 400 observations. Each waits for the one before, so
-that a single density is all latency: sixteen side by side take 1.4 times as long, one score 1.3 times.
+Cost: 2 499 Runge-Kutta steps (order 4, h = 0.01) for 2 400 observations. Each step depends on the one before, so a
+single density is bound by latency: sixteen densities together take 1.4 times as long, one score 1.3 times.
 """
 
 from __future__ import annotations
@@ -23,14 +25,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from steinstream._engine.jit import inlined, jit
+from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import Array, Compiled
+from steinstream.targets import CompiledTarget
 
 TRUTH = (1.0, 3.0, 0.5, 1.0)
 LANES = 16
-_DIRECTIONS = 8  # the four of q, then zeros up to a full vector: a loop of four is unrolled, not vectorised
+_DIRECTIONS = 8  # four coordinates of q and four unused lanes: a loop of four would be unrolled, not vectorised
 _STEP = 0.01
-_STEPS_BEFORE = 99  # the hundredth step reaches t = 1, the first observation
+_STEPS_BEFORE = 99  # steps before the one that reaches t = 1, the first observation
 _PRECISION_U = 1 / 0.1**2
 _PRECISION_V = 1 / 0.05**2
 
@@ -40,7 +43,7 @@ _Four = tuple[float, float, float, float]
 
 @inlined
 def _slope(theta: _Four, dtheta: _Four, u: float, v: float, du: float, dv: float) -> _Four:
-    """The right hand side, and its derivative in the direction (dtheta, du, dv)."""
+    """Compute the right-hand side and its derivative in the direction (dtheta, du, dv)."""
     a, b, c, d = theta
     da, db, dc, dd = dtheta
     v2 = v * v
@@ -58,7 +61,7 @@ def _slope(theta: _Four, dtheta: _Four, u: float, v: float, du: float, dv: float
 
 @inlined
 def _advance(theta: _Four, dtheta: _Four, u: float, v: float, du: float, dv: float) -> _Four:
-    """One Runge-Kutta step of the state and of its derivative."""
+    """Advance the state and its derivative by one Runge-Kutta step."""
     half, sixth = _STEP / 2, _STEP / 6
     u1, v1, p1, q1 = _slope(theta, dtheta, u, v, du, dv)
     u2, v2, p2, q2 = _slope(theta, dtheta, u + half * u1, v + half * v1, du + half * p1, dv + half * q1)
@@ -74,20 +77,21 @@ def _advance(theta: _Four, dtheta: _Four, u: float, v: float, du: float, dv: flo
 
 @inlined
 def _advance_state(theta: _Four, u: float, v: float) -> _Pair:
-    """The same without a derivative: the compiler drops what nobody reads, and the bits stay."""
+    """Advance the state alone, with the same rounding: the compiler removes the unused derivative."""
     u, v, _, _ = _advance(theta, (0.0, 0.0, 0.0, 0.0), u, v, 0.0, 0.0)
     return u, v
 
 
 @inlined
 def _log_posterior(misfit: float, a: float, b: float, c: float, d: float) -> float:
+    """Combine likelihood and prior; -inf after an overflow."""
     value = -0.5 * (misfit + (a * a + b * b + c * c + d * d))
     return value if math.isfinite(value) else -math.inf
 
 
 @jit
 def trajectory(q: Array, out: Array) -> None:
-    """Write u and v at the observation times into out (n, 2)."""
+    """Write u and v at the observation times to out (n, 2)."""
     theta = (math.exp(q[0]), math.exp(q[1]), math.exp(q[2]), math.exp(q[3]))
     u, v = 0.0, 0.0
     for i in range(-_STEPS_BEFORE, out.shape[0]):
@@ -98,7 +102,7 @@ def trajectory(q: Array, out: Array) -> None:
 
 @jit
 def log_densities(parameters: tuple[Array], positions: Array, out: Array) -> None:
-    """The log density at many positions (4, lanes), see `steinstream.targets.Compiled`."""
+    """Evaluate the log density at positions (4, lanes), see `steinstream.targets.CompiledTarget`."""
     (y,) = parameters
     lanes = out.size
     a, b, c, d = np.exp(positions[0]), np.exp(positions[1]), np.exp(positions[2]), np.exp(positions[3])
@@ -118,13 +122,13 @@ def log_densities(parameters: tuple[Array], positions: Array, out: Array) -> Non
 
 @jit
 def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> float:
-    """The log density and its gradient at one position (4,), see `steinstream.targets.Compiled`."""
+    """Evaluate the log density and its gradient at a position (4,), see `steinstream.targets.CompiledTarget`."""
     (y,) = parameters
     theta = (math.exp(q[0]), math.exp(q[1]), math.exp(q[2]), math.exp(q[3]))
-    # Rows of one block lie at distances the compiler knows; ten arrays might overlap and stop it vectorising.
+    # Rows of one array have known offsets; ten separate arrays might overlap, which prevents vectorisation.
     rows = np.zeros((10, _DIRECTIONS))
     a, b, c, d = rows[0], rows[1], rows[2], rows[3]  # d theta_i / d q_j
-    u, v, misfit = rows[4], rows[5], rows[6]  # the same in every lane, which costs nothing
+    u, v, misfit = rows[4], rows[5], rows[6]  # equal in every lane
     du, dv, gradient = rows[7], rows[8], rows[9]
     for j in range(4):
         rows[j, j] = theta[j]
@@ -145,13 +149,26 @@ def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> f
 
 @dataclass(frozen=True, eq=False)
 class Goodwin:
-    """The posterior of q = log(a, b, c, d) given observations y (n, 2) of u and v at t = 1, 1.01, 1.02, ...
+    """Posterior of q = log(a, b, c, d) given observations of u and v at t = 1, 1.01, 1.02, ...
 
-    Where the integration overflows, the log density is -inf and the score has no meaning.
+    Where the integration overflows, the log density is -inf and the score is undefined.
 
+    Parameters
+    ----------
+    y : ndarray of shape (n, 2)
+        Observations of u and v.
+
+    Raises
+    ------
+    InputError
+        If the shape is wrong or a value is not finite.
+
+    Examples
+    --------
     >>> target = Goodwin.simulated(seed=0)
     >>> target.y.shape
     (2400, 2)
+
     """
 
     y: Array
@@ -159,47 +176,62 @@ class Goodwin:
     def __post_init__(self) -> None:
         y = np.array(self.y, dtype=np.float64, order="C")
         if y.ndim != 2 or y.shape[1] != 2 or not len(y):
-            raise InputError(f"y has shape {y.shape}.", "Give a row (u, v) for each observation time: (n, 2).")
+            raise InputError(f"y must have shape (n, 2), one row (u, v) per observation time, got shape {y.shape}.")
         if not np.isfinite(y).all():
             row = int(np.flatnonzero(~np.isfinite(y).all(axis=1))[0])
-            raise InputError(f"y has the value {y[row]} in row {row}.", "Observations must be finite.")
+            raise InputError(f"Observations must be finite, got {y[row]} in row {row} of y.")
         object.__setattr__(self, "y", y)
 
     @classmethod
     def simulated(cls, seed: int = 0, observations: int = 2400) -> Goodwin:
-        """Observations of the true parameters (1, 3, 0.5, 1), with fresh noise."""
+        """Simulate observations with the parameters (1, 3, 0.5, 1).
+
+        Parameters
+        ----------
+        seed : int, default 0
+            Random seed of the noise.
+        observations : int, default 2400
+            Number of observation times.
+
+        Returns
+        -------
+        Goodwin
+            The posterior given these observations.
+
+        """
         solution = np.empty((observations, 2))
         trajectory(np.log(TRUTH), solution)
         return cls(solution + np.random.default_rng(seed).normal(scale=(0.1, 0.05), size=solution.shape))
 
     def solution(self, q: Array) -> Array:
-        """U and v (n, 2) at the observation times."""
+        """Solution (n, 2) of the equations for q (4,) at the observation times."""
         out = np.empty_like(self.y)
         trajectory(_position(q), out)
         return out
 
     def log_density(self, q: Array) -> float:
         """Log posterior at q (4,), up to a constant."""
-        out = np.empty(LANES)  # in all lanes: the same instructions, hence the same bits, as in a chain
+        out = np.empty(LANES)  # all lanes: the same instructions, and therefore rounding, as in a chain
         log_densities((self.y,), np.repeat(_position(q)[:, None], LANES, axis=1), out)
         return float(out[0])
 
     def score(self, q: Array) -> Array:
-        """The gradient (4,) of the log posterior at q (4,)."""
+        """Gradient (4,) of the log posterior at q (4,)."""
         return self.log_density_and_score(q)[1]
 
     def log_density_and_score(self, q: Array) -> tuple[float, Array]:
-        """Both, for the price of the score."""
+        """Log posterior and its gradient (4,) at q (4,), at the cost of the gradient."""
         score = np.empty(4)
         return log_density_and_score((self.y,), _position(q), score), score
 
-    def compiled(self) -> Compiled:
-        """The functions above for a sampler that runs in machine code."""
-        return Compiled(log_densities, log_density_and_score, (self.y,), LANES)
+    def compiled(self) -> CompiledTarget:
+        """Return the functions for samplers that run in compiled code."""
+        return CompiledTarget(log_densities, log_density_and_score, (self.y,), LANES)
 
 
 def _position(q: Array) -> Array:
+    """Validate a position."""
     q = np.ascontiguousarray(q, dtype=np.float64)
     if q.shape != (4,):
-        raise InputError(f"q has shape {q.shape}.", "Give the logarithms of the four parameters: (4,).")
+        raise InputError(f"q must have shape (4,), the logarithms of the parameters, got shape {q.shape}.")
     return q

@@ -1,6 +1,6 @@
-r"""A target to a power: :math:`\log p_\tau (x) = \tau \log p(x)`, flatter than p where :math:`\tau < 1`.
+r"""A target raised to a power: :math:`\log p_\tau (x) = \tau \log p(x)`, flatter than p for :math:`\tau < 1`.
 
-Whether it runs in machine code is up to the target within: its functions are called by their addresses, which are
+It is compiled if the underlying target is. The compiled functions call those of the target through pointers, which are
 among the parameters.
 """
 
@@ -14,27 +14,28 @@ from typing import Any
 import numpy as np
 
 from steinstream._engine.jit import jit
+from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import Array, Compiled, Target
-from steinstream.targets.function_pointer import pointers
+from steinstream.targets import CompiledTarget, Target
+from steinstream.targets.function_pointer import function_pointers
 
 _Parameters = tuple[float, Any, Callable[[Any, Array, Array], None], Callable[[Any, Array, Array], float]]
 
 
 @jit
 def log_densities(parameters: _Parameters, positions: Array, out: Array) -> None:
-    """The log density at many positions (d, lanes), see `steinstream.targets.Compiled`."""
-    power, given, within, _ = parameters
-    within(given, positions, out)
+    """Evaluate the log density at positions (d, lanes), see `steinstream.targets.CompiledTarget`."""
+    power, inner_parameters, inner, _ = parameters
+    inner(inner_parameters, positions, out)
     for k in range(out.size):
         out[k] *= power
 
 
 @jit
 def log_density_and_score(parameters: _Parameters, position: Array, score: Array) -> float:
-    """The log density and its gradient at one position (d,), see `steinstream.targets.Compiled`."""
-    power, given, _, within = parameters
-    log_density = within(given, position, score)
+    """Evaluate the log density and its gradient at a position (d,), see `steinstream.targets.CompiledTarget`."""
+    power, inner_parameters, _, inner = parameters
+    log_density = inner(inner_parameters, position, score)
     for j in range(score.size):
         score[j] *= power
     return power * log_density
@@ -42,12 +43,29 @@ def log_density_and_score(parameters: _Parameters, position: Array, score: Array
 
 @dataclass(frozen=True, eq=False)
 class Tempered:
-    """A target whose density is raised to ``power``. The variance of a Gaussian becomes variance / power.
+    """A target whose density is raised to a power.
 
+    The variance of a Gaussian becomes variance / power.
+
+    Parameters
+    ----------
+    target : Target
+        The target.
+    power : float
+        Positive exponent; 1 gives the target itself.
+
+    Raises
+    ------
+    InputError
+        If the power is not positive and finite.
+
+    Examples
+    --------
     >>> from steinstream.targets import Gaussian
     >>> target = Tempered(Gaussian(np.zeros(2), 1.0), power=0.125)
     >>> target.score(np.array([8.0, -16.0]))
     array([-1.,  2.])
+
     """
 
     target: Target
@@ -55,20 +73,21 @@ class Tempered:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.power) and self.power > 0):
-            raise InputError(f"power is {self.power!r}.", "Give a positive number, 1 for the target itself.")
+            raise InputError(f"power must be positive and finite, got {self.power!r}.")
 
     def log_density(self, position: Array) -> float:
-        """The power times the target's log density at one position (d,)."""
+        """Power times the log density of the target at a position (d,)."""
         return float(self.power * self.target.log_density(position))
 
     def score(self, position: Array) -> Array:
-        """The power times the target's score (d,) at one position (d,)."""
+        """Power times the score (d,) of the target at a position (d,)."""
         return self.power * np.asarray(self.target.score(position), dtype=np.float64)
 
-    def compiled(self) -> Compiled | None:
-        """The functions above for a sampler that runs in machine code, if the target has such functions."""
-        within = self.target.compiled() if hasattr(self.target, "compiled") else None
-        if within is None:
+    def compiled(self) -> CompiledTarget | None:
+        """Return the functions for samplers that run in compiled code; None if the target has none."""
+        inner = self.target.compiled() if hasattr(self.target, "compiled") else None
+        if inner is None:
             return None
-        parameters = (float(self.power), within.parameters, *pointers(within))  # numba minds a function in first place
-        return Compiled(log_densities, log_density_and_score, parameters, within.lanes)
+        # Numba does not accept a tuple whose first entry is a function.
+        parameters = (float(self.power), inner.parameters, *function_pointers(inner))
+        return CompiledTarget(log_densities, log_density_and_score, parameters, inner.lanes)

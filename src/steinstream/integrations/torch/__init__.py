@@ -28,8 +28,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream.draw_store import Id
-from steinstream.ensemble import Predictions
+from steinstream._typing import Id
+from steinstream.ensemble import EnsemblePrediction
 from steinstream.errors import InputError, one_of
 from steinstream.integrations._common import live_thinner, need
 from steinstream.integrations.torch._storage import Files, Memory, Tensors, Weights
@@ -104,7 +104,7 @@ class Collector:
         data: Iterable[Any] | None = None,
         subspace: Subspace | None = None,
         predict: Callable[[Any], Any] | None = None,
-        predictions: Predictions | None = None,
+        predictions: EnsemblePrediction | None = None,
         payload: Callable[[Any], Mapping[str, Any]] | None = None,
         **settings: Any,
     ) -> None:
@@ -125,7 +125,7 @@ class Collector:
         self.thinner = self._chosen(thinner, settings)
         self.thinner.note["collector"] = {"score": score, "candidates": candidates, "subspace": subspace is not None}
         self.predict, self.payload = predict, payload
-        self.predictions = predictions or Predictions()
+        self.predictions = predictions or EnsemblePrediction()
         self._next_batch: Iterator[Any] = iter(())
         self._groups: dict[int, list[tuple[NDArray[Any], NDArray[Any], Tensors]]] = {}  # candidates of each chain
         self._unsaved = 0  # steps

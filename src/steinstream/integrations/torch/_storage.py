@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream.draw_store import Id, Payloads
+from steinstream._typing import Id
+from steinstream.draw_store import DrawStore
 from steinstream.errors import InputError
 from steinstream.integrations._common import need
 
@@ -168,21 +169,21 @@ class Files:
     def __init__(self, folder: Path, sync: bool) -> None:
         self._torch = need("safetensors.torch", "torch")
         self.sync = sync
-        self._payloads = Payloads(folder / "draws", suffix=".safetensors", sync=sync)
+        self._files = DrawStore(folder / "draws", suffix=".safetensors", sync=sync)
 
     def ids(self) -> list[Id]:
         """Whose tensors are here."""
-        return self._payloads.ids()
+        return self._files.ids()
 
     def commit(self, new: Mapping[Id, Tensors], gone: Iterable[Id], checkpoint: Callable[[], object]) -> None:
         """Some come, some go."""
         writers = {id: self._writer(tensors) for id, tensors in new.items()}
-        self._payloads.commit(writers, gone, checkpoint)
+        self._files.commit(writers, gone, checkpoint)
 
     @property
     def open(self) -> bool:
         """Whether more can be stored."""
-        return self._payloads.open
+        return self._files.open
 
     def _writer(self, tensors: Tensors) -> Callable[[Path], object]:
         # In memory first: what cannot be written then is our own error, with its reason.
@@ -190,23 +191,23 @@ class Files:
 
     def reconcile(self, kept: Iterable[Id]) -> None:
         """Only these are kept."""
-        self._payloads.reconcile(kept)
+        self._files.reconcile(kept)
 
     def read(self, id: Id, name: str) -> Any:
         """One tensor of a draw."""
-        with need("safetensors", "torch").safe_open(str(self._payloads.path(id)), "pt") as file:
+        with need("safetensors", "torch").safe_open(str(self._files.path(id)), "pt") as file:
             if name not in file.keys():  # noqa: SIM118 (it has no other way to ask)
                 raise InputError(
-                    f"{self._payloads.path(id)} has no {name}.", "The run was begun without it: leave predict out."
+                    f"{self._files.path(id)} has no {name}.", "The run was begun without it: leave predict out."
                 )
             return file.get_tensor(name)
 
     def read_all(self, id: Id) -> Tensors:
         """All tensors of a draw."""
-        tensors: Tensors = self._torch.load_file(str(self._payloads.path(id)))
+        tensors: Tensors = self._torch.load_file(str(self._files.path(id)))
         return tensors
 
     def close(self) -> None:
         """Let others use the folder."""
         with suppress(OSError):
-            self._payloads.close()
+            self._files.close()

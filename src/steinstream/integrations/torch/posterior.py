@@ -26,10 +26,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.integrations.torch.flat import FlatNetwork
 from steinstream.integrations.torch.subspace import Subspace
-from steinstream.targets import Array
 
 _NUDGE = 1e-3
 

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import Array, whole_number
+from steinstream.targets import whole_number
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_samplers import GAUSSIAN, assert_mean, assert_same, run
+from tests.unit.samplers.common import GAUSSIAN, assert_mean, assert_same, run
 
 from steinstream.errors import InputError
 from steinstream.samplers import SGLD
@@ -125,10 +125,10 @@ def test_a_bad_score_of_a_minibatch_is_refused(record: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"target": None}, "no target"),
-        ({"target": None, "minibatch": noisy, "record": "full"}, "no target"),
-        ({"target": GAUSSIAN, "record": "independent"}, "a fresh minibatch, and there is none"),
-        ({"target": GAUSSIAN, "record": "half"}, "record is 'half'"),
+        ({"target": None}, "target is None"),
+        ({"target": None, "minibatch": noisy, "record": "full"}, "target is None"),
+        ({"target": GAUSSIAN, "record": "independent"}, "requires a minibatch, got None"),
+        ({"target": GAUSSIAN, "record": "half"}, "or \"independent\", got 'half'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(arguments: dict[str, Any], problem: str) -> None:

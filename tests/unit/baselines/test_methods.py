@@ -1,7 +1,8 @@
-"""The methods to compare with: each against a slow, obvious reference; Stein thinning against its authors' package."""
+"""Baselines: each method against a slow, plain reference; Stein thinning against the package of its authors."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,11 @@ import pytest
 
 import steinstream as ss
 from steinstream import baselines
-from steinstream.baselines import METHODS, selector
-from steinstream.baselines._spmcmc_fixed_drops import drop_sites
-from steinstream.baselines.job import as_kept, job, job_from_file
+from steinstream.baselines import METHODS, methods, selector
+from steinstream.baselines.methods import drop_sites, problem_from_arrays, problem_from_chain, to_kept
 from steinstream.errors import InputError, NegatedScoresError
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 ONLINE = ("ksdt", "stride", "random_thinning", "spmcmc", "spmcmc_fixed_drops")
 
 
@@ -227,7 +227,7 @@ def test_a_preconditioner_that_cannot_be_is_refused():
     for draws, preconditioner, standardize, words in [
         (flat, "id", True, "coordinate 1 is the same"),
         (flat, "smpcov", False, "singular"),
-        (np.zeros((300, 2)), "med", False, "the same"),
+        (np.zeros((300, 2)), "med", False, "half of the draws are equal"),
         (x, "median", True, "Unknown preconditioner 'median'"),
         (x, -1.0, True, "Unknown preconditioner -1.0"),
     ]:
@@ -256,9 +256,9 @@ def test_a_file_gives_what_arrays_give_whatever_the_blocks(name, tmp_path):
     draws, scores = gaussian(9000, 2) if name in ONLINE else gaussian(900, 2)
     np.savez(tmp_path / "c.npz", draws=draws, scores=scores)
     chain = ss.io.open_chain(tmp_path / "c.npz")
-    work = job_from_file(chain, None, "auto")._replace(size=37)
-    small = work._replace(blocks=lambda: chain.blocks(101))
-    one, other = selector(name)(work), selector(name)(small)
+    problem = problem_from_chain(chain, 37)
+    small = problem._replace(blocks=lambda: chain.blocks(101))
+    one, other = selector(name)(problem), selector(name)(small)
     expected = getattr(baselines, name)(draws, scores, 37)
     assert np.array_equal(one.ids, expected) and np.array_equal(other.ids, expected)
     assert np.array_equal(one.draws, draws[expected[:, 1]]) and np.array_equal(one.scores, scores[expected[:, 1]])
@@ -278,9 +278,9 @@ def test_as_many_draws_as_there_are(name):
 def test_bad_input_is_refused(name):
     method = available(name)
     draws, scores = gaussian(200, 2)
-    with pytest.raises(InputError, match="201 draws were asked for, but the chain has 200"):
+    with pytest.raises(InputError, match="size is 201, but the chain has only 200 draws"):
         method(draws, scores, 201)
-    with pytest.raises(InputError, match="whole number of at least 1, got 0"):
+    with pytest.raises(InputError, match="size must be an integer of at least 1, got 0"):
         method(draws, scores, 0)
     with pytest.raises(NegatedScoresError):
         method(draws, -scores, 5)
@@ -294,9 +294,9 @@ def test_bad_input_is_refused(name):
 
 def test_other_choices_that_are_refused():
     draws, scores = gaussian(50, 2)
-    with pytest.raises(InputError, match="drop rate"):
+    with pytest.raises(InputError, match="drop_rate must be"):
         baselines.spmcmc_fixed_drops(draws, scores, 5, drop_rate=1.0)
-    with pytest.raises(InputError, match="toward"):
+    with pytest.raises(InputError, match="toward must be"):
         baselines.reservoir(draws, scores, 5, toward="nowhere")
     with pytest.raises(InputError, match="Did you mean stein_thinning"):
         selector("stien_thinning")
@@ -304,18 +304,30 @@ def test_other_choices_that_are_refused():
         _ = baselines.nothing
 
 
-def test_the_names_are_at_hand():
+def test_every_method_is_registered_once_and_exported():
+    assert tuple(methods.SELECTORS) and set(methods.SELECTORS) == set(METHODS)
     assert set(METHODS) < set(dir(baselines)) and ss.baselines is baselines
-    for name in METHODS:
-        assert getattr(baselines, name).__name__ == name
 
 
-def test_a_kept_set_says_how_it_came_about():
+@pytest.mark.parametrize("name", METHODS)
+def test_all_methods_share_one_signature_and_document_every_parameter(name):
+    method = getattr(baselines, name)
+    shared = ["draws", "scores", "size", "kernel", "preconditioner", "seed", "validate_scores"]
+    parameters = inspect.signature(method).parameters
+    assert method.__name__ == name and list(parameters)[: len(shared)] == shared
+    text, examples = method.__doc__, method.__doc__.count("Examples\n--------\n")
+    assert all(f"\n{parameter} : " in text for parameter in parameters) and "**options" not in text
+    assert text.index("Parameters\n---") < text.index("Returns\n---") < text.index("Raises\n---") and examples <= 1
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        method(np.zeros((9, 1)), np.zeros((9, 1)), 3, colour="red")
+
+
+def test_a_kept_set_records_the_method_and_its_settings():
     draws, scores = gaussian(100, 2)
-    work = job(draws, scores, 9, ss.RBF(), "scales")
-    kept = as_kept(work, "spmcmc", selector("spmcmc")(work))
+    problem = problem_from_arrays(draws, scores, 9, kernel=ss.RBF(), preconditioner="scales")
+    kept = to_kept(problem, "spmcmc", selector("spmcmc")(problem))
     assert len(kept) == 9 and kept.settings["method"] == "spmcmc" and kept.settings["kernel"] == "RBF(h=None)"
-    assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=ss.RBF(), preconditioner=work.preconditioner)
+    assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=ss.RBF(), preconditioner=problem.preconditioner)
     assert repr(kept).startswith("Kept(9 of 100 draws")
 
 
@@ -346,9 +358,9 @@ def real(name):
 @pytest.mark.parametrize("size", [20, 100, 500])
 @pytest.mark.parametrize(("name", "preconditioner"), HOLDS)
 def test_ours_is_closer_to_the_posterior_than_stein_thinning(name, preconditioner, size):
-    work = job(*real(name), size, None, preconditioner)
+    problem = problem_from_arrays(*real(name), size, preconditioner=preconditioner)
     ours, theirs = (
-        ss.ksd(chosen.draws, chosen.scores, preconditioner=work.preconditioner)
-        for chosen in (selector(method)(work) for method in ("ksdt", "stein_thinning"))
+        ss.ksd(chosen.draws, chosen.scores, preconditioner=problem.preconditioner)
+        for chosen in (selector(method)(problem) for method in ("ksdt", "stein_thinning"))
     )
     assert ours < theirs

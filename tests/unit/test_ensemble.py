@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steinstream.ensemble import (
-    Predictions,
+    EnsemblePrediction,
     accuracy,
     agreement,
     expected_calibration_error,
@@ -28,7 +28,7 @@ def softmax(logits):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_after_ten_thousand_adds_and_drops_the_mean_is_the_recomputed_one(dtype):
     rng = np.random.default_rng(0)
-    online, held, changes = Predictions(), [], 0
+    online, held, changes = EnsemblePrediction(), [], 0
     while changes < 10_000:
         if len(held) < 5 or (len(held) < 60 and rng.random() < 0.5):
             held.append(softmax(20.0 * rng.normal(size=(40, 10))).astype(dtype))
@@ -39,7 +39,7 @@ def test_after_ten_thousand_adds_and_drops_the_mean_is_the_recomputed_one(dtype)
     assert online.count == len(held)
     again = np.mean(np.array(held, dtype=np.float64), axis=0)
     assert np.abs(online.mean - again).max() < 1e-15  # a millionth is asked for
-    anew = Predictions()
+    anew = EnsemblePrediction()
     for one in reversed(held):
         anew.add(one)
     assert np.array_equal(online.mean, anew.mean)  # to the last bit
@@ -47,7 +47,7 @@ def test_after_ten_thousand_adds_and_drops_the_mean_is_the_recomputed_one(dtype)
 
 def test_values_have_a_mean_and_a_variance_however_large_those_were_that_went():
     rng = np.random.default_rng(1)
-    online = Predictions("values")
+    online = EnsemblePrediction("values")
     wild = [rng.normal(size=30) * 1e5 for _ in range(50)]
     tame = [rng.normal(size=30) * 1e-3 for _ in range(20)]
     for one in [*wild, *tame]:
@@ -60,7 +60,7 @@ def test_values_have_a_mean_and_a_variance_however_large_those_were_that_went():
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_the_sum_is_exact(values, random):
-    online = Predictions("values")
+    online = EnsemblePrediction("values")
     for value in values:
         online.add([value])
     gone = random.sample(values, random.randrange(len(values)))
@@ -113,7 +113,7 @@ def test_a_calibrated_prediction_has_hardly_any_error_and_a_boastful_one_has():
 
 
 def test_measures_says_what_it_can():
-    online = Predictions()
+    online = EnsemblePrediction()
     online.add([[0.9, 0.1], [0.2, 0.8]])
     said = online.measures(labels=[0, 0], truth=[[1.0, 0.0], [0.6, 0.4]])
     assert said["networks"] == 1 and said["accuracy"] == 0.5 and said["agreement"] == 0.5
@@ -125,15 +125,15 @@ def test_measures_says_what_it_can():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Predictions("logits"), "'classes' or 'values', got 'logits'"),
-        (lambda: Predictions(resolution=0.3), "power of two"),
-        (lambda: Predictions().add([[2.0, -1.0]]), "input 0 is not a distribution"),
-        (lambda: Predictions().add([0.5, 0.5]), "shape"),
-        (lambda: Predictions("values").add([math.nan]), "is nan"),
-        (lambda: Predictions("values").add([1e60]), "cannot be summed"),
-        (lambda: Predictions().drop([[1.0, 0.0]]), "No network is left"),
-        (lambda: Predictions().mean, "no network yet"),
-        (lambda: Predictions().variance, "values only"),
+        (lambda: EnsemblePrediction("logits"), "'classes' or 'values', got 'logits'"),
+        (lambda: EnsemblePrediction(resolution=0.3), "power of two"),
+        (lambda: EnsemblePrediction().add([[2.0, -1.0]]), "input 0 is not a distribution"),
+        (lambda: EnsemblePrediction().add([0.5, 0.5]), "shape"),
+        (lambda: EnsemblePrediction("values").add([math.nan]), "must be finite, got nan"),
+        (lambda: EnsemblePrediction("values").add([1e60]), "cannot be summed"),
+        (lambda: EnsemblePrediction().drop([[1.0, 0.0]]), "Cannot drop a network: the ensemble is empty"),
+        (lambda: EnsemblePrediction().mean, "The ensemble is empty"),
+        (lambda: EnsemblePrediction().variance, 'available for kind "values" only'),
         (lambda: accuracy([[1.0, 0.0]], [2]), "from 0 to 1"),
         (lambda: agreement([[1.0, 0.0]], [[1.0, 0.0, 0.0]]), "shapes"),
     ],
@@ -144,8 +144,8 @@ def test_mistakes_are_named(call, words):
 
 
 def test_a_prediction_of_another_shape_leaves_the_mean_alone():
-    online = Predictions()
+    online = EnsemblePrediction()
     online.add([[0.5, 0.5]])
-    with pytest.raises(InputError, match=r"shape \(1, 2\), this one \(2, 2\)"):
+    with pytest.raises(InputError, match=r"shape \(2, 2\), expected \(1, 2\)"):
         online.add([[0.5, 0.5], [0.5, 0.5]])
     assert online.count == 1 and np.array_equal(online.mean, [[0.5, 0.5]])

@@ -8,10 +8,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from test_samplers import GAUSSIAN, assert_mean, run
+from tests.unit.samplers.common import GAUSSIAN, assert_mean, run
 
 from steinstream.samplers import MALA
-from steinstream.targets import Compiled, Functions, Goodwin, Mixture
+from steinstream.targets import CompiledTarget, Functions, Goodwin, Mixture
 
 
 @numba.njit(error_model="numpy")
@@ -35,8 +35,8 @@ class Lopsided:
     def score(self, x: np.ndarray) -> np.ndarray:
         return 1.0 - np.exp(x)
 
-    def compiled(self) -> Compiled:
-        return Compiled(lopsided_log_densities, lopsided_score, (np.zeros(0),))
+    def compiled(self) -> CompiledTarget:
+        return CompiledTarget(lopsided_log_densities, lopsided_score, (np.zeros(0),))
 
 
 def test_moments_of_a_gaussian_are_right_within_monte_carlo_error() -> None:

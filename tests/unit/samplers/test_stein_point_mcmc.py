@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_samplers import GAUSSIAN, assert_same
+from tests.unit.samplers.common import GAUSSIAN, assert_same
 
 from steinstream import Thinner
 from steinstream.errors import InputError
@@ -20,7 +20,7 @@ def assert_same_kept(one: Thinner, other: Thinner) -> None:
     assert one.steps == other.steps
     for a, b in zip(one.kept.history, other.kept.history, strict=True):
         np.testing.assert_array_equal(a, b)
-    for name in ("ids", "points", "scores"):
+    for name in ("ids", "draws", "scores"):
         np.testing.assert_array_equal(getattr(one.kept, name), getattr(other.kept, name))
 
 
@@ -67,7 +67,7 @@ def test_the_best_of_several_candidates_serves_better_than_any_draw() -> None:
     few, many = Thinner(2, growth="none"), Thinner(2, growth="none", candidates=10)
     for thinner in (few, many):
         spmcmc(sampler, sampler.init(np.zeros(2), seed=2), thinner, 300)
-    assert many.size == few.size == 300
+    assert len(many) == len(few) == 300
     assert many.ksd < 0.5 * few.ksd
 
 
@@ -77,5 +77,5 @@ def test_a_thinner_of_another_dimension_is_refused() -> None:
 
 
 def test_a_useless_number_of_steps_is_refused() -> None:
-    with pytest.raises(InputError, match="steps is -1"):
+    with pytest.raises(InputError, match="steps must be an integer of at least 0, got -1"):
         spmcmc(SAMPLERS[0], SAMPLERS[0].init(np.zeros(2), 0), Thinner(2), -1)

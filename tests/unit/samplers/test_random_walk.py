@@ -13,7 +13,7 @@ import pytest
 
 from steinstream.errors import InputError
 from steinstream.samplers import Draws, RandomWalk, State
-from steinstream.targets import Compiled, Functions, Goodwin
+from steinstream.targets import CompiledTarget, Functions, Goodwin
 
 START = np.log([0.95, 2.9, 0.52, 1.02])
 
@@ -54,9 +54,9 @@ class Gaussian:
     def score(self, x: np.ndarray) -> np.ndarray:
         return -self.precision * (x - self.mean)
 
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledTarget:
         parameters = (self.mean, self.precision)
-        return Compiled(gaussian_log_densities, gaussian_score, parameters, self.lanes)
+        return CompiledTarget(gaussian_log_densities, gaussian_score, parameters, self.lanes)
 
 
 def run(target: Any, n: int, step: float = 1.0, start: Any = (0.0, 0.0), seed: int = 3) -> tuple[State, Draws]:
@@ -108,7 +108,7 @@ def test_a_python_target_gives_the_chain_of_the_compiled_one() -> None:
 
 def test_goodwin_blocks_and_speculation_do_not_change_the_chain(goodwin: Goodwin) -> None:
     class OneByOne(Goodwin):
-        def compiled(self) -> Compiled:
+        def compiled(self) -> CompiledTarget:
             return super().compiled()._replace(lanes=1)
 
     speculative = run(goodwin, 700, step=0.01, start=START)
@@ -177,15 +177,15 @@ def test_proposals_without_density_are_rejected() -> None:
 
 @pytest.mark.parametrize("step", [0.0, -1.0, np.nan, np.inf])
 def test_a_useless_step_is_refused(step: float) -> None:
-    with pytest.raises(InputError, match="step is"):
+    with pytest.raises(InputError, match="step must be a positive number"):
         RandomWalk(Gaussian(1), step)
 
 
 @pytest.mark.parametrize(
     ("start", "problem"),
     [
-        (np.zeros((1, 2)), "start is"),
-        (np.array([0.0, np.nan]), "start is"),
+        (np.zeros((1, 2)), "start must be a vector"),
+        (np.array([0.0, np.nan]), "start must be a vector"),
         (np.array([800.0, 0.0, 0.0, 0.0]), "log density at .* is -inf"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Methods on the command line: compare and thin --method. The numbers are the library's, and failures are told."""
+"""The commands ``compare`` and ``thin --method``: numbers equal those of the library, and failures are reported."""
 
 from __future__ import annotations
 
@@ -13,68 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_chain
+from tests.conftest import write_chain
 
 import steinstream as ss
 from steinstream import baselines
 from steinstream.baselines import METHODS
-from steinstream.baselines.comparison import Row, _in_a_process, compare
-from steinstream.baselines.job import Job, job
+from steinstream.baselines.comparison import ComparisonRow
 from steinstream.cli import commands
 from steinstream.errors import InputError, OutputError
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc to tell peak memory")
 
 
 def run(*arguments):
     commands.main(list(map(str, arguments)), standalone_mode=False)
-
-
-def test_rows_are_what_the_library_says_and_failures_are_rows_too(chain, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    told = []
-    rows = compare(chain, sizes=[40, 10, 4000], methods=["ksdt", "random-thinning"], seed=7, progress=told.append)
-    assert rows == told
-    assert [(row.method, row.size) for row in rows] == [
-        (name, size) for name in ("ksdt", "random_thinning") for size in (10, 40, 4000)
-    ]
-    with np.load(chain) as arrays:
-        x, s = arrays["draws"], arrays["scores"]
-    preconditioner = ss.thin(x, s, size=5).preconditioner
-    for row in rows:
-        if row.size == 4000:
-            assert "4000 draws were asked for, but the chain has 3000" in row.problem and np.isnan(row.ksd)
-            continue
-        chosen = getattr(baselines, row.method)(x, s, row.size, seed=7)[:, 1]
-        assert row.problem == "" and row.distinct == len(set(chosen))
-        assert row.ksd == ss.ksd(x[chosen], s[chosen], preconditioner=preconditioner)
-        assert row.normalised_ksd == row.ksd * row.size**0.5
-        assert 0 < row.seconds < 5 and 0 < row.reading < 5 and 0 <= row.megabytes < 50
-
-
-@needs_proc
-def test_memory_has_the_chain_only_where_a_method_holds_it(tmp_path):
-    x = np.random.default_rng(0).normal(size=(250_000, 5))  # 20 MB with the scores
-    np.savez(tmp_path / "c.npz", draws=x, scores=-x)
-    rows = compare(tmp_path / "c.npz", sizes=[20, 21], methods=["ksdt", "stein_thinning"])
-    used = {(row.method, row.size): row.megabytes for row in rows}
-    for size in (20, 21):  # what the first one left must not hide what the second one takes
-        assert used["ksdt", size] < 10 and 38 < used["stein_thinning", size] < 80
-
-
-class Deadly:
-    """A stream that takes its process along."""
-
-    def __call__(self):
-        os._exit(9)
-
-
-def test_a_process_that_dies_leaves_rows_that_say_so():
-    draws = np.random.default_rng(0).normal(size=(100, 2))
-    work: Job = job(draws, -draws, 5, None, "identity")._replace(blocks=Deadly())
-    rows = list(_in_a_process(work, "stride", [5, 6]))
-    assert [row.size for row in rows] == [5, 6]
-    assert all("ended with code 9" in row.problem for row in rows)
 
 
 def test_bad_requests_are_refused_before_anything_runs(chain, tmp_path):
@@ -84,12 +34,10 @@ def test_bad_requests_are_refused_before_anything_runs(chain, tmp_path):
         run("compare", chain, "--sizes", "50;100")
     with pytest.raises(InputError, match="at least 1, got -3"):
         run("compare", chain, "--sizes", "-3")
-    with pytest.raises(InputError, match="3001 draws were asked for, but the chain has 3000"):
+    with pytest.raises(InputError, match="size is 3001, but the chain has only 3000 draws"):
         run("compare", chain, "--sizes", "3001,5000")
     with pytest.raises(InputError, match="no such file"):
         run("compare", tmp_path / "none.npz")
-    with pytest.raises(InputError, match="nothing to compare"):
-        compare(chain, sizes=[])
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(OutputError, match="is a file"):
         run("compare", chain, "-o", tmp_path / "taken")
@@ -118,7 +66,7 @@ def test_the_command_writes_a_table_and_a_picture_and_touches_nothing_else(stein
     assert [(row["method"], int(row["size"])) for row in rows] == [
         ("stride", 10), ("stride", 30), ("spmcmc", 10), ("spmcmc", 30)
     ]  # fmt: skip
-    assert set(rows[0]) == set(Row.__dataclass_fields__) and all(float(row["ksd"]) > 0 for row in rows)
+    assert set(rows[0]) == set(ComparisonRow.__dataclass_fields__) and all(float(row["ksd"]) > 0 for row in rows)
     assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
@@ -132,7 +80,7 @@ def test_the_picture_has_a_line_for_every_method_that_worked(tmp_path):
     stride, ours = axes.get_lines()
     assert ours.get_label() == "ksdt" and ours.get_ydata().tolist() == [0.5, 0.4]
     assert ours.get_linewidth() > stride.get_linewidth() and ours.get_color() != stride.get_color()
-    rows = [Row("ksdt", 10, 0.5, 1.0, 10, 0.1, 0.1, 1.0), Row("reservoir", 10, problem="no")]
+    rows = [ComparisonRow("ksdt", 10, ksd=0.5, normalised_ksd=1.0), ComparisonRow("reservoir", 10, problem="no")]
     for some in (rows, rows[1:]):
         plots.comparison(tmp_path / "c.png", some)
         assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
@@ -207,7 +155,7 @@ def test_bad_draws_can_be_skipped_and_are_counted(tmp_path, capsys):
     [
         (["--method", "spmcm", "--size", 5], "Did you mean spmcmc"),
         (["--method", "stride"], "has to be told how many"),
-        (["--method", "stride", "--size", 3001], "3001 draws were asked for, but the chain has 3000"),
+        (["--method", "stride", "--size", 3001], "size is 3001, but the chain has only 3000 draws"),
         (["--method", "stride", "--size", 5, "--growth", "sqrt"], "--growth means nothing to stride"),
         (["--method", "stride", "--size", 5, "--candidates", 3], "--candidates means nothing"),
         (["--method", "stride", "--size", 5, "--checkpoint", "c.npz"], "--checkpoint means nothing"),

@@ -1,13 +1,9 @@
-"""A plan keeps its word: the bound is the recursion's, the budget the largest, and runs end within the radius."""
+"""Plans: the bound is that of the recursion, the budget is the largest, and planned runs end within the radius."""
 
 from __future__ import annotations
 
-import re
-import shlex
-
 import numpy as np
 import pytest
-from conftest import write_chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,12 +110,12 @@ def test_the_bound_goes_on_to_a_million_million_steps():
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8])
 def test_exponents_of_the_corollary(alpha):
     """n ~ eps^(-1/(1 + alpha)) and KSD^2 ~ eps^(alpha/(1 + alpha)); the logarithm adds 1 / log n to alpha locally."""
-    aim = planning.ConstantAim(4.0)
+    criterion = planning.LargestConstantBudget(4.0)
     for sizes in planning.SIZES:
         bound = planning.Bound(schedules.Power(1 + alpha), sizes)
         radii = np.array([0.04, 0.02])
-        points = [planning.choose(radius, aim, bound, 1) for radius in radii]
-        budgets = np.log([aim.merit(radius, point) for radius, point in zip(radii, points, strict=True)])
+        points = [planning.choose_steps(radius, criterion, bound, 1) for radius in radii]
+        budgets = np.log([criterion.merit(radius, point) for radius, point in zip(radii, points, strict=True)])
         steps = np.log([point.steps for point in points])
         local = alpha + 1 / steps.mean()
         assert abs(np.diff(steps)[0] / np.diff(budgets)[0] + 1 / (1 + local)) < 0.02
@@ -130,7 +126,9 @@ def test_exponents_of_the_corollary(alpha):
 def test_no_other_number_of_steps_allows_a_larger_budget():
     plan = ss.plan(0.5, *gaussian(1000, 2, 0), growth=1.3)
     bound = planning.Bound(schedules.Power(1.3), "planned")
-    merits = [planning.ConstantAim(plan.kappa).merit(0.5, bound.at(steps)) for steps in range(1, 3 * plan.steps)]
+    merits = [
+        planning.LargestConstantBudget(plan.kappa).merit(0.5, bound.at(steps)) for steps in range(1, 3 * plan.steps)
+    ]
     assert plan.budget <= max(merits) <= 1.01 * plan.budget
     assert 0.499 < plan.bound <= 0.5
 
@@ -226,23 +224,23 @@ def test_slower_growth_takes_more_draws_and_smaller_radii_take_more_of_both():
         (float("inf"), {}, "above 0, got inf"),
         ("0.1", {}, "above 0, got '0.1'"),
         (9.0, {}, "a single draw has 3"),
-        (1e-9, {}, "10^6 draws are enough for 0.0"),
-        (1e-9, {"budget": "share", "candidates": 3}, "10^8 for 0.00"),
+        (1e-9, {}, "10^6 draws reach 0.0"),
+        (1e-9, {"budget": "share", "candidates": 3}, "10^8 reach 0.00"),
         (0.1, {"growth": 1.0}, "between 1 and 2, got 1.0"),
         (0.1, {"growth": "power:0.5"}, "between 1 and 2, got 0.5"),
         (0.1, {"growth": 2}, "between 1 and 2, got 2"),
         (0.1, {"growth": float("nan")}, "between 1 and 2, got nan"),
-        (0.1, {"growth": "none"}, "no plan for growth 'none'"),
-        (0.1, {"growth": "constant:50"}, "no plan for growth"),
-        (0.1, {"growth": "cubic"}, "Unknown schedule 'cubic'"),
+        (0.1, {"growth": "none"}, "No bound is known for growth 'none'"),
+        (0.1, {"growth": "constant:50"}, "No bound is known for growth"),
+        (0.1, {"growth": "cubic"}, "Unknown growth 'cubic'"),
         (0.1, {"growth": "sqrt", "sizes": "any"}, "1 / log n"),
-        (0.1, {"budget": "decaying"}, "no plan for budget 'decaying'"),
-        (0.1, {"budget": "share:inf"}, "no plan for budget"),
+        (0.1, {"budget": "decaying"}, "No bound is known for budget 'decaying'"),
+        (0.1, {"budget": "share:inf"}, "No bound is known for budget"),
         (0.1, {"budget": "share:-1"}, "must not be negative"),
         (0.1, {"sizes": "all"}, "Unknown sizes 'all'"),
         (0.1, {"candidates": 0}, "at least 1, got 0"),
         (0.1, {"candidates": 10}, "Give at least 2000 draws"),
-        (0.1, {"preconditioner": "wide"}, "Unknown coordinates 'wide'"),
+        (0.1, {"preconditioner": "wide"}, "Unknown preconditioner 'wide'"),
         (0.1, {"preconditioner": ss.Preconditioner.scales([1.0, 2.0, 3.0])}, "for 3 dimensions, the draws have 2"),
     ],
 )
@@ -259,81 +257,9 @@ def test_bad_warmups_get_one_clear_error():
     for draws, scores, says in (
         (bad, s, "chain 0, draw 7 is nan"),
         (x, -s, "look negated"),
-        (x[:150], s[:150], "too short to plan with: its second half makes 75 steps"),
+        (x[:150], s[:150], "too short: its second half has 75 steps"),
         (x[:0], s[:0], "no draws"),
     ):
         with pytest.raises(InputError) as error:
             ss.plan(0.2, draws, scores)
         assert says in str(error.value)
-
-
-# -- the command line ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["-o", "my coordinates.npz"],
-        ["-o", "c.npz", "--exponent", "1.3", "--candidates", "2", "--scale", "scales", "--kernel", "imq:c=2"],
-        ["--scale", "1", "--budget", "share", "--growth", "linear", "--no-validate-scores"],
-    ],
-)
-def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, options):
-    write_chain(tmp_path / "chain.npz", 1000)
-    planned = steinstream("plan", "chain.npz", "--radius", 1.2, *options)
-    assert planned.returncode == 0, planned.stderr
-    (line,) = (line for line in planned.stdout.splitlines() if line.startswith("next"))
-    draws, kept = (
-        int(re.search(rf"^{what} +([0-9 ]+)", planned.stdout, re.M)[1].replace(" ", "")) for what in ("draws", "kept")
-    )
-
-    write_chain(tmp_path / "chain.npz", draws, seed=1)
-    ran = steinstream(*shlex.split(line)[2:])
-    assert ran.returncode == 0, ran.stderr
-    with np.load(tmp_path / "kept.npz") as written:
-        assert len(written["draws"]) == kept and written["ksd"] <= 1.2
-        if "--scale" in options and "-o" not in options:
-            assert written["preconditioner"] == 1.0
-        if "-o" in options:
-            with np.load(tmp_path / options[1]) as preconditioner:
-                assert np.array_equal(written["preconditioner"], preconditioner["preconditioner"])
-
-
-def test_the_coordinates_of_a_plan_keep_their_centre(steinstream, tmp_path):
-    x, s = gaussian(1000, 2, 0)
-    np.savez(tmp_path / "warmup.npz", draws=x + 5.0, scores=s)
-    how = ["--radius", 0.5, "--kernel", "imq:linear=1", "--scale", "covariance"]
-    ran = steinstream("plan", "warmup.npz", *how, "-o", "c.npz")
-    assert ran.returncode == 0, ran.stderr
-    with np.load(tmp_path / "c.npz") as written:
-        assert np.abs(written["centre"] - 5.0).max() < 0.2
-    alike = [steinstream("ksd", "warmup.npz", "--kernel", "imq:linear=1", "--scale", scale).stdout.split("·")[1]
-             for scale in ("c.npz", "covariance")]  # fmt: skip
-    assert alike[0] == alike[1] and "KSD" in alike[0]
-
-
-def test_the_command_plans_what_the_library_plans(steinstream, tmp_path):
-    x, s = (part.reshape(2, 500, 2) for part in gaussian(1000, 2, 0))
-    np.savez(tmp_path / "warmup.npz", a=x, b=-s)
-    names = ["--draws-name", "a", "--scores-name", "b", "--negate-scores"]
-    ran = steinstream("plan", "warmup.npz", "--radius", 0.1, *names)
-    assert ran.returncode == 0, ran.stderr
-    assert str(ss.plan(0.1, x, s)) in ran.stdout
-    assert " ".join(names) in ran.stdout
-    assert "draws in warmup.npz, where 1 000 are now" in ran.stdout and "estimated anew" in ran.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--radius", "0"], "above 0, got 0.0"),
-        (["--radius", "1e-12"], "10^6 draws are enough for"),
-        (["--radius", "1", "--exponent", "3"], "between 1 and 2, got 3.0"),
-        (["--radius", "1", "--exponent", "0"], "between 1 and 2, got 0.0"),
-        (["--radius", "1", "--exponent", "1.5", "--growth", "sqrt"], "say the same thing"),
-        (["--radius", "1", "-o", "coordinates.npy"], "ends in .npz"),
-    ],
-)
-def test_mistakes_on_the_command_line(steinstream, chain, options, says):
-    ran = steinstream("plan", chain, *options)
-    assert ran.returncode == 2 and says in ran.stderr and "Traceback" not in ran.stderr

@@ -1,0 +1,670 @@
+"""Methods that select a given number of draws of a stream.
+
+A method is a function of a :class:`SelectionProblem` that returns the block of selected draws in order of selection.
+:func:`baseline` registers it and returns it as a public function of arrays, with the signature and the documentation
+that all methods share (:class:`Baseline`). Online methods iterate over ``problem.blocks()`` and hold only what they
+select; the others call ``problem.load()``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from steinstream import __version__, schedules, validation
+from steinstream._typing import Array, Integers
+from steinstream.api import ArraySource, ChainSource, DrawSource, RunHooks, fit_source
+from steinstream.discrepancy import ksd, run_rows_in_threads
+from steinstream.errors import InputError
+from steinstream.kernels import Kernel
+from steinstream.postprocess._greedy import greedy_order, half_diagonal, select_smallest
+from steinstream.preconditioning import KINDS, Preconditioner
+from steinstream.result import History, Kept
+from steinstream.thinner import Thinner
+from steinstream.thinner.config import ThinConfig
+from steinstream.validation import Block
+
+if TYPE_CHECKING:
+    from steinstream.io import Chain
+
+_RESERVOIR_BLOCK = 8192  # draws per compiled call, so that Ctrl-C is handled in between; does not change the result
+_MAX_DROP_RATE = 0.3  # largest rate that Chen et al. (2019) examine
+_MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is computed
+
+# -- the problem ---------------------------------------------------------------------------------------------------
+
+
+class SelectionProblem(NamedTuple):
+    """A stream of draws and the number of draws to select from it.
+
+    ``blocks`` iterates over the ``total`` valid draws from the start; ``skipped`` invalid draws are left out.
+    ``subsample`` has evenly spaced draws. ``package_preconditioner`` is a preconditioner of the package stein-thinning,
+    which ``stein_thinning`` uses instead of ``preconditioner``.
+    """
+
+    blocks: Callable[[], Iterable[Block]]
+    total: int
+    dim: int
+    size: int
+    kernel: Kernel
+    preconditioner: Preconditioner
+    seed: int = 0
+    skipped: int = 0
+    subsample: Block | None = None
+    package_preconditioner: str | float | None = None
+
+    def load(self) -> Block:
+        """Read the whole stream into memory."""
+        draws, scores = np.empty((self.total, self.dim)), np.empty((self.total, self.dim))
+        ids, start = np.empty((self.total, 2), dtype=np.int64), 0
+        for block in self.blocks():
+            rows = slice(start, start + len(block.draws))
+            draws[rows], scores[rows], ids[rows] = block
+            start = rows.stop
+        return Block(draws, scores, ids)
+
+    def take(self, indices: Integers) -> Block:
+        """Read the draws at these indices of the stream, in this order, in one pass."""
+        order = np.argsort(indices, kind="stable")
+        ascending, parts, start = indices[order], [validation.empty_block(self.dim)], 0
+        for block in self.blocks():
+            first, last = np.searchsorted(ascending, [start, start + len(block.draws)])
+            parts.append(block.take(ascending[first:last] - start))
+            start += len(block.draws)
+        found = Block(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return found.take(np.argsort(order))
+
+
+def problem_from_source(
+    source: DrawSource, size: int, *, seed: int = 0, hooks: RunHooks | None = None, **settings: Any
+) -> SelectionProblem:
+    """Return the problem of selecting ``size`` draws of a source after reading it once; settings as in ThinConfig."""
+    config = ThinConfig.of(**settings)
+    fit = fit_source(source, config, hooks)
+    check_size(size, fit.valid)
+    return SelectionProblem(
+        ValidBlocks(source, complete=fit.skipped == 0),
+        fit.valid,
+        source.dim,
+        int(size),
+        config.kernel,
+        fit.preconditioner,
+        seed=seed,
+        skipped=fit.skipped,
+        subsample=fit.subsample.block,
+    )
+
+
+def problem_from_arrays(draws: ArrayLike, scores: ArrayLike, size: int, **settings: Any) -> SelectionProblem:
+    """Return the problem of selecting ``size`` draws (n, d) or (chains, n, d); chains are concatenated."""
+    return problem_from_source(ArraySource.of(draws, scores), size, **settings)
+
+
+def problem_from_chain(
+    chain: Chain, size: int, *, progress: Callable[[float], None] | None = None, **settings: Any
+) -> SelectionProblem:
+    """Return the problem of selecting ``size`` draws of a file; ``progress`` is called with the fraction read."""
+    hooks = None if progress is None else _ReadingProgress(chain, progress)
+    return problem_from_source(ChainSource(chain), size, hooks=hooks, **settings)
+
+
+class _ReadingProgress(RunHooks):
+    """Report the fraction of a file that was read."""
+
+    def __init__(self, chain: Chain, report: Callable[[float], None]) -> None:
+        self._chain, self._report = chain, report
+
+    def on_subsample(self, draws: int) -> None:
+        self._report(self._chain.fraction() or 0.0)
+
+
+@dataclass(frozen=True)
+class ValidBlocks:
+    """Iterate over the valid draws of a source; ``complete`` if all its draws are valid."""
+
+    source: DrawSource
+    complete: bool
+
+    def __call__(self) -> Iterator[Block]:
+        for block, _, _ in self.source.blocks():
+            yield block if self.complete else block.take(validation.finite_rows(block, "skip"))
+
+
+def check_size(size: int, total: float) -> None:
+    """Raise unless ``size`` is a positive integer of at most ``total``.
+
+    >>> check_size(5, 4)
+    Traceback (most recent call last):
+    steinstream.errors.InputError: size is 5, but the chain has only 4 draws. Choose a smaller size.
+    """
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise InputError(f"size must be an integer of at least 1, got {size!r}.")
+    if size > total:
+        raise InputError(f"size is {size}, but the chain has only {total} draws.", "Choose a smaller size.")
+
+
+def to_kept(problem: SelectionProblem, method: str, selected: Block) -> Kept:
+    """Return the draws that a method selected as a kept set, sorted by id, with their KSD."""
+    draws, scores, ids = selected.take(np.lexsort((selected.ids[:, 1], selected.ids[:, 0])))
+    value = ksd(draws, scores, kernel=problem.kernel, preconditioner=problem.preconditioner)
+    return Kept(
+        draws,
+        scores,
+        ids,
+        value,
+        History(np.array([problem.total]), np.array([len(draws)]), np.array([value])),
+        kernel=problem.kernel,
+        preconditioner=problem.preconditioner,
+        settings={
+            "steinstream": __version__,
+            "method": method,
+            "kernel": repr(problem.kernel),
+            "preconditioner": str(problem.preconditioner),
+            "size": problem.size,
+            "seed": problem.seed,
+            "seen": problem.total + problem.skipped,
+            "skipped": problem.skipped,
+        },
+        stream=problem.subsample,
+    )
+
+
+# -- the shared signature ------------------------------------------------------------------------------------------
+
+#: A method as a function of a problem and of its further keywords.
+Select = Callable[..., Block]
+
+#: All methods by name; filled by :func:`baseline`.
+SELECTORS: dict[str, Select] = {}
+
+
+class Baseline(Protocol):
+    """A method as a function of arrays: the signature and the documentation that all methods share."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        draws: ArrayLike,
+        scores: ArrayLike,
+        size: int,
+        *,
+        kernel: Kernel | None = None,
+        preconditioner: Preconditioner | ArrayLike | str = "auto",
+        seed: int = 0,
+        validate_scores: bool = True,
+        **options: Any,
+    ) -> Integers:
+        """Select draws.
+
+        Parameters
+        ----------
+        draws : array_like of shape (n, d) or (chains, n, d)
+            Draws; chains are concatenated.
+        scores : array_like of the same shape
+            Gradient of the log density at each draw.
+        size : int
+            Number of draws to select.
+        kernel : IMQ or RBF, optional
+            Base kernel. Default: ``IMQ()``.
+        preconditioner : Preconditioner, array_like or str, default "auto"
+            Preconditioner, as for :func:`steinstream.thin`.
+        seed : int, default 0
+            Random seed. Only randomised methods use it.
+        validate_scores : bool, default True
+            Whether to raise an error if the scores look negated.
+        **options
+            Further keywords of the method.
+
+        Returns
+        -------
+        ndarray of shape (size, 2)
+            Ids (chain, draw) of the selected draws, in order of selection.
+
+        Raises
+        ------
+        InputError
+            If the chain has fewer than ``size`` draws, a draw is not finite, the scores look negated, or a setting is
+            invalid.
+
+        """
+
+
+def baseline(select: Select, *, package_preconditioners: bool = False, **options: str) -> Baseline:
+    """Register a method and return it as a function of arrays.
+
+    Parameters
+    ----------
+    select : callable
+        The method, a function of a :class:`SelectionProblem` with a leading underscore in its name.
+    package_preconditioners : bool, default False
+        Whether ``preconditioner`` may also be a name or number of the package stein-thinning.
+    **options : str
+        Documentation of the further keywords of the method, which are the keyword-only parameters of ``select``.
+
+    Returns
+    -------
+    callable
+        Function with the signature and the documentation of :class:`Baseline` and the further keywords.
+
+    """
+    name = select.__name__.lstrip("_")
+    further = [p for p in inspect.signature(select).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    shared = inspect.signature(Baseline.__call__)
+    _, *parameters, _ = shared.parameters.values()  # without self and **options
+    signature = shared.replace(parameters=[*parameters, *further])
+
+    def method(*arguments: Any, **keywords: Any) -> Integers:
+        bound = signature.bind(*arguments, **keywords)
+        bound.apply_defaults()
+        values = bound.arguments
+        own = {parameter.name: values.pop(parameter.name) for parameter in further}
+        package = None
+        if package_preconditioners and _is_of_package(values["preconditioner"]):
+            package, values["preconditioner"] = values["preconditioner"], "identity"
+        problem = problem_from_arrays(**values)._replace(package_preconditioner=package)
+        return select(problem, **own).ids
+
+    public: Any = method
+    public.__name__ = public.__qualname__ = name
+    public.__signature__ = signature
+    public.__doc__ = _documentation(select, {parameter: options[parameter.name] for parameter in further})
+    SELECTORS[name] = select
+    return cast(Baseline, public)
+
+
+def _documentation(select: Select, further: dict[inspect.Parameter, str]) -> str:
+    """Return the docstring of a method, completed by the shared sections and the documentation of further keywords."""
+    text, _, examples = inspect.cleandoc(select.__doc__ or "").partition("Examples\n--------\n")
+    sections = inspect.cleandoc(Baseline.__call__.__doc__ or "").partition("\n\n")[2]
+    entries = [f"{p.name} : {p.annotation}, default {p.default!r}\n    {text}\n" for p, text in further.items()]
+    sections = sections.replace("**options\n    Further keywords of the method.\n", "".join(entries))
+    return "\n\n".join([text.rstrip(), sections, *([f"Examples\n--------\n{examples}"] if examples else [])])
+
+
+# -- online KSD thinning and plain subsets -------------------------------------------------------------------------
+
+
+def _ksdt(problem: SelectionProblem) -> Block:
+    """Select draws by online KSD thinning with a hard cap: the ids of ``steinstream.thin(draws, scores, size=size)``.
+
+    One pass that holds only the kept draws, with ``size`` kernel evaluations per draw.
+    """
+    thinner = _thinner(problem, size=problem.size)
+    for block in problem.blocks():
+        thinner.extend(block.draws, block.scores, ids=block.ids)
+    return _kept_block(thinner)
+
+
+ksdt = baseline(_ksdt)
+
+
+def _thinner(problem: SelectionProblem, **settings: Any) -> Thinner:
+    """Return a thinner with the kernel and the preconditioner of the problem."""
+    return Thinner(
+        problem.dim,
+        kernel=problem.kernel,
+        preconditioner=problem.preconditioner,
+        history=None,
+        validate_scores=False,
+        **settings,
+    )
+
+
+def _kept_block(thinner: Thinner) -> Block:
+    kept = thinner.kept
+    return Block(kept.draws, kept.scores, kept.ids)
+
+
+def _stride(problem: SelectionProblem) -> Block:
+    """Select evenly spaced draws.
+
+    The last draw is always selected; the first, which may belong to the burn-in, only if ``size`` exceeds half of the
+    draws. One pass that holds only the selected draws.
+
+    Examples
+    --------
+    >>> draws = np.zeros((2, 5, 1))
+    >>> stride(draws, draws, 4).tolist()
+    [[0, 1], [0, 4], [1, 1], [1, 4]]
+
+    """
+    return problem.take(_spaced(problem.total, problem.size))
+
+
+stride = baseline(_stride)
+
+
+def _spaced(total: int, size: int) -> Integers:
+    """Indices of the ends of ``size`` segments whose lengths differ by at most one.
+
+    >>> _spaced(10, 3)
+    array([2, 5, 9])
+    """
+    return np.arange(1, size + 1, dtype=np.int64) * total // size - 1
+
+
+def _random_thinning(problem: SelectionProblem) -> Block:
+    """Select draws at random, without replacement.
+
+    One pass that holds only the selected draws. The same seed selects the same draws.
+
+    Examples
+    --------
+    >>> draws = np.zeros((5, 1))
+    >>> sorted(random_thinning(draws, draws, 5).tolist())
+    [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
+
+    """
+    return problem.take(np.random.default_rng(problem.seed).choice(problem.total, problem.size, replace=False))
+
+
+random_thinning = baseline(_random_thinning)
+
+
+# -- Stein thinning ------------------------------------------------------------------------------------------------
+
+
+def _stein_thinning(problem: SelectionProblem, *, standardize: bool = True, unique: bool = False) -> Block:
+    """Select greedily from the whole chain: Stein thinning (Riabiz et al., "Optimal thinning of MCMC output", 2022).
+
+    The next draw y minimises KSD, that is k0(y, y) / 2 + sum_i k0(y, x_i) over the draws x_i selected so far. A draw
+    may be selected more than once. The method holds the chain and makes n * size kernel evaluations.
+
+    The preconditioner may also be one of the package stein-thinning: ``"id"``, ``"med"``, ``"sclmed"``, ``"smpcov"`` or
+    a squared length. Kernel and ids are then those of the package.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> stein_thinning(draws, -draws, 3).tolist()
+    [[0, 462], [0, 426], [0, 646]]
+
+    """
+    chain, package, preconditioner = problem.load(), problem.package_preconditioner, problem.preconditioner
+    if package == "smpcov":
+        return chain.take(_greedy_with_covariance(problem, chain, standardize, unique))
+    if package is not None:
+        preconditioner = _length_preconditioner(chain.draws, package, standardize)
+    indices = greedy_order(chain.draws, chain.scores, problem.size, problem.kernel, preconditioner, unique=unique)
+    return chain.take(indices)
+
+
+stein_thinning = baseline(
+    _stein_thinning,
+    package_preconditioners=True,
+    standardize="Whether to divide each coordinate by its mean absolute deviation first; only with a preconditioner of "
+    "the package stein-thinning.",
+    unique="Whether to select no draw twice.",
+)
+
+
+# The package stein-thinning uses the base kernel (1 + (x - y)^T P (x - y))^(-1/2) with a matrix P, and does not
+# transform scores and derivatives. With P = I / l^2 this is a length scale l, up to a factor of the Stein kernel that
+# changes no comparison. With another P it is more than a change of coordinates: in the coordinates P^(1/2) x, rotated
+# to the axes of P, the part of each coordinate in the Stein kernel is weighted by its eigenvalue.
+
+
+def _is_of_package(preconditioner: object) -> bool:
+    """Whether a preconditioner is a name or a number and not one of ours."""
+    if isinstance(preconditioner, str):
+        return preconditioner not in KINDS
+    return isinstance(preconditioner, int | float)
+
+
+def _length_preconditioner(draws: Array, name: str | float, standardize: bool) -> Preconditioner:
+    """Preconditioner for ``id``, ``med`` (median distance), ``sclmed`` (divided by sqrt(log n)) or a number l^2."""
+    scale = _mean_absolute_deviations(draws, standardize)
+    return Preconditioner.scales(scale * np.sqrt(_squared_length(draws / scale, name)))
+
+
+def _squared_length(draws: Array, name: str | float) -> float:
+    if name == "id":
+        return 1.0
+    if name in ("med", "sclmed"):
+        squared = _median_distance(draws) ** 2
+        if not squared > 0:
+            raise _impossible("more than half of the draws are equal")
+        return squared if name == "med" else squared / float(np.log(min(_MEDIAN_DRAWS, len(draws))))
+    try:
+        squared = float(name)
+    except ValueError:
+        squared = 0.0
+    if not 0 < squared < np.inf:
+        raise InputError(
+            f"Unknown preconditioner {name!r}.",
+            f"Choose one of {', '.join(KINDS)}; or, as in the package stein-thinning, id, med, sclmed, smpcov or a "
+            "squared length above 0.",
+        )
+    return squared
+
+
+def _median_distance(draws: Array) -> float:
+    if len(draws) > _MEDIAN_DRAWS:
+        draws = draws[np.linspace(0, len(draws) - 1, _MEDIAN_DRAWS, dtype=int)]
+    if len(draws) < 2:
+        return 0.0
+    distances = [np.sqrt(np.sum((draws[i + 1 :] - draw) ** 2, axis=1)) for i, draw in enumerate(draws)]
+    return float(np.median(np.concatenate(distances)))
+
+
+def _mean_absolute_deviations(draws: Array, standardize: bool) -> Array:
+    """Mean absolute deviation of each coordinate, or 1."""
+    if not standardize:
+        return np.ones(draws.shape[1])
+    scale: Array = np.mean(np.abs(draws - np.mean(draws, axis=0)), axis=0)
+    if not scale.min() > 0:
+        raise _impossible(f"coordinate {int(scale.argmin())} is the same in all draws")
+    return scale
+
+
+def _greedy_with_covariance(problem: SelectionProblem, chain: Block, standardize: bool, unique: bool) -> Integers:
+    """Indices selected with the preconditioner ``smpcov``, the sample covariance."""
+    from steinstream._engine.baseline_loops import add_weighted_row
+    from steinstream._engine.triangular import multiply
+
+    if problem.kernel.linear:
+        raise InputError(
+            "The preconditioner smpcov does not support a kernel with a linear term.", "Use linear=0, or another one."
+        )
+    scales = Preconditioner.scales(_mean_absolute_deviations(chain.draws, standardize))
+    x, s = scales.apply(chain.draws, chain.scores)
+    variances, axes = np.linalg.eigh(np.cov(x, rowvar=False).reshape(problem.dim, problem.dim))
+    if not variances.min() > 0:
+        raise _impossible("the covariance of the draws is singular")
+    x, s = Preconditioner.scales(np.sqrt(variances)).apply(multiply(axes, x), multiply(axes, s))
+    weights, columns = 1.0 / variances, np.ascontiguousarray(np.stack([x.T, s.T]))
+    add_row = partial(add_weighted_row, problem.kernel.compiled(problem.dim), weights, columns)
+    return select_smallest(add_row, half_diagonal(problem.kernel, x, s, weights), problem.size, unique)
+
+
+def _impossible(reason: str) -> InputError:
+    return InputError(
+        f"The preconditioner cannot be computed: {reason}.",
+        'Use "id" with standardize=False, or give a Preconditioner.',
+    )
+
+
+# -- Stein point MCMC ----------------------------------------------------------------------------------------------
+
+
+def _spmcmc(problem: SelectionProblem) -> Block:
+    """Select the best draw of each of ``size`` groups (Chen et al., "Stein point Markov chain Monte Carlo", 2019).
+
+    The authors start a short chain of m draws for each point; here the given chain is divided into groups of
+    consecutive draws, whose lengths differ by at most one. The draw y of a group that minimises KSD, that is k0(y, y) /
+    2 + sum_i k0(y, x_i), is added to the draws x_i selected so far, and no draw is removed. One pass that holds the
+    selected draws and one group, with size / 2 kernel evaluations per draw on average.
+    """
+    return _best_of_groups(problem, problem.size, schedules.KeepAll())
+
+
+spmcmc = baseline(_spmcmc)
+
+
+def _spmcmc_fixed_drops(problem: SelectionProblem, *, drop_rate: float = _MAX_DROP_RATE) -> Block:
+    """Select as SPMCMC, and drop draws at fixed steps (Chen et al. 2019, appendix A.6.5).
+
+    Each step adds the best draw of the next group. At the drop sites, which are fixed in advance, the least influential
+    draw (the one whose removal leaves the smallest KSD) is removed first, even if KSD increases. For a drop rate r
+    there are size / (1 - r) steps, and the sites are evenly spaced from step 10 to the last, as in the authors' public
+    code; for fewer than ten draws they start earlier. The set grows linearly and ends with ``size`` draws. One pass
+    that holds the selected draws and one group.
+    """
+    if not 0 <= drop_rate < 1:
+        raise InputError(f"drop_rate must be at least 0 and below 1, got {drop_rate}.")
+    steps = min(round(problem.size / (1.0 - drop_rate)), problem.total)
+    sites = drop_sites(steps, problem.size)
+
+    def growth(t: int) -> float:
+        """Size after step t, when the draw that step t + 1 drops is already removed."""
+        return float(t - np.searchsorted(sites, t + 1, side="right"))
+
+    return _best_of_groups(problem, steps, growth)
+
+
+spmcmc_fixed_drops = baseline(
+    _spmcmc_fixed_drops, drop_rate="Fraction of the steps that remove a draw, at least 0 and below 1."
+)
+
+
+def drop_sites(steps: int, size: int) -> Integers:
+    """Return the steps that drop a draw before they add one.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    size : int
+        Number of draws after the last step.
+
+    Returns
+    -------
+    ndarray of shape (steps - size,)
+        Steps, counted from 1.
+
+    Examples
+    --------
+    >>> drop_sites(20, 14)
+    array([10, 12, 14, 16, 18, 20])
+
+    """
+    first = max(2, min(10, size + 1))
+    return np.floor(np.linspace(first, steps, steps - size) + 0.5).astype(np.int64)
+
+
+def _best_of_groups(problem: SelectionProblem, steps: int, growth: schedules.Schedule) -> Block:
+    """Add the best draw of each group; after step t remove the least influential draws until ``growth(t)`` are left."""
+    thinner = _thinner(problem, growth=growth, budget=np.inf)
+    for group in _groups(problem, steps):
+        thinner.select(group.draws, group.scores, ids=group.ids)
+    return _kept_block(thinner)
+
+
+def _groups(problem: SelectionProblem, count: int) -> Iterator[Block]:
+    """Divide the stream into ``count`` groups whose lengths differ by at most one."""
+    edges = np.arange(count + 1) * problem.total // count
+    held, start, done = validation.empty_block(problem.dim), 0, 0
+    for block in problem.blocks():
+        held = held.append(block)
+        last = int(np.searchsorted(edges, start + len(held.draws), side="right")) - 1
+        for first, end in pairwise(edges[done : last + 1] - start):
+            yield held.take(slice(first, end))
+        held = held.take(slice(edges[last] - start, None))
+        done, start = last, int(edges[last])
+
+
+# -- kernel methods that match the stream --------------------------------------------------------------------------
+
+
+def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
+    """Super-sample with a reservoir (Paige, Sejdinovic and Wood, 2016), with the Stein kernel.
+
+    The reservoir always holds ``size`` draws. Each new draw may replace one of them: the swap that brings the mean
+    embedding of the reservoir closest to that of the stream so far, including the new draw, is made unless it increases
+    the distance. No random numbers are used, unlike in the reservoir sampling of Vitter. The authors approximate an RBF
+    kernel by random Fourier features; here the kernel is the Stein kernel and its sums are exact. This requires the
+    kernel values of each draw with all draws before it, n^2 / 2 in all, and memory for the chain.
+
+    The result represents the stream including its burn-in. The mean embedding of the target under the Stein kernel is
+    0; with it in place of that of the stream, the same swaps are online KSD thinning with a hard cap. Ids are in the
+    order of the places of the reservoir: a new draw has the place of the draw that it replaced.
+    """
+    if toward not in ("stream", "target"):
+        raise InputError(f'toward must be "stream" or "target", got {toward!r}.')
+    if toward == "target":
+        return SELECTORS["ksdt"](problem)
+    from steinstream._engine.baseline_loops import swap_in
+    from steinstream._engine.pairwise import as_tiles, rows_before
+
+    chain = problem.load()
+    x, s = problem.preconditioner.apply(chain.draws, chain.scores)
+    compiled, tiles, pairs = problem.kernel.compiled(problem.dim), as_tiles(x, s), np.stack([x, s], axis=1)
+    high, low, diagonal = np.zeros((3, problem.total))
+    weights = np.zeros(len(tiles) * tiles.shape[-1])
+    weights[: problem.total] = 1.0
+
+    def rows(begin: int, end: int) -> int:
+        rows_before(compiled, tiles, pairs, weights, begin, end, high, low, diagonal)
+        return end * end - begin * begin
+
+    run_rows_in_threads(rows, problem.total, None)
+    indices, empty = np.zeros(problem.size, dtype=np.int64), np.zeros((problem.size, problem.dim))
+    slots, held = np.zeros((5, problem.size)), as_tiles(empty, empty)
+    for begin in range(0, problem.total, _RESERVOIR_BLOCK):
+        end = min(begin + _RESERVOIR_BLOCK, problem.total)
+        swap_in(compiled, pairs, begin, end, high, low, diagonal, slots, held, indices)
+    return chain.take(indices)
+
+
+reservoir = baseline(_reservoir, toward='Whether the reservoir approaches the ``"stream"`` or the ``"target"``.')
+
+
+def _kernel_thinning(problem: SelectionProblem) -> Block:
+    """Select by kernel thinning (Dwivedi and Mackey, 2021 and 2024), with the Stein kernel and the package goodpoints.
+
+    An evenly spaced subset of size * 2^m draws, with the largest m that the chain allows, is halved m times into sets
+    that balance each other under the kernel. The best of the 2^m sets is then refined: each of its draws is replaced by
+    the draw that minimises KSD (the mean embedding of the target under the Stein kernel is 0). A draw may be selected
+    more than once. About n^2 / 2 kernel evaluations; at least half of the chain is held. The halving is random.
+
+    Requires ``pip install "steinstream[kernel-thinning]"``.
+    """
+    from steinstream._engine.baseline_loops import pairs
+
+    kt = _goodpoints()
+    rounds = int(problem.total // problem.size).bit_length() - 1
+    chain = problem.take(_spaced(problem.total, problem.size << rounds))
+    compiled = problem.kernel.compiled(problem.dim)
+    states = np.stack(problem.preconditioner.apply(chain.draws, chain.scores), axis=1)
+
+    def stein_kernel(some: Integers, others: Integers) -> Array:
+        """Stein kernel of draws that are given to goodpoints by their indices."""
+        one, other = (np.array(part) for part in np.broadcast_arrays(some[:, 0], others[:, 0]))
+        out = np.empty(len(one))
+        pairs(compiled, states, one, other, out)
+        return out
+
+    numbers = np.arange(len(states), dtype=np.int64)[:, None]
+    indices = kt.thin_X(numbers, rounds, stein_kernel, stein_kernel, seed=problem.seed, meanK=np.zeros(len(states)))
+    return chain.take(indices)
+
+
+kernel_thinning = baseline(_kernel_thinning)
+
+
+def _goodpoints() -> Any:
+    try:
+        return import_module("goodpoints.kt")
+    except ModuleNotFoundError:
+        raise InputError(
+            "Kernel thinning requires the package goodpoints.", 'pip install "steinstream[kernel-thinning]"'
+        ) from None
