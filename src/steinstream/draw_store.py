@@ -29,7 +29,7 @@ from pathlib import Path
 from weakref import finalize
 
 from steinstream.errors import CheckpointError, InputError
-from steinstream.io.atomic import settle, unwritable
+from steinstream.io.atomic import sync_path, write_error
 
 Id = tuple[int, int]
 Content = bytes | Callable[[Path], object]
@@ -65,7 +65,7 @@ class Payloads:
             self._aside.mkdir(parents=True, exist_ok=True)
             handle = _locked(self.folder / ".lock")
         except OSError as error:
-            raise unwritable(folder, error) from error
+            raise write_error(folder, error) from error
         self._lock = finalize(self, os.close, handle)
 
     def path(self, id: Id) -> Path:
@@ -91,7 +91,7 @@ class Payloads:
         for id, content in new.items():
             self._write(id, content)
         if new and self.sync:
-            settle(self.folder)
+            sync_path(self.folder)
         checkpoint()
         for id in gone:
             self._delete(self.path(id))
@@ -139,13 +139,13 @@ class Payloads:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-            raise unwritable(target, error) from error
+            raise write_error(target, error) from error
 
     def _delete(self, path: Path) -> None:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise write_error(path, error) from error
 
 
 def _locked(path: Path) -> int:
