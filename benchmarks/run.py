@@ -21,7 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAMES = (
-    *("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "report", "collector", "live"),
+    *("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "reading_memory"),
+    *("report", "collector", "live"),
 )
 NEEDS = {"collector": "torch", "live": "starlette"}
 

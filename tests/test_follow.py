@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ import steinstream as ss
 from steinstream.cli.follow import follow as command
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError
 from steinstream.io import open_chain
-from steinstream.io.csv_follow import Growing, in_turns
-from steinstream.io.csv_tail import BeganAnew, Tail
 
 
 def until(condition, what, seconds=120):
@@ -351,44 +348,12 @@ def test_what_cannot_be_followed_is_said_at_once(made, tmp_path):
         ([made[0].with_name("out-1.csv")], "seems to be .*out-diagnostic-1.csv"),
         ([tmp_path / "none.csv", "--until-idle", 0], "no draws came"),
         ([made[0], "--resume"], "--checkpoint FILE"),
-        ([tmp_path / "none-*.csv"], "no file matches"),
+        ([tmp_path / "none-*.csv"], "No file matches"),
         ([made[0], "--format", "parquet"], "--format means nothing"),
         ([made[0], "--transposed"], "--transposed means nothing"),
     ]:
         with pytest.raises(InputError, match=problem):
             follow(*arguments, "-o", tmp_path / "kept.npz")
-
-
-def test_a_tail_gives_whole_lines_only_and_notices_a_new_file(tmp_path):
-    path = tmp_path / "f"
-    tail = Tail(path)
-    assert tail.read() == b""
-    path.write_bytes(b"one\ntw")
-    assert (tail.read(), tail.read()) == (b"one\n", b"")
-    path.write_bytes(b"one\ntwo\n")
-    assert tail.read() == b"two\n"
-    path.write_bytes(b"another\nfile\nwhich is longer\n")
-    with pytest.raises(BeganAnew):
-        tail.read()
-    tail = Tail(path)
-    tail.read()
-    path.unlink()
-    assert tail.read() == b""  # it may come again
-    path.write_bytes(b"")
-    with pytest.raises(BeganAnew):
-        tail.read()
-
-
-def test_turns_go_on_without_chains_that_have_ended():
-    chains = []
-    for number, count in enumerate([3, 1, 2]):
-        chain = Growing(Path("c"), number, alone=False)
-        chain.feed(b"a,score_a\n" + b"".join(b"%d,0\n" % draw for draw in range(count)))
-        chains.append(chain)
-    ids = [id for block in in_turns(chains, [False, False, False]) for id in block.ids.tolist()]
-    assert ids == [[0, 0], [1, 0], [2, 0]]
-    ids = [id for block in in_turns(chains, [True, True, True]) for id in block.ids.tolist()]
-    assert ids == [[0, 1], [2, 1], [0, 2]]
 
 
 def test_a_real_process_is_followed_and_stopped(tmp_path):

@@ -30,7 +30,7 @@ from weakref import finalize
 
 from steinstream._typing import Id
 from steinstream.errors import CheckpointError, InputError
-from steinstream.io.atomic import settle, unwritable
+from steinstream.io.atomic import sync_path, write_error
 
 #: Content of a file, or a function that writes the file at the path that it is given.
 Content = bytes | Callable[[Path], object]
@@ -85,7 +85,7 @@ class DrawStore:
             self._temporary.mkdir(parents=True, exist_ok=True)
             handle = _acquire_lock(self.folder / ".lock")
         except OSError as error:
-            raise unwritable(folder, error) from error
+            raise write_error(folder, error) from error
         self._lock = finalize(self, os.close, handle)
 
     def path(self, id: Id) -> Path:
@@ -140,7 +140,7 @@ class DrawStore:
         for id, content in added.items():
             self._write(id, content)
         if added and self.sync:
-            settle(self.folder)
+            sync_path(self.folder)
         checkpoint()
         for id in dropped:
             self._delete(self.path(id))
@@ -205,13 +205,13 @@ class DrawStore:
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-            raise unwritable(target, error) from error
+            raise write_error(target, error) from error
 
     def _delete(self, path: Path) -> None:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise write_error(path, error) from error
 
 
 def _acquire_lock(path: Path) -> int:

@@ -29,7 +29,7 @@ from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
 from steinstream.cli.serve import serve_options, serving
 
 if TYPE_CHECKING:
-    from steinstream.io.csv_tail import Followed
+    from steinstream.io.csv_follow import FollowedFiles
     from steinstream.live import Page
     from steinstream.result import Kept
     from steinstream.thinner import Thinner
@@ -126,10 +126,11 @@ class _Run:
         self.thinner: Thinner | None = None
         self.unwritten = False
 
-    def _files(self, starts: list[int] | None) -> Followed:
-        from steinstream.io.csv_tail import Followed
+    def _files(self, starts: list[int] | None) -> FollowedFiles:
+        from steinstream.io.csv_follow import FollowedFiles
 
-        return Followed(self.paths, starts=starts, patience=self.patience, **self.how)
+        patience = float("inf") if self.patience is None else self.patience
+        return FollowedFiles(self.paths, starts=starts, patience=patience, **self.how)
 
     def load(self) -> None:
         """Go on from the checkpoint, if there is one."""
@@ -152,12 +153,12 @@ class _Run:
 
     def go(self, every: float, stop: Stop, progress: Bar) -> None:
         """Look at the files until they have ended."""
-        from steinstream.io.csv_tail import BeganAnew
+        from steinstream.io.csv_follow import FileReplacedError
 
         while not stop.signal:
             try:
-                grew = self.files.look()
-            except BeganAnew as news:
+                grew = self.files.read()
+            except FileReplacedError as news:
                 seen = self.thinner.seen if self.thinner else 0
                 click.echo(f"{news.args[0]} was begun anew: starting again, {count(seen)} draws forgotten", err=True)
                 self.anew()
@@ -219,8 +220,8 @@ class _Run:
         if len(thinner) == 0:
             raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
         for chain in self.files.chains:
-            if chain.about.samples is not None and chain.came < chain.about.samples:
-                said = f"{chain.path} has {count(chain.came)} of the {count(chain.about.samples)} draws it announces"
+            if chain.config.samples is not None and chain.received < chain.config.samples:
+                said = f"{chain.path} has {count(chain.received)} of the {count(chain.config.samples)} draws it announces"
                 click.echo(said, err=True)
         kept = self._save(final=True)
         skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
@@ -272,7 +273,7 @@ class _Run:
 
     def _variables(self, kept: Kept, final: bool) -> dict[str, Any]:
         """The constrained draws. The files are written in pieces, and that of the output may lag behind."""
-        from steinstream.io.stan import MissingRowsError
+        from steinstream.io.cmdstan import MissingRowsError
 
         until = time.monotonic() + (_LAG if final and all(chain.finished for chain in self.files.chains) else 0.0)
         while True:
@@ -289,15 +290,14 @@ class _Run:
         """The constrained draws in CmdStan's output files."""
         import numpy as np
 
-        from steinstream.io.cmdstan import output_of
-        from steinstream.io.multi_file import joined
-        from steinstream.io.stan import constrained
+        from steinstream.io.cmdstan import find_output, read_constrained
+        from steinstream.io.multi_file import join_variables
 
         found = []
         for at, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
             rows = np.flatnonzero(kept.ids[:, 0] == at)
-            output = given or (output_of(chain.path, chain.about.output) if chain.is_stan else None)
+            output = given or (find_output(chain.path, chain.config.output) if chain.is_stan else None)
             if rows.size and output is not None and not chain.path.is_fifo():
                 draws = kept.ids[rows, 1]
-                found.append((rows, constrained(chain.path, output, draws, chain.about.warmup, partial)))
-        return joined(found, len(kept))
+                found.append((rows, read_constrained(chain.path, output, draws, chain.config.warmup, partial)))
+        return join_variables(found, len(kept))

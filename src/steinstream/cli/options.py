@@ -160,7 +160,6 @@ def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Cha
         scores_name=options.pop("scores_name", "scores"),
         negate=options.pop("negate_scores", False),
         format=options.pop("format", None),
-        transposed=options.pop("transposed", None),
     )
 
 

@@ -67,11 +67,11 @@ def thin_on_workers(
     refinement: Refinement, options: dict[str, Any],
 ) -> Kept:  # fmt: skip
     """The same as ``thin``, with a leaf for each chain."""
-    from steinstream.io.multi_file import matching
+    from steinstream.io.multi_file import matching_files
     from steinstream.parallel import clear
 
     _refuse(checkpoint, resume, refinement, options)
-    files = [file for path in chain for file in matching(path)]
+    files = [file for path in chain for file in matching_files(path)]
     began = time.perf_counter()
     try:
         kept = _thinned(files, asked, {**_settings(options), "folder": checkpoint, "resume": resume})

@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import combinations, takewhile
+from itertools import combinations
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 from steinstream.errors import InputError, OutputError
 
-_HEAD = 1 << 16  # bytes at the start of a file in which CmdStan's comments are
-
 
 def data_of(chain: Iterable[Path], options: Mapping[str, Any]) -> list[Path]:
     """The files of draws and scores; a pattern stands for those that it matches."""
-    from steinstream.io.multi_file import matching
+    from steinstream.io.multi_file import matching_files
 
     scores = options.get("scores_file")
-    return [file for path in chain for file in matching(path)] + ([] if scores is None else [scores])
+    return [file for path in chain for file in matching_files(path)] + ([] if scores is None else [scores])
 
 
 def read_by(chain: Iterable[Path], options: Mapping[str, Any]) -> list[Path]:
     """Every file that a command reads, CmdStan's output beside its diagnostics among them."""
+    from steinstream.io.cmdstan import find_output_of
+
     files = data_of(chain, options)
-    others = [options.get("initial"), *options.get("output_csv", ()), *map(_constrained, files)]
+    others = [options.get("initial"), *options.get("output_csv", ()), *map(find_output_of, files)]
     return files + [Path(path) for path in others if path is not None]
-
-
-def _constrained(path: Path) -> Path | None:
-    """The file of constrained draws that is read along with a diagnostic file of CmdStan."""
-    from steinstream.io.cmdstan import config, output_of
-    from steinstream.io.csv_rows import opened
-    from steinstream.io.errors import DAMAGE
-
-    head = b""
-    with suppress(*DAMAGE):  # what is wrong with a file is told where it is read
-        if path.is_file():
-            with opened(path) as (_, text):
-                head = text.read(_HEAD)
-        comments = takewhile(lambda line: line.startswith(b"#"), head.splitlines())
-        return output_of(path, config(comments).output)
-    return None
 
 
 def check_apart(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steinstream import validation
+from steinstream._typing import Integers
 from steinstream.cli.options import open_the_chain
 from steinstream.errors import InputError
-from steinstream.io.base import DRAWS, EVERY, Chain, Ints
+from steinstream.io.base import ALL_PARAMETERS, DRAWS, Chain
 
 if TYPE_CHECKING:
     from steinstream.result import Variable
@@ -27,7 +28,7 @@ def scored_by_gaussian(chain: Sequence[Path], options: dict[str, Any]) -> Chain:
         raise InputError("There are scores, so there is no need of a proxy.", "Leave out --scores or --proxy.")
     options["scores_file"] = chain[0] if chain[0].suffix == ".npy" else None
     if options["draws_name"] == DRAWS and chain[0].suffix not in (".npy", ".npz"):
-        options["draws_name"] = EVERY
+        options["draws_name"] = ALL_PARAMETERS
     options["scores_name"] = options["draws_name"]  # in the scores' place
     draws = open_the_chain(chain, options)
     sketch = Subsample(draws.dim)
@@ -54,6 +55,6 @@ class Scored(Chain):
         """As far as the file is read."""
         return self._draws.fraction()
 
-    def variables(self, ids: Ints) -> dict[str, Variable]:
+    def variables(self, ids: Integers) -> dict[str, Variable]:
         """What the file has."""
         return self._draws.variables(ids)

@@ -22,8 +22,7 @@ import numpy as np
 from steinstream.errors import InputError
 from steinstream.integrations._common import live_thinner, need
 from steinstream.integrations.xarray import kept, source_of, thin
-from steinstream.io.datatree import chain_of_datatree
-from steinstream.io.tree_parts import GRADIENT, UNCONSTRAINED
+from steinstream.io.arviz import GRADIENT, UNCONSTRAINED, chain_of_datatree
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.validation import Block, consecutive_ids

@@ -23,9 +23,8 @@ from typing import Any
 from steinstream.errors import InputError, SamplerError
 from steinstream.integrations._common import live_thinner
 from steinstream.integrations._draw_metadata import Beside
-from steinstream.io.cmdstan import config, shaped
-from steinstream.io.csv_follow import Growing, Lines, Preamble, in_turns
-from steinstream.io.stan import as_table
+from steinstream.io.cmdstan import parse_config, parse_lines, stan_variables
+from steinstream.io.csv_follow import CsvPreamble, GrowingCsv, LineBuffer, interleave
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner._unbroken import Unbroken
@@ -132,7 +131,7 @@ class Live:
                     stream.read(alive=False)
 
     def _take(self, over: list[bool]) -> None:
-        for block in in_turns(self._samplers, over):
+        for block in interleave(self._samplers, over):
             if self.thinner is None:
                 self.thinner = live_thinner(block.draws.shape[1], **self._settings)
             lines = [((chain, draw), self._samplers[chain].rows.lines.popleft()) for chain, draw in block.ids.tolist()]
@@ -150,10 +149,10 @@ class Live:
             raise InputError("Nothing is kept yet.", "Wait for more draws.")
         kept, first = self.thinner.kept, self._samplers[0]
         titles = first.rows.preamble.titles or []
-        table = as_table(first.rows.path, titles, self._beside.of(kept.ids.tolist()))
-        about = {"command": self.command, "chains": len(self._samplers), "model": first.draws.about.model}
+        table = parse_lines(first.rows.path, titles, self._beside.of(kept.ids.tolist()))
+        about = {"command": self.command, "chains": len(self._samplers), "model": first.draws.config.model}
         return replace(
-            kept, names=first.draws.names, variables=shaped(titles, table), settings={**kept.settings, "stan": about}
+            kept, names=first.draws.names, variables=stan_variables(titles, table), settings={**kept.settings, "stan": about}
         )
 
 
@@ -186,7 +185,7 @@ class _Stream:
 
     def __init__(self, sampler: _Sampler, file: int, feed: Callable[[bytes], None], path: Path | None = None) -> None:
         self.sampler, self.file, self.path = sampler, file, path
-        self._feed, self._lines = feed, Lines()
+        self._feed, self._lines = feed, LineBuffer()
         self.open, self._began = True, False
         os.set_blocking(file, False)
 
@@ -214,7 +213,7 @@ class _Rows:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.preamble = Preamble()
+        self.preamble = CsvPreamble()
         self.lines: deque[bytes] = deque()
         self._pass_over: int | None = None
 
@@ -224,7 +223,7 @@ class _Rows:
         if self.preamble.titles is None:
             return
         if self._pass_over is None:
-            self._pass_over = config(self.preamble.comments).warmup
+            self._pass_over = parse_config(self.preamble.comments).warmup
         rows = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith(b"#")]
         skip = min(self._pass_over, len(rows))
         self._pass_over -= skip
@@ -236,7 +235,7 @@ class _Sampler:
 
     def __init__(self, chain: int, command: list[str], folder: Path) -> None:
         output, diagnostic = folder / f"output-{chain + 1}.csv", folder / f"diagnostic-{chain + 1}.csv"
-        self.draws = Growing(diagnostic, chain, alone=False)
+        self.draws = GrowingCsv(diagnostic, chain, alone=False)
         self.rows = _Rows(output)
         self._said: deque[str] = deque(maxlen=_SAID)
         places = {"{output}": str(output), "{diagnostic}": str(diagnostic)}
@@ -293,7 +292,7 @@ class _Sampler:
     @property
     def trouble(self) -> bool:
         """Whether it ended before its time."""
-        wanted = self.draws.about.samples
+        wanted = self.draws.config.samples
         some = self.draws.taken + self.ready
         return self.process.returncode != 0 or some == 0 or (wanted is not None and some < wanted)
 
@@ -303,7 +302,7 @@ class _Sampler:
         how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
         said = "".join(f"\n    {line}" for line in self._said) or " none"
         return (
-            f"Chain {self.draws.chain} ended {how} after {done} of {self.draws.about.samples or '?'} draws.",
+            f"Chain {self.draws.chain} ended {how} after {done} of {self.draws.config.samples or '?'} draws.",
             f"What was kept until then is in this error's .kept. Its last words:{said}",
         )
 

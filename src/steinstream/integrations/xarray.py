@@ -18,8 +18,8 @@ import numpy as np
 
 from steinstream.api import ChainSource, thin_source
 from steinstream.discrepancy import ksd as ksd_of
+from steinstream.io.arviz import chain_of_datatree, kept_of_datatree
 from steinstream.io.base import DRAWS, SCORES
-from steinstream.io.datatree import chain_of_datatree, kept_of_datatree
 from steinstream.io.errors import need
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner

@@ -1,12 +1,12 @@
-"""Readers and writers: one format a file, one registry.
+"""Readers of chains, and readers and writers of kept sets: one file format per module, and one registry.
 
-Every file of draws is a `Chain`, a stream of blocks (`Block`) in bounded memory, whatever its length; every output is
-written whole or not at all. Nothing in a file is ever executed.
+Every file of draws is a `Chain`, which iterates over blocks (`Block`) with bounded memory. Every output file is
+complete or absent. Nothing in a file is executed.
 """
 
+from steinstream.io.arviz import chain_of_datatree, kept_of_datatree, to_datatree
 from steinstream.io.atomic import replacing
 from steinstream.io.base import Chain
-from steinstream.io.datatree import chain_of_datatree, kept_of_datatree, to_datatree
 from steinstream.io.multi_file import open_chains
 from steinstream.io.registry import FORMATS, check_output, open_chain, read_kept, write_kept
 from steinstream.validation import Block

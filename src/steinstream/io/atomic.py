@@ -1,8 +1,7 @@
-"""A file that is either wholly there or not there at all.
+"""Atomic writing: a file is complete or absent.
 
-The bytes go to a temporary file beside the target, are forced to disk, and only then take the target's name,
-which POSIX does in one step. A crash, a full disk or Ctrl-C at any instant leaves what stood at the target
-untouched.
+The content is written to a temporary file next to the target and synced to the disk. Then the temporary file gets the
+name of the target, which POSIX does in one step. A crash, a full disk or Ctrl-C leaves the existing file unchanged.
 """
 
 from __future__ import annotations
@@ -18,30 +17,60 @@ from typing import IO, Any
 
 from steinstream.errors import OutputError
 
+_NO_SPACE = "Free some space on the disk, or choose another folder."
+_NO_FOLDER = "Make the folder first, or choose another one."
+_NO_ACCESS = "Choose a folder with write permission."
 _REMEDIES = {
-    errno.ENOSPC: "Free some space or choose another folder with -o.",
-    errno.EDQUOT: "Free some space or choose another folder with -o.",
-    errno.ENOENT: "Make the folder first, or choose another with -o.",
-    errno.ENOTDIR: "Make the folder first, or choose another with -o.",
-    errno.EACCES: "Choose a folder you may write to with -o.",
-    errno.EPERM: "Choose a folder you may write to with -o.",
-    errno.EROFS: "Choose a folder you may write to with -o.",
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _NO_SPACE,
+    errno.ENOENT: _NO_FOLDER,
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.EACCES: _NO_ACCESS,
+    errno.EPERM: _NO_ACCESS,
+    errno.EROFS: _NO_ACCESS,
 }
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = True) -> Iterator[IO[Any]]:
-    """Open a file that takes the place of ``path`` when the block ends well, and vanishes otherwise.
+    """Open a file that replaces ``path`` when the ``with`` block ends without an error.
 
-    Without ``sync`` nothing is forced to disk: the file survives the end of the process, but not that of the machine.
+    Parameters
+    ----------
+    path : path
+        The target. Through a symbolic link, the file it points to is replaced.
+    mode : {"wb", "w"}
+        Binary or text mode (UTF-8).
+    sync : bool, default True
+        Wait until the file is on the disk. Without it, the file survives a crash of the process but possibly not of
+        the machine.
+
+    Yields
+    ------
+    file object
+        The temporary file. It is deleted if an exception is raised.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written; the existing file is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder) / "a.txt", "w") as file:
+    ...         _ = file.write("complete or absent")
+    ...     (Path(folder) / "a.txt").read_text()
+    'complete or absent'
+
     """
-    # Through a symbolic link the file it points to is replaced, not the link.
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
-    try:
+    with _output_errors(path):
         if target.exists() and not target.is_file():
-            # Run as root, os.replace would put a plain file in the place of /dev/null.
-            raise OutputError(f"{path} is not a regular file.", "Choose a file name with -o.")
+            # As root, os.replace would replace /dev/null by a regular file.
+            raise OutputError(f"{path} is not a regular file.", "Choose another file name.")
         try:
             with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
                 yield file
@@ -54,75 +83,89 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
                 temporary.unlink()
             raise
         if sync:
-            settle(target.parent)
-    except OutputError:
-        raise
-    except OSError as error:
-        raise unwritable(path, error) from error
+            sync_path(target.parent)
 
 
 @contextmanager
-def replacing_folder(path: str | os.PathLike[str], ours: Callable[[Path], bool]) -> Iterator[Path]:
-    """An empty folder that takes the place of ``path`` when the block ends well, and vanishes otherwise.
+def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path], bool]) -> Iterator[Path]:
+    """Create an empty folder that replaces ``path`` when the ``with`` block ends without an error.
 
-    An older one goes if it is ``ours``. For an instant it stands aside under another name, since no system call puts a
-    folder in the place of a full one.
+    Parameters
+    ----------
+    path : path
+        The target.
+    replaceable : callable
+        Returns whether an existing folder may be replaced. It is renamed and then deleted, because no system call
+        replaces a folder that is not empty.
+
+    Yields
+    ------
+    Path
+        The temporary folder. It is deleted if an exception is raised.
+
     """
     target = Path(os.path.realpath(path))
     token = secrets.token_hex(6)
-    temporary, aside = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
-    try:
-        if os.path.lexists(target) and not (target.is_dir() and ours(target)):
-            raise OutputError(f"{path} is there, and is no store of this kind.", "Choose another name with -o.")
+    temporary, previous = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
+    with _output_errors(path):
+        if os.path.lexists(target) and not (target.is_dir() and replaceable(target)):
+            raise OutputError(f"{path} exists and is not a store of this format.", "Choose another name.")
         temporary.mkdir()
         try:
             yield temporary
             for file in temporary.rglob("*"):
-                settle(file)
+                sync_path(file)
             if target.exists():
-                target.rename(aside)
+                target.rename(previous)
             try:
                 temporary.rename(target)
             except BaseException:
-                if aside.exists():
-                    aside.rename(target)
+                if previous.exists():
+                    previous.rename(target)
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        settle(target.parent)
-        shutil.rmtree(aside, ignore_errors=True)
-    except OutputError:
-        raise
-    except OSError as error:
-        raise unwritable(path, error) from error
+        sync_path(target.parent)
+        shutil.rmtree(previous, ignore_errors=True)
 
 
 def make_folder(folder: Path) -> None:
-    """A folder for results, there and fit to be written to before anything long begins."""
+    """Create a folder for results, or raise an `OutputError` if nothing can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise OutputError(f"{folder} is a file, or lies in one.", "Name a folder with -o.") from None
+        raise OutputError(f"{folder}, or a part of this path, is a file.", "Choose the name of a folder.") from None
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise write_error(folder, error) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise unwritable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        raise write_error(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
-def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
-    """What the system said about ``path``, in words a user can act on."""
+def write_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
+    """Convert a system error about ``path`` to an `OutputError` with a remedy."""
     reason = error.strerror or str(error)
-    remedy = _REMEDIES.get(error.errno or 0, "Choose another place with -o.")
-    return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}.", remedy)
+    remedy = _REMEDIES.get(error.errno or 0, "Choose another path.")
+    return OutputError(f"Cannot write {path}: {reason[:1].lower()}{reason[1:]}.", remedy)
 
 
-def settle(place: Path) -> None:
-    """Force a file, or the names in a folder, to disk; where folders cannot be synced the system decides when."""
+def sync_path(path: Path) -> None:
+    """Sync a file or a folder to the disk, if the system supports it."""
     if os.name != "posix":
         return
     with suppress(OSError):
-        handle = os.open(place, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def _output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert system errors to an `OutputError`."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        raise write_error(path, error) from error

@@ -1,6 +1,6 @@
-"""What a file of draws is to the rest of the house: a stream of blocks, in order, in bounded memory.
+"""Abstract base class of chain readers: iterate over a file of draws in blocks, in order, with bounded memory.
 
-A format fills in ``_read``; all else (splitting at chains, the sign of the scores, progress) is here, once.
+A format implements ``_read``. Everything else (splitting blocks at chains, the sign of the scores, progress) is here.
 """
 
 from __future__ import annotations
@@ -9,73 +9,78 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from steinstream._typing import Integers
 from steinstream.errors import InputError
 from steinstream.result import Variable
 from steinstream.validation import Block
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
-
-#: The names by which draws and scores go in a file unless the user says otherwise.
+#: Default names of draws and scores in a file.
 DRAWS, SCORES = "draws", "scores"
 
-#: In place of a name: all that looks like a parameter. For draws alone, whose scores somebody else has.
-EVERY = "*"
-WITHOUT = "If there are none, --proxy gaussian lends some, within limits."
+#: Name that selects all columns or variables that look like parameters, for draws without scores.
+ALL_PARAMETERS = "*"
 
+NAMES_HINT = "draws_name and scores_name (--draws-name, --scores-name)"
+NO_SCORES_HINT = (
+    "If you have no scores, approximate them with a Gaussian: steinstream thin --proxy gaussian, or "
+    'ss.thin(draws, proxy="gaussian").'
+)
 
-_FEW = 100  # draws in a row without a single score are no accident
+_MIN_DRAWS = 100  # consecutive draws without a finite score after which the scores are considered missing
 
 
 class Request(NamedTuple):
-    """What ``open_chain`` was asked for."""
+    """Arguments of `open_chain`."""
 
     path: Path
-    scores: Path | None
-    draws_name: str
-    scores_name: str
-    transposed: bool | None = None
-    """Whether a table has a row for each parameter; None if it is to be guessed."""
-    output: Path | None = None
-    """File of the constrained draws, for a tool that has them in a file of their own."""
+    scores: Path | None = None  # a separate file
+    draws_name: str = DRAWS
+    scores_name: str = SCORES
+    output: Path | None = None  # CmdStan's file of the constrained draws
 
 
-def alone(request: Request, what: str = "variables") -> None:
-    """Refuse a second file; ``what`` are the things in the first that can be named."""
+def reject_scores_file(request: Request, what: str = "variables") -> None:
+    """Raise an `InputError` if a separate file of scores was given; ``what`` can be named in the file of the draws."""
     if request.scores is not None:
         raise InputError(
-            f"--scores {request.scores} was given, but {request.path} holds draws and scores both.",
-            f"Leave out --scores, and name the {what} with --draws-name and --scores-name.",
+            f"A file of scores was given ({request.scores}), but {request.path} contains draws and scores.",
+            f"Leave out the file of scores, and name the {what} with {NAMES_HINT}.",
         )
 
 
 class Chain(ABC):
-    """Draws in a file, read as often as wanted, each time from the start."""
+    """Draws in a file, which can be read any number of times from the start.
 
-    path: Path
-    names: tuple[str, ...]
-    """Names of the parameters, in the order of the columns."""
-    length: int | None
-    """Draws in all chains together; None where only a pass through the file could tell."""
-    chains: int | None
-    """Number of chains; None where the file names a chain with each draw and only a pass could tell."""
+    Attributes
+    ----------
+    path : Path
+        The file.
+    names : tuple of str
+        Parameter names, in the order of the columns.
+    length : int or None
+        Number of draws in all chains; None if only a pass over the file shows it.
+    chains : int or None
+        Number of chains; None if the file stores a chain number with each draw.
+    negated : bool
+        Whether to change the sign of the scores, for tools that write minus the gradient.
+    draws_from, scores_from : str
+        Location of draws and scores in the file.
+
+    """
+
     negated: bool = False
-    """Flip the sign of the scores, for tools that write minus the gradient."""
     draws_from: str = ""
-    """Where in the file the draws are, in words a user knows."""
     scores_from: str = ""
-    """Where the scores are."""
 
     def __init__(
         self, path: Path, dim: int, names: Sequence[str] | None, length: int | None, chains: int | None
     ) -> None:
         if length == 0:
-            raise empty(path)
+            raise empty_chain(path)
         self.path = path
         self.names = tuple(names) if names is not None else default_names(dim)
         self.length = length
@@ -89,68 +94,99 @@ class Chain(ABC):
 
     @property
     def title(self) -> str:
-        """By what name a checkpoint knows it."""
+        """Name that identifies the chain in a checkpoint."""
         return self.path.name
 
     def blocks(self, rows: int = 8192, skip: int = 0) -> Iterator[Block]:
-        """Stream the draws chain after chain, at most ``rows`` a block, without the first ``skip``."""
+        """Iterate over the draws, chain after chain.
+
+        Parameters
+        ----------
+        rows : int, default 8192
+            Largest number of draws in a block.
+        skip : int, default 0
+            Number of draws at the start that are left out.
+
+        Yields
+        ------
+        Block
+            Consecutive draws of one chain, in arrays that the caller may change.
+
+        Raises
+        ------
+        InputError
+            If the file is damaged, or if no gradient was stored.
+
+        """
         if rows < 1:
-            raise InputError(f"rows is {rows}.", "A block holds at least one draw.")
+            raise InputError(f"rows must be at least 1, got {rows}.")
         if skip < 0:
-            raise InputError(f"skip is {skip}.", "Skip no draw, or some.")
+            raise InputError(f"skip must be at least 0, got {skip}.")
         self._seen = skip
         for block in self._read(rows, skip):
             if self._seen == 0:
                 self._require_scores_in(block)
             if self.negated:
                 np.negative(block.scores, out=block.scores)
-            for piece in _by_chain(block):
+            for piece in _split_by_chain(block):
                 self._seen += len(piece.ids)
                 yield piece
 
     def _require_scores_in(self, block: Block) -> None:
-        """Refuse scores that were never stored, of which the first block tells if it is large enough."""
-        if len(block.scores) >= min(_FEW, self.length or _FEW) and np.isnan(block.scores).all():
-            raise no_scores(self.path, self.scores_from or "every score")
+        """Raise if all scores of the first block are NaN and the block is large enough to tell."""
+        if len(block.scores) >= min(_MIN_DRAWS, self.length or _MIN_DRAWS) and np.isnan(block.scores).all():
+            raise scores_all_nan(self.path, self.scores_from or "every score")
 
     def fraction(self) -> float | None:
-        """How much of the stream the current iteration has delivered, 0 to 1; None where nobody knows."""
+        """Return the part of the stream that the current iteration has delivered, 0 to 1; None if it is unknown."""
         return None if self.length is None else min(self._seen / self.length, 1.0)
 
-    def variables(self, ids: Ints) -> dict[str, Variable]:
-        """What else the file has of the draws with these ids (n, 2), as the user's model names it."""
+    def variables(self, ids: Integers) -> dict[str, Variable]:
+        """Read further quantities of some draws, such as the constrained parameters of the user's model.
+
+        Parameters
+        ----------
+        ids : array
+            Identifiers (chain, index) of the draws, (n, 2).
+
+        Returns
+        -------
+        dict
+            Variable by name; empty if the file has none.
+
+        """
         return {}
 
     def notes(self) -> list[tuple[str, str]]:
-        """What else a user may want to know of the file: a label and a line each."""
+        """Return further information about the file, as pairs of a label and a line of text."""
         return []
 
     @abstractmethod
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
-        """Blocks of at most ``rows`` fresh, writable arrays; a block may run across chains."""
+        """Yield blocks of at most ``rows`` draws in new, writable arrays; a block may contain several chains."""
 
 
 def default_names(dim: int) -> tuple[str, ...]:
-    """x0, x1, ..."""
+    """Return the names x0, x1, ..."""
     return tuple(f"x{i}" for i in range(dim))
 
 
-def empty(path: Path) -> InputError:
-    """The error for a file without a single draw."""
+def empty_chain(path: Path) -> InputError:
+    """Return the error for a file without draws."""
     return InputError(f"{path}: the chain is empty.", "Check that the sampler wrote its draws to this file.")
 
 
-def no_scores(path: Path, where: str) -> InputError:
-    """The error for an array of scores in which nothing was stored."""
+def scores_all_nan(path: Path, where: str) -> InputError:
+    """Return the error for an array of scores that was never filled."""
     return InputError(
-        f"{path}: {where} is NaN throughout: no gradient was stored.",
-        "Sample again with the gradient stored; nutpie does that with nutpie.sample(..., store_gradient=True), "
-        "and PyMC through it with nuts={'store_gradient': True}.",
+        f"{path}: all values of {where} are NaN, so no gradient was stored.",
+        "Sample again and store the gradient: nutpie.sample(..., store_gradient=True), or in PyMC with nutpie "
+        "nuts={'store_gradient': True}.",
     )
 
 
-def _by_chain(block: Block) -> Iterator[Block]:
+def _split_by_chain(block: Block) -> Iterator[Block]:
     chain = block.ids[:, 0]
     borders = (np.flatnonzero(chain[1:] != chain[:-1]) + 1).tolist()
     for start, stop in pairwise([0, *borders, len(chain)]):
-        yield Block(block.draws[start:stop], block.scores[start:stop], block.ids[start:stop])
+        yield block.take(slice(start, stop))

@@ -1,55 +1,62 @@
-"""What CmdStan writes: its settings as comments, its columns, and how its files are named.
+"""csv files of CmdStan, plain or gzipped: draws and scores from the diagnostic file, variables from the output file.
 
-A run has two files. The *output* file has the draws as the model declares them (``sigma``, ``w.1``, ``w.2``, ``w.3``).
-The *diagnostic* file has them unconstrained, as the sampler moves them, with momenta ``p_NAME`` and gradients
-``g_NAME``. Two traps: ``g`` is that of the potential energy, **minus** the score; and columns bear the same names in
-both, so that ``sigma`` in the diagnostic file is log sigma. Here the unconstrained ones are called ``sigma_unc`` and
-``w_unc.1``.
+A run writes two files. The *output* file contains the draws as the model declares them (``sigma``, ``w.1``, ``w.2``,
+``w.3``). The *diagnostic* file contains them unconstrained, as the sampler moves them, with momenta ``p_NAME`` and
+gradients ``g_NAME``. The gradient is that of the potential energy, which is **minus** the score. The columns of both
+files have the same names, although ``sigma`` in the diagnostic file is log sigma; here the unconstrained parameters are
+called ``sigma_unc`` and ``w_unc.1``.
+
+Draws of the warm-up, if they were saved, are left out and not counted: draw 0 is the first one after the warm-up, as in
+cmdstanpy.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
+from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
-from steinstream.io.base import WITHOUT, Floats
-from steinstream.io.errors import listing
+from steinstream.io._columns import combine_elements, split_element
+from steinstream.io._csv_rows import CsvFile, is_gzipped, open_text, regroup
+from steinstream.io.base import DRAWS, NO_SCORES_HINT, SCORES, Chain, Request
+from steinstream.io.csv import open_csv
+from steinstream.io.errors import DAMAGE, listing, reading
 from steinstream.result import Variable
+from steinstream.validation import Block, consecutive_ids
 
-#: Begins the last comment of a finished run.
+#: Part of the last comment of a run that finished.
 FOOTER = b"Elapsed Time"
 
+_KIND = "a CmdStan csv file"
+_HEAD = 1 << 16  # bytes at the start of a file that contain the comments
 _SETTING = re.compile(r"#(\s+)(\w+) =\s*(.*?)\s*(?:\(Default\))?\s*$")
 _SECTION = re.compile(r"# (\w+)\s*$")
-_INDEXED = re.compile(r"(.*?)((?:\.\d+)+)")
 _DIAGNOSTIC = re.compile(r"[-_.]?diagnostics?", re.IGNORECASE)
 
-
-class Config(NamedTuple):
-    """What the comments in front of the header say of a run."""
-
-    version: str | None
-    model: str | None
-    samples: int | None
-    """Draws there will be, once it is done."""
-    warmup: int
-    """Draws of the warm-up that stand before them."""
-    output: str | None
-    """Name of the output file."""
+# -- comments and columns ----------------------------------------------------------------------------------------------
 
 
-def config(comments: Iterable[bytes]) -> Config:
-    """Read the comments.
+class CmdStanConfig(NamedTuple):
+    """Settings in the comments before the header."""
 
-    >>> config([b"# model = a", b"#  num_samples = 9", b"#  thin = 2", b"# output", b"#   file = o/a.csv (Default)"])
-    Config(version=None, model='a', samples=5, warmup=0, output='a.csv')
-    """
+    version: str | None = None  # of Stan
+    model: str | None = None
+    samples: int | None = None  # number of draws after the warm-up when the run is finished
+    warmup: int = 0  # number of saved draws of the warm-up
+    output: str | None = None  # name of the output file
+
+
+def parse_config(comments: Iterable[bytes]) -> CmdStanConfig:
+    """Parse the comments before the header."""
     found: dict[str, str] = {}
     section = ""
     for comment in comments:
@@ -62,7 +69,7 @@ def config(comments: Iterable[bytes]) -> Config:
     thin = max(_whole(found.get("thin")) or 1, 1)
     samples, warmup = (_whole(found.get(key)) for key in ("num_samples", "num_warmup"))
     saved = found.get("save_warmup", "").lower() in ("1", "true")
-    return Config(
+    return CmdStanConfig(
         f"{found['stan_version_major']}.{found.get('stan_version_minor')}" if "stan_version_major" in found else None,
         found.get("model"),
         None if samples is None else math.ceil(samples / thin),
@@ -75,66 +82,113 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
 
 
-class Fields(NamedTuple):
-    """Where a diagnostic file has its draws and gradients."""
+def is_stan_comment(line: bytes) -> bool:
+    """Return whether a comment is one that only CmdStan writes."""
+    return line.startswith((b"# stan_version", b"# model = "))
+
+
+def is_stan_header(line: bytes) -> bool:
+    """Return whether this is the header of a CmdStan file, for files without their comments."""
+    return line.startswith(b"lp__,") and b"__," in line[5:]
+
+
+def matches(path: Path, head: bytes) -> bool:
+    """Return whether a file that begins with ``head``, gzipped or not, was written by CmdStan."""
+    if head.startswith(b"\x1f\x8b"):
+        try:
+            head = zlib.decompressobj(31).decompress(head)
+        except zlib.error:
+            return False
+    for line in head.splitlines():
+        if is_stan_comment(line):
+            return True
+        if line.strip() and not line.startswith(b"#"):
+            return is_stan_header(line)
+    return False
+
+
+class DiagnosticColumns(NamedTuple):
+    """Names of the unconstrained parameters, and positions of draws and gradients in a diagnostic file."""
 
     names: tuple[str, ...]
     draws: list[int]
     gradients: list[int]
-    density: int | None
-    """Column ``lp__``, by which a draw can be known again in the output file."""
 
 
-def is_header(line: bytes) -> bool:
-    """Whether this is the line of names of a CmdStan file, for files that have lost their comments."""
-    return line.startswith(b"lp__,") and b"__," in line[5:]
-
-
-def fields(header: Sequence[str], path: Path) -> Fields:
-    """Find the draws and gradients of a diagnostic file: after the sampler's columns NAME..., p_NAME..., g_NAME..."""
-    first = _first(header)
-    names = list(header[first : first + (len(header) - first) // 3])
+def find_gradients(header: Sequence[str], path: Path) -> DiagnosticColumns:
+    """Find the columns of a diagnostic file: those of the sampler, then NAME..., p_NAME..., g_NAME..."""
+    first = _first_parameter(header)
+    dim = (len(header) - first) // 3
+    names = list(header[first : first + dim])
     if not names or header[first:] != [*names, *(f"p_{name}" for name in names), *(f"g_{name}" for name in names)]:
         raise _no_gradients(path, header)
-    start, dim = first, len(names)
-    return Fields(
-        tuple(map(unconstrained, names)),
-        list(range(start, start + dim)),
-        list(range(start + 2 * dim, start + 3 * dim)),
-        header.index("lp__") if "lp__" in header else None,
+    last = first + 2 * dim
+    return DiagnosticColumns(
+        tuple(map(unconstrained_name, names)), [*range(first, first + dim)], [*range(last, last + dim)]
     )
 
 
-def _first(header: Sequence[str]) -> int:
-    """Where the sampler's own columns end; Stan keeps names that end in two underscores for itself."""
+def _first_parameter(header: Sequence[str]) -> int:
+    """Return the number of the sampler's own columns, whose names end in two underscores."""
     return next((at for at, title in enumerate(header) if not title.endswith("__")), len(header))
 
 
-def unconstrained(name: str) -> str:
-    """What to call an unconstrained parameter.
-
-    >>> unconstrained("sigma"), unconstrained("w.1")
-    ('sigma_unc', 'w_unc.1')
-    """
-    base, places = _split(name)
-    return f"{base}_unc" + "".join(f".{place}" for place in places)
+def unconstrained_name(name: str) -> str:
+    """Return the name of an unconstrained parameter."""
+    base, place = split_element(name)
+    return f"{base}_unc" + "".join(f".{index}" for index in place)
 
 
 def _no_gradients(path: Path, header: Sequence[str]) -> InputError:
-    beside = diagnostic_of(path)
+    diagnostic = find_diagnostic(path)
     remedy = (
-        f"Its diagnostic file seems to be {beside}: give that."
-        if beside
-        else "Sample with output diagnostic_file=FILE (cmdstanpy: save_latent_dynamics=True) and give that file. "
-        + WITHOUT
+        f"Use its diagnostic file, which seems to be {diagnostic}."
+        if diagnostic
+        else "Sample with output diagnostic_file=FILE (cmdstanpy: save_latent_dynamics=True) and use that file. "
+        + NO_SCORES_HINT
     )
-    return InputError(
-        f"{path} is an output file of CmdStan, without gradients: it has {listing(header[_first(header) :])}.", remedy
-    )
+    titles = listing(header[_first_parameter(header) :])
+    return InputError(f"{path} is an output file of CmdStan without gradients: it has {titles}.", remedy)
 
 
-def _beside(path: Path, names: Iterable[str]) -> Path | None:
-    """The first of these files that there is in the same folder, gzipped or not."""
+def stan_variables(titles: Sequence[str], table: Array) -> dict[str, Variable]:
+    """Convert the columns of an output file to the variables of the model, without those of the sampler."""
+    first = _first_parameter(titles)
+    return combine_elements(titles[first:], table[:, first:])
+
+
+# -- names of files ----------------------------------------------------------------------------------------------------
+
+
+def find_output(path: Path, name: str | None) -> Path | None:
+    """Find the output file of a diagnostic file: with the same name without "diagnostic", or ``name``."""
+    names = [_DIAGNOSTIC.sub("", path.name, count=1)] if _DIAGNOSTIC.search(path.name) else []
+    return _first_existing(path, [*names, *([name] if name else [])])
+
+
+def find_output_of(path: Path) -> Path | None:
+    """Find the output file of a file that may be a diagnostic file; None if there is none or it cannot be read."""
+    head = b""
+    with suppress(*DAMAGE):
+        if path.is_file():
+            with open_text(path) as (_, text):
+                head = text.read(_HEAD)
+        comments = takewhile(lambda line: line.startswith(b"#"), head.splitlines())
+        return find_output(path, parse_config(comments).output)
+    return None
+
+
+def find_diagnostic(path: Path) -> Path | None:
+    """Find the diagnostic file of an output file."""
+    stem = path.name.removesuffix(".gz").removesuffix(".csv")
+    names = [f"{stem}{separator}diagnostic.csv" for separator in "-_"]
+    if numbered := re.fullmatch(r"(.+)([-_]\d+)", stem):
+        names = [f"{numbered[1]}{separator}diagnostic{numbered[2]}.csv" for separator in "-_"] + names
+    return _first_existing(path, names)
+
+
+def _first_existing(path: Path, names: Iterable[str]) -> Path | None:
+    """Return the first of these files that exists in the same folder, gzipped or not."""
     for name in names:
         plain = name.removesuffix(".gz")
         for each in (name, plain, f"{plain}.gz"):
@@ -144,53 +198,226 @@ def _beside(path: Path, names: Iterable[str]) -> Path | None:
     return None
 
 
-def output_of(path: Path, name: str | None) -> Path | None:
-    """The output file beside a diagnostic file: named as that one without "diagnostic", or in its comments."""
-    names = [_DIAGNOSTIC.sub("", path.name, count=1)] if _DIAGNOSTIC.search(path.name) else []
-    return _beside(path, [*names, *([name] if name else [])])
+# -- chains ------------------------------------------------------------------------------------------------------------
 
 
-def diagnostic_of(path: Path) -> Path | None:
-    """The diagnostic file beside an output file."""
-    stem = path.name.removesuffix(".gz").removesuffix(".csv")
-    names = [f"{stem}{mark}diagnostic.csv" for mark in "-_"]
-    if numbered := re.fullmatch(r"(.+)([-_]\d+)", stem):
-        names = [f"{numbered[1]}{mark}diagnostic{numbered[2]}.csv" for mark in "-_"] + names
-    return _beside(path, names)
+class CmdStanChain(Chain):
+    """One chain: its diagnostic file, and its output file if that is known."""
+
+    def __init__(self, file: CsvFile, columns: DiagnosticColumns, config: CmdStanConfig, output: Path | None) -> None:
+        super().__init__(file.path, len(columns.names), columns.names, None, 1)
+        self._file, self._columns, self._config, self._output = file, columns, config, output
+        self._limit = None if output is None else _draws_of_unfinished_run(output, config.warmup)
+
+    def fraction(self) -> float | None:
+        """Return the part of the bytes that was read."""
+        return self._file.fraction
+
+    def _read(self, rows: int, skip: int) -> Iterator[Block]:
+        columns = self._columns
+        tables = self._file.rows([*columns.draws, *columns.gradients], skip + self._config.warmup)
+        for table in regroup(tables, rows):
+            if self._limit is not None:
+                table = table[: max(self._limit - skip, 0)]
+                if not len(table):
+                    return
+            yield Block(table[:, : self.dim].copy(), -table[:, self.dim :], consecutive_ids(0, skip, len(table)))
+            skip += len(table)
+
+    def variables(self, ids: Integers) -> dict[str, Variable]:
+        """Read the constrained draws from the output file; none if a draw is not from this chain."""
+        if self._output is None or (ids[:, 0] != 0).any():
+            return {}
+        return read_constrained(self.path, self._output, ids[:, 1], self._config.warmup)
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the program that wrote the file, and the location of scores and constrained draws."""
+        config, first = self._config, self._file.titles[self._columns.gradients[0]]
+        program = f"CmdStan {config.version or ''}".rstrip() + (f", {config.model}" if config.model else "")
+        lines = [("from", f"{program}: unconstrained draws; scores are minus the columns {first}, ...")]
+        if config.samples and 0 < self._seen < config.samples:
+            counts = f"{self._seen} of {config.samples} draws"
+            lines.append(("incomplete", f"{self.path.name} has {counts}: the run has not finished, or was stopped"))
+        if self._output is None:
+            lines.append(("variables", "unknown: no output file found; name it with output (--output-csv FILE)"))
+        else:
+            with open_text(self._output, _KIND) as (_, text):
+                titles = _read_titles(self._output, text)
+            found = stan_variables(titles, np.zeros((1, len(titles))))
+            shapes = {name: "".join(f"[{size}]" for size in one.values.shape[1:]) for name, one in found.items()}
+            described = listing(name + shape for name, shape in shapes.items())
+            lines.append(("variables", f"{described} in {self._output.name}"))
+        return lines
 
 
-def shaped(titles: Sequence[str], table: Floats) -> dict[str, Variable]:
-    """Columns of an output file as the model's variables; the sampler's own are left out.
+def open_cmdstan(request: Request) -> Chain:
+    """Open a diagnostic file. If the user lists columns, it is read as any other csv file."""
+    if (request.draws_name, request.scores_name) != (DRAWS, SCORES) or request.scores is not None:
+        return open_csv(request)
+    path = request.path
+    with reading(path, _KIND), open_text(path, _KIND) as (_, text):
+        config = parse_config(takewhile(lambda line: line.startswith(b"#"), text))
+    file = CsvFile.open(path)
+    if file.header is None:
+        raise _no_header(path)
+    file.header[:] = [title.strip() for title in file.header]
+    columns = find_gradients(file.header, path)
+    _require_complete_line(path)
+    output = request.output or find_output(path, config.output)
+    if output is not None:
+        read_constrained(path, output, np.zeros(1, dtype=np.int64), 0)  # checks that both files are from one run
+    return CmdStanChain(file, columns, config, output)
 
-    >>> found = shaped(["lp__", "sigma", "a.1.1", "a.2.1", "a.1.2", "a.2.2"], np.array([[0.0, 9, 1, 2, 3, 4]]))
-    >>> found["sigma"].values.tolist(), found["a"].values.tolist(), found["a"].dims
-    ([9.0], [[[1.0, 3.0], [2.0, 4.0]]], ('a_dim_0', 'a_dim_1'))
+
+# -- the output file ---------------------------------------------------------------------------------------------------
+
+
+class MissingRowsError(InputError):
+    """A file is shorter than the one that belongs to it, or not written that far yet."""
+
+
+class _Rows(NamedTuple):
+    """Selected rows of a file."""
+
+    titles: list[str]
+    table: Array  # rows that do not exist are nan
+    found: int  # number of rows that exist
+
+    def column(self, title: str) -> Array:
+        """Return the rows of one column that exist."""
+        return self.table[: self.found, self.titles.index(title)]
+
+
+def read_constrained(
+    diagnostic: Path, output: Path, draws: Integers, warmup: int, partial: bool = False
+) -> dict[str, Variable]:
+    """Read draws from the output file, and check that their log densities agree with the diagnostic file.
+
+    Parameters
+    ----------
+    diagnostic, output : Path
+        The two files of a run.
+    draws : array
+        Indices of the draws, in any order, counted after the warm-up.
+    warmup : int
+        Number of saved draws of the warm-up.
+    partial : bool, default False
+        Return nan for draws that the output file does not contain yet.
+
+    Returns
+    -------
+    dict
+        Variable by name.
+
+    Raises
+    ------
+    MissingRowsError
+        If the output file does not contain a draw, unless ``partial``.
+    InputError
+        If the files are from different runs.
+
     """
-    first = _first(titles)
-    return arranged(titles[first:], table[:, first:])
+    rows, places = np.unique(draws + warmup, return_inverse=True)
+    here, there = _read_rows(diagnostic, rows, partial), _read_rows(output, rows, partial)
+    if "lp__" in here.titles and "lp__" in there.titles:
+        both = min(here.found, there.found)
+        one, other = here.column("lp__")[:both], there.column("lp__")[:both]
+        differ = np.flatnonzero(~((one == other) | (np.isnan(one) & np.isnan(other))))
+        if differ.size:
+            at = int(differ[0])
+            raise InputError(
+                f"{output} is not from the same run as {diagnostic}: in row {rows[at] + 1} lp__ is {other[at]:g} "
+                f"and {one[at]:g}.",
+                "Name the output file of this run with output (--output-csv FILE).",
+            )
+    return stan_variables(there.titles, there.table[places.ravel()])
 
 
-def arranged(titles: Sequence[str], table: Floats) -> dict[str, Variable]:
-    """Columns as variables: ``a.1``, ``a.2`` are the places of an array."""
-    groups: dict[str, dict[tuple[int, ...], int]] = {}
-    for column, title in enumerate(titles):
-        name, places = _split(title)
-        groups.setdefault(name, {})[places] = column
-    found = {}
-    for name, members in groups.items():
-        shape = tuple(map(max, zip(*members, strict=False)))
-        if sorted(members) == [tuple(at + 1 for at in place) for place in np.ndindex(*shape)]:
-            columns = [members[place] for place in sorted(members)]
-            dims = tuple(f"{name}_dim_{axis}" for axis in range(len(shape)))
-            found[name] = Variable(table[:, columns].reshape(len(table), *shape), dims)
-        else:  # not an array with all its places: each column for itself
-            found |= {titles[column]: Variable(table[:, column].copy()) for column in members.values()}
-    return found
+def _read_rows(path: Path, rows: Integers, partial: bool) -> _Rows:
+    """Read these rows, which must be sorted; the other lines are not parsed."""
+    wanted, lines = rows.tolist(), []
+    with open_text(path, _KIND) as (_, text):
+        titles = _read_titles(path, text)
+        with reading(path, _KIND):
+            data = filter(_is_row, text)
+            position = 0
+            for row in wanted:
+                for line in data:
+                    position += 1
+                    if position > row:
+                        lines.append(line)
+                        break
+    if len(lines) < len(wanted) and not partial:
+        raise MissingRowsError(
+            f"{path} ends after {position} rows, but row {wanted[len(lines)] + 1} is required.",
+            "Diagnostic and output file correspond row by row. Check that both are complete and from one run.",
+        )
+    table = np.full((len(wanted), len(titles)), np.nan)
+    table[: len(lines)] = parse_lines(path, titles, lines)
+    return _Rows(titles, table, len(lines))
 
 
-def _split(title: str) -> tuple[str, tuple[int, ...]]:
-    """Name and places: column ``a.2.1`` is the place (2, 1) of a."""
-    indexed = _INDEXED.fullmatch(title)
-    if not indexed:
-        return title, ()
-    return indexed[1], tuple(int(place) for place in indexed[2].split(".")[1:])
+def _is_row(line: bytes) -> bool:
+    """Return whether a line is a complete row: neither a comment nor blank, with its end."""
+    return not line.startswith((b"#", b"\n", b"\r")) and line.endswith(b"\n")
+
+
+def parse_lines(path: Path, titles: Sequence[str], lines: Sequence[bytes]) -> Array:
+    """Convert complete lines to numbers, (lines, columns)."""
+    table = np.empty((len(lines), len(titles)))
+    for row, line in enumerate(lines):
+        parts = line.rstrip(b"\r\n").split(b",")
+        try:
+            if len(parts) != len(titles):
+                raise ValueError
+            table[row] = [float(part) for part in parts]
+        except ValueError:
+            shown = line[:60].decode("utf-8", "replace").rstrip()
+            raise InputError(
+                f"{path}: the line that begins with {shown!r} does not contain {len(titles)} numbers.",
+                "Copy or write the file again.",
+            ) from None
+    return table
+
+
+def _read_titles(path: Path, text: IO[bytes]) -> list[str]:
+    """Read up to the header, and return its titles."""
+    with reading(path, _KIND):
+        for line in text:
+            if line.strip() and not line.startswith(b"#"):
+                return [title.strip() for title in line.decode("utf-8", "replace").split(",")]
+    raise _no_header(path)
+
+
+def _no_header(path: Path) -> MissingRowsError:
+    return MissingRowsError(f"{path} has no header.", "Copy the file again as CmdStan wrote it.")
+
+
+def _draws_of_unfinished_run(path: Path, warmup: int) -> int | None:
+    """Return the number of draws in the output file of a run that was stopped; None if it finished.
+
+    CmdStan buffers the two files separately, so one of them may contain some more draws than the other.
+    """
+    with reading(path, _KIND), path.open("rb") as file:
+        if is_gzipped(path, file):
+            return None
+        file.seek(-min(512, path.stat().st_size), 2)
+        if FOOTER in file.read():
+            return None
+        file.seek(0)
+        _read_titles(path, file)
+        return max(sum(map(_is_row, file)) - warmup, 0)
+
+
+def _require_complete_line(path: Path) -> None:
+    """Raise if the file ends in an incomplete line, which might be read as numbers with a wrong last one."""
+    with path.open("rb") as file:
+        if is_gzipped(path, file):
+            return
+        file.seek(-1, 2)
+        if file.read(1) != b"\n":
+            raise InputError(
+                f"{path} ends in the middle of a line.",
+                "The sampler is still running, or was stopped. Use steinstream follow --until-idle 5, which reads the "
+                "complete lines.",
+            )

@@ -1,42 +1,64 @@
-"""A csv file while it is being written: whole lines go in, as they come, and draws come out.
+"""Follow csv files while they are written, or named pipes: complete lines are read as they appear.
 
-Where the text comes from, a file that grows or a pipe, is not known here. Several such chains are taken in turns, a
-draw of each: what is kept then depends on the draws alone, not on which sampler was faster.
+The file is opened again for each read, so it may not exist yet, may be replaced, or may be on a network drive. A few
+bytes before the last position are compared, so that a file that was started again is detected even if it is longer than
+before.
+
+Several chains are interleaved, one draw of each in turn. The kept set then depends on the draws only, not on which
+sampler was faster.
 """
 
 from __future__ import annotations
 
 import csv
+import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
-from steinstream.io.base import DRAWS, SCORES, Floats, Ints
-from steinstream.io.cmdstan import FOOTER, Config, config, fields, is_header
-from steinstream.io.columns import Columns, Numbering, paired
-from steinstream.io.csv_numbers import number, parse
+from steinstream.io._columns import RowIds, TableColumns, find_columns
+from steinstream.io._csv_rows import invalid_line, parse_number, parse_rows
+from steinstream.io.base import DRAWS, SCORES
+from steinstream.io.cmdstan import (
+    FOOTER,
+    CmdStanConfig,
+    find_gradients,
+    is_stan_comment,
+    is_stan_header,
+    parse_config,
+)
+from steinstream.io.errors import listing, reading
 from steinstream.validation import Block
 
+_CHUNK = 1 << 20  # bytes read at a time
+_MARK = 256  # bytes before the last position that are compared
+_HEAD = 1 << 16  # bytes at the start that identify a file in a checkpoint
+_MAX_AHEAD = 1 << 14  # draws of one chain that may wait in memory for those of the others
 
-class Lines:
-    """Text in pieces of any size, as whole lines."""
+# -- text to draws -----------------------------------------------------------------------------------------------------
+
+
+class LineBuffer:
+    """Collects text in pieces of any size and returns complete lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def add(self, text: bytes) -> bytes:
-        """The lines that are whole now; an unfinished one waits for its end."""
+        """Add a piece, and return the lines that are complete now."""
         text = self._rest + text
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]
         return text[:end]
 
 
-class Preamble:
-    """The comments and the line of names in front of the rows."""
+class CsvPreamble:
+    """Comments and header of a csv file; ``titles`` is None before the header was read."""
 
     def __init__(self) -> None:
         self.comments: list[bytes] = []
@@ -44,7 +66,7 @@ class Preamble:
         self.lines = 0
 
     def take(self, text: bytes) -> bytes:
-        """Take in what belongs to it; the rest is rows."""
+        """Take the lines that belong to the preamble, and return the rest."""
         at = 0
         while self.titles is None and at < len(text):
             end = text.index(b"\n", at) + 1
@@ -58,146 +80,124 @@ class Preamble:
 
     @property
     def is_stan(self) -> bool:
-        """Whether CmdStan wrote it."""
-        return any(line.startswith((b"# stan_version", b"# model = ")) for line in self.comments) or (
-            is_header(",".join(self.titles or []).encode())
-        )
+        """Whether CmdStan wrote the file."""
+        return any(map(is_stan_comment, self.comments)) or is_stan_header(",".join(self.titles or []).encode())
 
 
-class Growing:
-    """One chain: its rows, as far as they have come and were not taken yet.
+class GrowingCsv:
+    """Draws of one chain whose text arrives in pieces.
 
-    ``start`` draws are passed over, which an earlier run has seen. ``alone`` is False where several chains are taken
-    together, and their files give them their numbers.
+    The first ``start`` draws are skipped, because an earlier run has processed them. If the chain is not ``alone``, its
+    file must not contain id columns. The other options are those of `open_chain`.
     """
 
     def __init__(
-        self, path: Path, chain: int = 0, *, start: int = 0, draws_name: str = DRAWS, scores_name: str = SCORES,
-        negate: bool = False, alone: bool = True,
-    ) -> None:  # fmt: skip
-        self.path, self.chain, self._alone = path, chain, alone
-        self._named, self._negate = (draws_name, scores_name), negate
-        self._preamble = Preamble()
-        self._columns: Columns | None = None
-        self._numbering = Numbering(path, start)
+        self,
+        path: Path,
+        chain: int = 0,
+        *,
+        start: int = 0,
+        draws_name: str = DRAWS,
+        scores_name: str = SCORES,
+        negate: bool = False,
+        alone: bool = True,
+    ) -> None:
+        self.path, self.chain = path, chain
+        self.is_stan = False  # whether CmdStan writes the file
+        self.config = CmdStanConfig()
+        self.ready = 0  # draws that can be taken
+        self.received = self.taken = start  # draws, including those skipped
+        self._names, self._alone = (draws_name, scores_name), alone
+        self._preamble = CsvPreamble()
+        self._columns: TableColumns | None = None
+        self._row_ids = RowIds(path, start)
         self._sign = -1.0 if negate else 1.0
-        self._pass_over = self._start = start
-        self._rows: list[Floats] = []
-        self._ids: list[Ints] = []
+        self._skip = self._start = start
+        self._rows: list[Array] = []
+        self._ids: list[Integers] = []
         self._line = 1
-        self.about = Config(None, None, None, 0, None)
-        self.is_stan = False
-        self.ready = 0
-        """Draws that can be taken."""
-        self.came = start
-        """Draws that have come, those passed over included."""
-        self.taken = start
-        self.footer = False
+        self._footer = False
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The parameters, once they are known."""
+        """Parameter names; None before the header was read."""
         return None if self._columns is None else tuple(self._columns.names)
 
     @property
     def finished(self) -> bool:
-        """Whether no more will come, as far as the file itself tells."""
-        return self.footer or (self.about.samples is not None and self.came >= self.about.samples)
+        """Whether the content shows that the file is complete."""
+        return self._footer or (self.config.samples is not None and self.received >= self.config.samples)
 
     def feed(self, text: bytes) -> None:
-        """Take in whole lines."""
+        """Process complete lines."""
         if self._columns is None:
             text = self._preamble.take(text)
             if self._preamble.titles is None:
                 return
             self._line += self._preamble.lines
-            self._open(self._preamble.titles)
-        self._take_rows(text)
+            self._columns = self._find_columns(self._preamble.titles)
+        if text:
+            self._add_rows(text, self._columns)
 
-    def _open(self, titles: list[str]) -> None:
-        """Know the columns."""
-        if self._preamble.is_stan and self._named == (DRAWS, SCORES):
-            found = fields(titles, self.path)
-            self.about, self.is_stan = config(self._preamble.comments), True
-            self._columns = Columns(list(found.names), found.draws, found.gradients, None, None)
+    def _find_columns(self, titles: list[str]) -> TableColumns:
+        if self._preamble.is_stan and self._names == (DRAWS, SCORES):
+            found = find_gradients(titles, self.path)
+            self.config, self.is_stan = parse_config(self._preamble.comments), True
             self._sign = -self._sign
-            self._pass_over += self.about.warmup
-            return
-        if all(number(title.encode()) is not None for title in titles):
+            self._skip += self.config.warmup
+            return TableColumns(list(found.names), found.draws, found.gradients)
+        if all(parse_number(title.encode()) is not None for title in titles):
             raise InputError(
-                f"{self.path} has no header to tell draws from scores.", "Give the columns names: NAME and score_NAME."
+                f"{self.path} has no header that distinguishes draws and scores.",
+                "Name the columns: NAME and score_NAME.",
             )
-        self._columns = paired(titles, *self._named, self.path)
-        if self._columns.ids and not self._alone:
-            raise InputError(f"{self.path} has a column of chains or draws.", "Follow such a file alone.")
-        if self._columns.ids and self._start:
-            raise InputError(f"{self.path} has a column of chains or draws.", "Such a file cannot be resumed.")
+        columns = find_columns(titles, *self._names, self.path)
+        if columns.ids and not self._alone:
+            raise InputError(f"{self.path} has a column chain or draw.", "Follow such a file alone.")
+        if columns.ids and self._start:
+            raise InputError(f"{self.path} has a column chain or draw.", "Such a file cannot be resumed.")
+        return columns
 
-    def _take_rows(self, text: bytes) -> None:
-        if self._columns is None or not text:
-            return
-        lines, first = text.count(b"\n"), self._line
-        whole, self._line = text, self._line + lines
+    def _add_rows(self, text: bytes, columns: TableColumns) -> None:
+        received, first = text, self._line
+        self._line += text.count(b"\n")
         if b"#" in text or b"\n\n" in text or b"\r" in text or text.startswith(b"\n"):
-            text = self._without_comments(text)
-        if self._pass_over:
-            text = self._skipped(text)
+            text = self._remove_comments(text)
+        if self._skip:
+            text = self._skip_rows(text)
         if not text:
             return
-        columns, width = self._columns, len(self._preamble.titles or [])
+        titles = self._preamble.titles or []
         chosen = [*columns.draws, *columns.ids, *columns.scores]
-        table = parse(text, width, chosen)
+        table = parse_rows(text, len(titles), chosen)
         if table is None:
-            raise self._culprit(whole, first, width, chosen)
-        numbers = iter(table[:, len(columns.draws) : len(columns.draws) + len(columns.ids)].T)
-        chain = None if columns.chain is None else next(numbers)
-        draw = None if columns.draw is None else next(numbers)
-        ids = self._numbering.ids(len(table), chain, draw)
+            raise invalid_line(self.path, received, first, titles, len(titles), chosen)
+        dim = len(columns.draws)
+        ids = self._row_ids.next_of_table(columns, table[:, dim : dim + len(columns.ids)])
         ids[:, 0] += self.chain
         self._rows.append(table)
         self._ids.append(ids)
         self.ready += len(table)
-        self.came += len(table)
+        self.received += len(table)
 
-    def _without_comments(self, text: bytes) -> bytes:
+    def _remove_comments(self, text: bytes) -> bytes:
         rows = []
         for line in text.replace(b"\r\n", b"\n").splitlines(keepends=True):
             if not line.startswith((b"#", b"\n")):
                 rows.append(line)
             elif self.is_stan and FOOTER in line:
-                self.footer = True
+                self._footer = True
         return b"".join(rows)
 
-    def _skipped(self, text: bytes) -> bytes:
+    def _skip_rows(self, text: bytes) -> bytes:
         at = 0
-        while self._pass_over and at < len(text):
+        while self._skip and at < len(text):
             at = text.index(b"\n", at) + 1
-            self._pass_over -= 1
+            self._skip -= 1
         return text[at:]
 
-    def _culprit(self, text: bytes, line: int, width: int, chosen: Sequence[int]) -> InputError:
-        """Find the line that cannot be read."""
-        for at, row in enumerate(text.splitlines(), line):
-            found = row.split(b",")
-            if not row or row.startswith(b"#"):
-                continue
-            if len(found) != width:
-                return InputError(
-                    f"{self.path}, line {at}: {len(found)} fields, expected {width}.",
-                    "The sampler was cut off there, or two of them write to one file: start it again.",
-                )
-            for column in chosen:
-                if number(found[column]) is None:
-                    title = (self._preamble.titles or [])[column]
-                    shown = found[column].decode("utf-8", "replace")[:40]
-                    return InputError(
-                        f"{self.path}, line {at}, column {title}: {shown!r} is not a number.",
-                        "A value that is missing is written nan.",
-                    )
-        return InputError(f"{self.path}: line {line} or a later one cannot be read.", "Start the sampler again.")
-
     def take(self, count: int) -> Block:
-        """The next draws."""
+        """Return the next ``count`` draws."""
         rows, ids = np.concatenate(self._rows), np.concatenate(self._ids)
         self._rows, self._ids = [rows[count:]], [ids[count:]]
         self.ready -= count
@@ -206,27 +206,167 @@ class Growing:
         return Block(rows[:count, :dim].copy(), self._sign * rows[:count, -dim:], ids[:count])
 
 
-class Ready(Protocol):
-    """A chain of which so many draws can be taken."""
+class DrawQueue(Protocol):
+    """A chain from which draws can be taken."""
 
     @property
     def ready(self) -> int:
-        """How many."""
+        """Number of draws that can be taken."""
 
     def take(self, count: int) -> Block:
-        """The next of them."""
+        """Return the next ``count`` draws."""
 
 
-def in_turns(chains: Sequence[Ready], ended: Sequence[bool]) -> Iterator[Block]:
-    """A draw of each chain, again and again, as far as none has to be waited for.
-
-    A chain that has ended is left out once its draws are used up.
-    """
+def interleave(chains: Sequence[DrawQueue], ended: Sequence[bool]) -> Iterator[Block]:
+    """Take one draw of each chain in turn, until a chain has none ready; chains that have ended are left out."""
     while True:
-        going = [chain for chain, over in zip(chains, ended, strict=True) if chain.ready or not over]
-        rounds = min((chain.ready for chain in going), default=0)
+        active = [chain for chain, over in zip(chains, ended, strict=True) if chain.ready or not over]
+        rounds = min((chain.ready for chain in active), default=0)
         if not rounds:
             return
-        blocks = [chain.take(rounds) for chain in going]
-        # (rounds, chains, d): a round after the other
+        blocks = [chain.take(rounds) for chain in active]
+        # Stack to (rounds, chains, d), and flatten round by round.
         yield Block(*(np.stack(parts, axis=1).reshape(-1, parts[0].shape[1]) for parts in zip(*blocks, strict=True)))
+
+
+# -- files and pipes ---------------------------------------------------------------------------------------------------
+
+
+class FileReplacedError(Exception):
+    """A file is not the one that was read so far; the argument is its path."""
+
+
+class FileTail:
+    """Reads a file as it grows; ``head`` are its first bytes, which identify it in a checkpoint."""
+
+    closed = False  # a file can always grow
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.head = b""
+        self._at = 0
+        self._mark = b""
+
+    def read(self) -> bytes:
+        """Return new complete lines, about a megabyte at most; nothing if there are none or no file yet."""
+        with reading(self.path, "csv"):
+            try:
+                file = self.path.open("rb")
+            except FileNotFoundError:
+                return b""
+            with file:
+                file.seek(self._at - len(self._mark))
+                if file.read(len(self._mark)) != self._mark:
+                    raise FileReplacedError(self.path)
+                text = file.read(_CHUNK)
+                if len(text) == _CHUNK:
+                    text += file.readline()
+        text = text[: text.rfind(b"\n") + 1]
+        self._at += len(text)
+        self.head = (self.head + text)[:_HEAD] if len(self.head) < _HEAD else self.head
+        self._mark = (self._mark + text[-_MARK:])[-_MARK:]
+        return text
+
+
+class PipeTail:
+    """Reads a named pipe, from which every line can be read only once; ``closed`` when its writer has closed it."""
+
+    head = b""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = LineBuffer()
+        self._file: int | None = None
+        self._begun = self.closed = False
+
+    def read(self) -> bytes:
+        """Return new complete lines."""
+        with reading(self.path, "csv"):
+            if self._file is None:
+                self._file = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                text = os.read(self._file, _CHUNK)
+            except BlockingIOError:  # there is a writer, but no new text
+                return b""
+        self.closed = self._begun and not text
+        self._begun = self._begun or bool(text)
+        return self._lines.add(text)
+
+
+class FollowedFiles:
+    """Growing files or pipes that are the chains of one run.
+
+    ``starts`` are the numbers of draws to skip. A file without new text for ``patience`` seconds counts as ended.
+    ``options`` are those of `GrowingCsv`.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], *, starts: Sequence[int] | None = None, patience: float = np.inf, **options: Any
+    ) -> None:
+        self._tails = [PipeTail(path) if path.is_fifo() else FileTail(path) for path in paths]
+        counts = starts or [0] * len(paths)
+        self.chains = [
+            GrowingCsv(path, chain, start=start, alone=len(paths) == 1, **options)
+            for chain, (path, start) in enumerate(zip(paths, counts, strict=True))
+        ]
+        self._patience = patience
+        self._last_text = [time.monotonic()] * len(paths)
+        self._idle = [0.0] * len(paths)  # seconds without new text, at the last read
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Parameter names, which must agree; None before every header was read."""
+        first = self.chains[0]
+        if any(chain.names is None for chain in self.chains):
+            return None
+        for chain in self.chains[1:]:
+            if chain.names != first.names:
+                raise InputError(
+                    f"{chain.path} has the parameters {listing(chain.names or ())}, "
+                    f"{first.path} has {listing(first.names or ())}.",
+                    "Follow chains of one model together.",
+                )
+        return first.names
+
+    @property
+    def heads(self) -> list[bytes]:
+        """First bytes of each file."""
+        return [tail.head for tail in self._tails]
+
+    @property
+    def ended(self) -> list[bool]:
+        """Which chains are complete, or have been idle for longer than ``patience``."""
+        idle = [seconds > self._patience for seconds in self._idle]
+        states = zip(self.chains, self._tails, idle, strict=True)
+        return [chain.finished or tail.closed or still for chain, tail, still in states]
+
+    @property
+    def fraction(self) -> float:
+        """Part of the announced draws that was received; 0 if a file announces none."""
+        announced = [chain.config.samples for chain in self.chains]
+        if not all(announced):
+            return 0.0
+        return min(1.0, sum(chain.received for chain in self.chains) / sum(count or 0 for count in announced))
+
+    def read(self) -> bool:
+        """Read new text, and return whether there was any. A file far ahead of the others is not read."""
+        grew = False
+        for at, (tail, chain) in enumerate(zip(self._tails, self.chains, strict=True)):
+            ahead = chain.ready > _MAX_AHEAD
+            text = b"" if ahead else tail.read()
+            if text:
+                chain.feed(text)
+            now = time.monotonic()
+            if text or ahead:
+                self._last_text[at] = now
+            self._idle[at] = now - self._last_text[at]
+            grew = grew or bool(text)
+        return grew
+
+    def blocks(self, last: bool = False) -> Iterator[Block]:
+        """Iterate over the new draws, interleaved; with ``last`` no chain is waited for."""
+        if self.names is None and not last:
+            return iter(())
+        chains = [chain for chain in self.chains if chain.names is not None]
+        over = [last or end for chain, end in zip(self.chains, self.ended, strict=True) if chain.names is not None]
+        return interleave(chains, over)

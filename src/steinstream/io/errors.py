@@ -1,4 +1,4 @@
-"""The wording of what can be wrong with a file, shared by the formats."""
+"""Error messages that the file formats share."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from steinstream._formatting import listing as listing
 from steinstream._formatting import nearest as nearest
 from steinstream.errors import InputError, SteinstreamError
 
-#: What the libraries that we read with raise when a file is damaged.
+#: Exceptions that the libraries raise for a damaged file.
 DAMAGE = (
     OSError,
     EOFError,
-    ValueError,  # numpy and pyarrow for a header they cannot make sense of, UnicodeDecodeError
+    ValueError,  # numpy and pyarrow for an invalid header, UnicodeDecodeError
     RuntimeError,  # zipfile for an encrypted member or an unknown compression
     MemoryError,  # a damaged size field
     OverflowError,
-    SyntaxError,  # numpy reads an array's header as a Python literal, after a look at its tokens
+    SyntaxError,  # numpy parses the header of an array as a Python literal
     tokenize.TokenError,
     csv.Error,
     lzma.LZMAError,
@@ -38,28 +38,28 @@ DAMAGE = (
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a format's library raises on a damaged file into one error that names the file."""
+    """Convert the exceptions that a library raises for a damaged file to an `InputError` that names the file."""
     try:
         yield
     except SteinstreamError:
         raise
     except (PermissionError, IsADirectoryError) as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.", "Check the path and its permissions.") from error
+        raise InputError(f"Cannot read {path}: {error.strerror}.", "Check the path and its permissions.") from error
     except DAMAGE as error:
-        said = " ".join(str(error).split()) or type(error).__name__
+        text = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{path} cannot be read as {kind}: {said.rstrip('.')}.",
-            "It is damaged, cut short or of another format: copy or write it again.",
+            f"{path} cannot be read as {kind}: {text.rstrip('.')}.",
+            "The file is damaged, truncated or in another format. Copy or write it again.",
         ) from error
 
 
 def truncated(path: Path, what: str) -> InputError:
-    """The error for a file that ends before its header says it should."""
-    return InputError(f"{path} ends in the middle of {what}.", "It is cut short: copy or write it again.")
+    """Return the error for a file that ends before its header says."""
+    return InputError(f"{path} ends in the middle of {what}.", "The file is truncated. Copy or write it again.")
 
 
 def need(module: str, extra: str) -> Any:
-    """Import a tool, or say how to get it."""
+    """Import an optional library, or raise an `InputError` that says how to install it."""
     try:
         return import_module(module)
     except ImportError as problem:

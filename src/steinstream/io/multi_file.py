@@ -1,4 +1,4 @@
-"""Several files as one chain after another: chains 0, 1, 2, ... of one run."""
+"""Several files as the chains 0, 1, 2, ... of one run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from steinstream._typing import Integers
 from steinstream.errors import InputError
-from steinstream.io.base import Chain, Ints
+from steinstream.io.base import Chain
 from steinstream.io.errors import listing
 from steinstream.io.registry import open_chain
 from steinstream.result import Variable
 from steinstream.validation import Block
 
 
-class Several(Chain):
-    """Files laid end to end. The chains of each are numbered on from those of the file before."""
+class MultiFileChain(Chain):
+    """Files one after another. The chains of each file are numbered on from those of the file before."""
 
     def __init__(self, parts: Sequence[Chain]) -> None:
         first = parts[0]
@@ -28,7 +29,7 @@ class Several(Chain):
             if part.names != first.names:
                 raise InputError(
                     f"{part.path} has the parameters {listing(part.names)}, {first.path} has {listing(first.names)}.",
-                    "Give chains of one model together.",
+                    "Use chains of one model together.",
                 )
         lengths, counts = [part.length for part in parts], [part.chains for part in parts]
         super().__init__(
@@ -44,11 +45,11 @@ class Several(Chain):
 
     @property
     def title(self) -> str:
-        """All their names."""
+        """Names of all files."""
         return " ".join(part.path.name for part in self._parts)
 
     def fraction(self) -> float | None:
-        """Part of all files' bytes, as far as each tells."""
+        """Return the part of the bytes of all files that was read."""
         sizes = [max(part.path.stat().st_size, 1) for part in self._parts]
         here = self._parts[self._current].fraction() or 0.0
         return (sum(sizes[: self._current]) + here * sizes[self._current]) / sum(sizes)
@@ -60,45 +61,46 @@ class Several(Chain):
             if part.length is not None and skip >= part.length:
                 skip -= part.length
             else:
-                # Where only a pass can tell how long a file is, what is skipped is read and counted.
+                # If the length of a file is unknown, skipped rows have to be read and counted.
                 known = part.length is not None
                 for block in part.blocks(rows, skip if known else 0):
-                    left = 0 if known else min(skip, len(block.ids))
-                    skip -= left
-                    if left < len(block.ids):
-                        yield Block(block.draws[left:], block.scores[left:], _renumbered(block.ids[left:], offset))
+                    skipped = 0 if known else min(skip, len(block.ids))
+                    skip -= skipped
+                    if skipped < len(block.ids):
+                        rest = block.take(slice(skipped, None))
+                        yield rest._replace(ids=_shift_chains(rest.ids, offset))
                 skip = 0 if known else skip
             offset += self._count(at)
 
     def _count(self, at: int) -> int:
-        """How many chains a file has; one that names a chain with each draw is read through once, to know."""
+        """Return the number of chains in a file; a file with a chain column is read once to count them."""
         count = self._counts[at]
         if count is None:
             count = self._counts[at] = 1 + max(int(block.ids[:, 0].max()) for block in self._parts[at].blocks())
         return count
 
-    def variables(self, ids: Ints) -> dict[str, Variable]:
-        """What every file knows of its own draws; nothing if one is of no file."""
-        found: list[tuple[Ints, dict[str, Variable]]] = []
+    def variables(self, ids: Integers) -> dict[str, Variable]:
+        """Read the variables that all files have; none if a draw is in no file."""
+        found: list[tuple[Integers, dict[str, Variable]]] = []
         offset = 0
         for at, part in enumerate(self._parts):
             rows = np.flatnonzero((ids[:, 0] >= offset) & (ids[:, 0] < offset + self._count(at)))
             if rows.size:
-                found.append((rows, part.variables(_renumbered(ids[rows], -offset))))
+                found.append((rows, part.variables(_shift_chains(ids[rows], -offset))))
             offset += self._count(at)
-        return joined(found, len(ids))
+        return join_variables(found, len(ids))
 
     def notes(self) -> list[tuple[str, str]]:
-        """What is known of each, once where it is the same."""
+        """Return the notes of all files without repetitions."""
         return list(dict.fromkeys(note for part in self._parts for note in part.notes()))
 
 
-def _renumbered(ids: Ints, offset: int) -> Ints:
+def _shift_chains(ids: Integers, offset: int) -> Integers:
     return np.add(ids, np.array([offset, 0], dtype=np.int64), dtype=np.int64)
 
 
-def joined(found: Sequence[tuple[Ints, dict[str, Variable]]], count: int) -> dict[str, Variable]:
-    """Variables of some of ``count`` rows each, put together; none if a row is missing."""
+def join_variables(found: Sequence[tuple[Integers, dict[str, Variable]]], count: int) -> dict[str, Variable]:
+    """Join variables of disjoint sets of rows; none if one of the ``count`` rows is missing."""
     if not found or sum(len(rows) for rows, _ in found) < count:
         return {}
     order = np.argsort(np.concatenate([rows for rows, _ in found]))
@@ -114,37 +116,70 @@ def open_chains(
     *,
     outputs: Sequence[str | os.PathLike[str]] = (),
     negate: bool = False,
-    **how: Any,
+    **options: Any,
 ) -> Chain:
-    """Open one file, or several as the chains of one run; a pattern (``out-*.csv``) stands for the files it matches.
+    """Open one file, or several files as the chains of one run.
 
-    ``outputs`` are the files of the constrained draws, one for each; all else as in :func:`open_chain`.
+    Parameters
+    ----------
+    paths : sequence of path
+        Files, or patterns such as ``out-*.csv``.
+    outputs : sequence of path, optional
+        CmdStan's files of the constrained draws, one for each file.
+    negate : bool, default False
+        Change the sign of the scores.
+    **options
+        Options of `open_chain`.
+
+    Returns
+    -------
+    Chain
+        The chain.
+
+    Raises
+    ------
+    InputError
+        If no file is given, if the files have different parameters, or if one of them cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for i in range(3):
+    ...         np.savez(Path(folder) / f"chain-{i}.npz", draws=np.zeros((5, 2)), scores=np.zeros((5, 2)))
+    ...     chain = open_chains([Path(folder) / "chain-*.npz"])
+    >>> chain.chains, chain.length, chain.dim
+    (3, 15, 2)
+
     """
-    files = [file for path in paths for file in matching(path)]
+    files = [file for path in paths for file in matching_files(path)]
     if not files:
-        raise InputError("There is no file to open.", "Name at least one.")
+        raise InputError("No file was given.", "Name at least one file.")
     if outputs and len(outputs) != len(files):
         raise InputError(
-            f"{len(files)} chains, but {len(outputs)} output files.", "Name one for each chain, in the same order."
+            f"{len(files)} chains, but {len(outputs)} output files.",
+            "Name one output file for each chain, in the same order.",
         )
-    if how.get("scores") is not None and len(files) > 1:
-        raise InputError("A file of scores goes with one chain.", "Thin the chains one by one, or join their files.")
+    if options.get("scores") is not None and len(files) > 1:
+        raise InputError(
+            f"One file of scores was given for {len(files)} chains.", "Thin the chains one by one, or join their files."
+        )
     given: Sequence[str | os.PathLike[str] | None] = outputs or [None] * len(files)
-    parts = [open_chain(file, output=output, **how) for file, output in zip(files, given, strict=True)]
-    chain = parts[0] if len(parts) == 1 else Several(parts)
+    parts = [open_chain(file, output=output, **options) for file, output in zip(files, given, strict=True)]
+    chain = parts[0] if len(parts) == 1 else MultiFileChain(parts)
     chain.negated = negate
     return chain
 
 
-def matching(path: str | os.PathLike[str]) -> list[Path]:
-    """The file itself, or those that match it as a pattern; a-2 comes before a-10."""
+def matching_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the file itself, or the files that match a pattern in natural order: a-2 before a-10."""
     if Path(path).exists() or not glob.has_magic(str(path)):
         return [Path(path)]
-    found = sorted(glob.glob(str(path)), key=_as_people_count)  # noqa: PTH207 a pattern may be absolute
+    found = sorted(glob.glob(str(path)), key=_natural_key)  # noqa: PTH207 a pattern may be absolute
     if not found:
-        raise InputError(f"{path}: no file matches this.", "Check the path.")
+        raise InputError(f"No file matches {path}.", "Check the path.")
     return [Path(name) for name in found]
 
 
-def _as_people_count(name: str) -> list[tuple[int, str]]:
+def _natural_key(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

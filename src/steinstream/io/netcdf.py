@@ -1,113 +1,138 @@
-"""NetCDF, as ArviZ, PyMC and nutpie write it.
+"""NetCDF files in the layout of ArviZ (:mod:`steinstream.io.arviz`), as ArviZ, PyMC and nutpie write them.
 
-Files of netCDF-4 (HDF5) go through h5netcdf, whichever library wrote them; classic ones through xarray and scipy.
-Classic files have no groups, so that draws and scores have to be named.
+h5netcdf describes the arrays of a netCDF-4 file, which is an HDF5 file, and h5py reads them. Classic files are read
+with SciPy. They have no groups, so draws and scores have to be named.
 """
 
 from __future__ import annotations
 
-import warnings
 from contextlib import closing
-from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
+from steinstream._typing import AnyArray
 from steinstream.errors import InputError
+from steinstream.io._labelled_arrays import CF_ATTRIBUTES, ArrayTree, Group, StoredArray, describe_group
+from steinstream.io.arviz import kept_attributes, kept_groups, kept_of_tree, open_tree
 from steinstream.io.base import Chain, Request
-from steinstream.io.datatree import LAZY, DataTree, to_datatree
 from steinstream.io.errors import need, reading
-from steinstream.io.kept_tree import about, kept_of_tree, tables
-from steinstream.io.tree import Array, Group, Stored, Tree, group_of
-from steinstream.io.tree_chain import open_tree
 from steinstream.result import Kept
 
 _HDF5, _CLASSIC = b"\x89HDF\r\n\x1a\n", (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 
 
 def is_hdf5(path: Path, head: bytes) -> bool:
-    """Whether a file that begins like this is HDF5."""
+    """Return whether a file that begins with ``head`` is HDF5."""
     return head.startswith(_HDF5)
 
 
 def matches(path: Path, head: bytes) -> bool:
-    """Whether a file that begins like this is NetCDF; every HDF5 file is read as such."""
+    """Return whether a file that begins with ``head`` is NetCDF; every HDF5 file is read as such."""
     return head.startswith((_HDF5, *_CLASSIC))
 
 
 def library() -> Any:
-    """What reads and writes netCDF-4."""
+    """Import h5netcdf."""
     return need("h5netcdf", "netcdf")
 
 
 def open_netcdf(request: Request) -> Chain:
-    """Open the variables of one file."""
-    return open_tree(request, _tree, "NetCDF")
+    """Open the chain in a file."""
+    return open_tree(request, open_array_tree, "NetCDF")
 
 
 def read_netcdf(path: Path) -> Kept:
-    """What ``write_netcdf`` wrote."""
-    with reading(path, "NetCDF"), closing(_tree(path)) as tree:
+    """Read a kept set that `write_netcdf` wrote."""
+    with reading(path, "NetCDF"), closing(open_array_tree(path)) as tree:
         return kept_of_tree(tree, str(path))
 
 
 def write_netcdf(kept: Kept, file: IO[bytes]) -> None:
-    """The kept draws in a file of netCDF-4, which xarray opens as a DataTree."""
+    """Write a kept set as netCDF-4, which xarray opens as a DataTree."""
     for name in (*(kept.names or ()), *kept.variables):
         if "\0" in name:
-            raise InputError(f"NetCDF cannot hold the name {name!r}.", "Rename the parameter, or write npz or csv.")
-    groups = tables(kept)
-    if not all(table.is_plain for table in groups.values()):
-        file.write(to_datatree(kept).to_netcdf(engine="h5netcdf"))
-        return
+            raise InputError(f"NetCDF cannot store the name {name!r}.", "Rename the parameter, or write npz or csv.")
     text = need("h5py", "netcdf").string_dtype()
     written = BytesIO()
     with library().File(written, "w") as root:
-        root.attrs.update(about(kept))
-        for title, table in groups.items():
+        root.attrs.update(kept_attributes(kept))
+        for title, content in kept_groups(kept).items():
             group = root.create_group(title)
-            group.dimensions = table.sizes
-            for name, dims, values, attrs in table.stored():
+            group.dimensions = content.sizes
+            for name, dims, values, attrs in content.encoded():
                 kind = text if values.dtype.kind == "O" else values.dtype
                 group.create_variable(name, dims, kind, data=values).attrs.update(attrs)
     file.write(written.getbuffer())
 
 
-class NetcdfTree(Tree):
-    """The groups of a file of netCDF-4."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._root = library().File(path, "r", decode_vlen_strings=True, phony_dims="access")
-        self.names, self.attrs = tuple(self._root.groups), self._root.attrs
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._root.close()
-
-    def _look(self, name: str) -> Group:
-        group = self._root[name] if name else self._root
-        found = [Stored(_array(title, variable), variable.attrs) for title, variable in group.variables.items()]
-        return group_of(found, group.attrs, lambda: self._decoded.group(name))
-
-    @cached_property
-    def _decoded(self) -> Tree:
-        xarray = need("xarray", "netcdf")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return DataTree(xarray.open_datatree(self.source, engine="h5netcdf", phony_dims="access", **LAZY))
-
-
-def _tree(path: Path) -> Tree:
+def open_array_tree(path: Path) -> ArrayTree:
+    """Open a netCDF-4 or a classic file."""
     with reading(path, "NetCDF"):
         with path.open("rb") as file:
             classic = file.read(4) in _CLASSIC
-        if not classic:
-            return NetcdfTree(path)
-        need("scipy", "netcdf")
-        xarray = need("xarray", "netcdf")
-        return DataTree(xarray.DataTree(xarray.open_dataset(path, engine="scipy", **LAZY)))
+        return ClassicTree(path) if classic else NetcdfTree(path)
 
 
-def _array(name: str, variable: Any) -> Array:
-    return Array(name, variable.dimensions, variable.shape, variable.dtype, variable.chunks, variable.__getitem__)
+class NetcdfTree(ArrayTree):
+    """The groups of a netCDF-4 file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        # Whole chunks are read once, so the chunk cache of HDF5 would only cost time and memory.
+        self._file = need("h5py", "netcdf").File(path, "r", rdcc_nbytes=0)
+        self._root = library().File(self._file, "r", decode_vlen_strings=True, phony_dims="access")
+        self.names, self.attrs = tuple(self._root.groups), self._root.attrs
+
+    def close(self) -> None:
+        """Close the file."""
+        self._root.close()
+        self._file.close()
+
+    def _inspect(self, name: str) -> Group:
+        group = self._root[name] if name else self._root
+        found = ((self._describe(title, variable), variable.attrs) for title, variable in group.variables.items())
+        return describe_group(self.source, found, group.attrs)
+
+    def _describe(self, name: str, variable: Any) -> StoredArray:
+        # h5py reads numbers more than twice as fast as h5netcdf, which is needed for strings and its own types. A
+        # variable with the name of a dimension that it does not label is stored under another name.
+        folder, _, last = variable.name.rpartition("/")
+        stored = self._file.get(f"{folder}/_nc4_non_coord_{last}") or self._file.get(variable.name)
+        numeric = stored is not None and stored.shape == variable.shape and stored.dtype.kind in "fiu"
+        read = (stored if numeric else variable).__getitem__
+        return StoredArray(name, variable.dimensions, variable.shape, variable.dtype, variable.chunks, read)
+
+
+class ClassicTree(ArrayTree):
+    """The variables of a classic NetCDF file. The file is mapped into memory for each read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.names = ()
+        with self._map() as file:
+            self.attrs = _cf_attributes(file)
+            self._found = [(self._describe(name, one), _cf_attributes(one)) for name, one in file.variables.items()]
+
+    def _map(self) -> Any:
+        return need("scipy.io", "netcdf").netcdf_file(self.source, "r", mmap=True, maskandscale=False)
+
+    def _inspect(self, name: str) -> Group:
+        return describe_group(self.source, self._found, self.attrs)
+
+    def _describe(self, name: str, variable: Any) -> StoredArray:
+        dtype = variable.data.dtype.newbyteorder("=")
+
+        def read(box: tuple[slice, ...]) -> AnyArray:
+            with self._map() as file:
+                return np.array(file.variables[name].data[box], dtype)
+
+        return StoredArray(name, variable.dimensions, variable.shape, dtype, None, read)
+
+
+def _cf_attributes(owner: Any) -> dict[str, Any]:
+    """Return the attributes of a classic file or variable that belong to the CF conventions."""
+    found = {name: getattr(owner, name) for name in CF_ATTRIBUTES if hasattr(owner, name)}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}

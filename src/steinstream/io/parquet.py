@@ -1,6 +1,6 @@
-"""Parquet, through pyarrow: two columns of lists, draws and scores, or flat columns as in csv.
+"""Parquet, through pyarrow: two columns of lists, draws and scores, or columns of numbers as in csv.
 
-Memory is a page or two of each column, some 2 MB, whatever the length of the chain.
+The memory is one or two pages of each column, about 2 MB, for any length of the chain.
 """
 
 from __future__ import annotations
@@ -13,76 +13,85 @@ from typing import IO, Any
 
 import numpy as np
 
+from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
-from steinstream.io.base import Chain, Floats, Ints, Request, alone, default_names, empty
-from steinstream.io.columns import Columns, Numbering, extra_columns, header_of, id_columns, paired, positions
+from steinstream.io._columns import (
+    RowIds,
+    TableColumns,
+    find_columns,
+    find_ids,
+    find_positions,
+    find_rows,
+    kept_columns,
+    variables_of_kept,
+)
+from steinstream.io.base import NAMES_HINT, Chain, Request, empty_chain, reject_scores_file
 from steinstream.io.errors import listing, reading
-from steinstream.io.extra_columns import as_variables, rows_of, variable_columns
 from steinstream.result import Kept, Variable
 from steinstream.validation import Block
 
-METADATA = b"steinstream"
-_ROWS = 8192  # of a batch
+_METADATA = b"steinstream"
+_BATCH = 8192  # rows
 
 
 def pyarrow() -> Any:
-    """The library, loaded when a parquet file is first met."""
+    """Import pyarrow with the submodules that are used here."""
     try:
         import pyarrow as arrow
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise InputError("parquet files need pyarrow.", 'pip install "steinstream[parquet]"') from error
+        raise InputError("Parquet files require pyarrow.", 'pip install "steinstream[parquet]"') from error
     return arrow
 
 
-def _file(path: Path) -> Any:
-    # Left to itself pyarrow reads a row group whole before its first row, and a chain may well be just one.
+def _open_file(path: Path) -> Any:
+    # By default pyarrow reads a whole row group before its first row, and a chain may be a single row group.
     return pyarrow().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16)
 
 
 class ParquetChain(Chain):
-    """Draws and scores in the columns of one parquet file."""
+    """Draws and scores in the columns of a parquet file."""
 
     def __init__(self, request: Request) -> None:
+        reject_scores_file(request, "columns")
         path = request.path
         arrow = pyarrow()
-        with reading(path, "parquet"), _file(path) as file:
+        with reading(path, "parquet"), _open_file(path) as file:
             schema = file.schema_arrow
             groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
             if not sum(groups):
-                raise empty(path)
+                raise empty_chain(path)
             titles, kinds = schema.names, schema.types
             named = titles.index(request.draws_name) if request.draws_name in titles else None
             self._lists = named is not None and _is_list(arrow, kinds[named])
             if self._lists:
-                self._columns = _list_columns(arrow, schema, request)
-                names, dim = None, _dim_of_lists(file, request.draws_name, path)
+                columns = _list_columns(arrow, schema, request)
+                names, dim = None, _length_of_lists(file, request.draws_name, path)
             else:
-                self._columns = paired(titles, request.draws_name, request.scores_name, path)
-                names, dim = self._columns.names, len(self._columns.draws)
-                for i in (*self._columns.draws, *self._columns.scores):
-                    _check_numbers(arrow, path, titles[i], kinds[i])
-            for i in self._columns.ids:
-                _check_numbers(arrow, path, titles[i], kinds[i])
-        further = [i for i in self._columns.further if _holds_numbers(arrow, kinds[i])]
-        self._columns = self._columns._replace(further=further)
+                columns = find_columns(titles, request.draws_name, request.scores_name, path)
+                names, dim = columns.names, len(columns.draws)
+                for i in (*columns.draws, *columns.scores):
+                    _require_numbers(arrow, path, titles[i], kinds[i])
+            for i in columns.ids:
+                _require_numbers(arrow, path, titles[i], kinds[i])
+        variables = [i for i in columns.variables if _is_numeric(arrow, kinds[i])]
+        self._columns = columns._replace(variables=variables)
         self._titles, self._groups = titles, groups
-        self._twice = len(set(titles)) < len(titles)
-        super().__init__(path, dim, names, sum(groups), 1 if self._columns.chain is None else None)
+        self._duplicates = len(set(titles)) < len(titles)
+        super().__init__(path, dim, names, sum(groups), 1 if columns.chain is None else None)
         self.draws_from, self.scores_from = (
-            f"columns {listing([titles[i] for i in chosen], 3)}"
-            for chosen in (self._columns.draws, self._columns.scores)
+            f"columns {listing([titles[i] for i in chosen], 3)}" for chosen in (columns.draws, columns.scores)
         )
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         columns = self._columns
-        jump, group = self._jump(skip) if columns.jumps else (0, 0)
-        numbering = Numbering(self.path, jump)
-        skip, row = skip - jump, jump
+        skipped, group = self._skip_groups(skip) if columns.can_skip else (0, 0)
+        row_ids = RowIds(self.path, skipped)
+        skip, row = skip - skipped, skipped
         for batch in self._batches([*columns.draws, *columns.scores, *columns.ids], rows, group):
-            chain, draw = (self._numbers(batch, index) for index in (columns.chain, columns.draw))
-            ids = numbering.ids(batch.num_rows, chain, draw)
+            chain, draw = (self._values(batch, index) for index in (columns.chain, columns.draw))
+            ids = row_ids.next(batch.num_rows, chain, draw)
             draws = self._table(batch, columns.draws, row)
             scores = self._table(batch, columns.scores, row)
             row += batch.num_rows
@@ -90,32 +99,32 @@ class ParquetChain(Chain):
                 yield Block(draws[skip:], scores[skip:], ids[skip:])
             skip = max(skip - batch.num_rows, 0)
 
-    def variables(self, ids: Ints) -> dict[str, Variable]:
-        """The further columns of a file of kept draws; none if it lacks one of them."""
-        chosen = self._columns.further
-        rows = rows_of(ids, self._all_ids()) if chosen else None
+    def variables(self, ids: Integers) -> dict[str, Variable]:
+        """Read the variables of a file of kept draws; none if a draw is missing."""
+        chosen = self._columns.variables
+        rows = find_rows(ids, self._all_ids()) if chosen else None
         if rows is None:
             return {}
         table, first = np.empty((len(rows), len(chosen))), 0
-        for batch in self._batches(chosen, _ROWS):
+        for batch in self._batches(chosen, _BATCH):
             here = np.flatnonzero((rows >= first) & (rows < first + batch.num_rows))
             for place, index in enumerate(chosen):
-                table[here, place] = np.asarray(self._numbers(batch, index), dtype=np.float64)[rows[here] - first]
+                table[here, place] = np.asarray(self._values(batch, index), dtype=np.float64)[rows[here] - first]
             first += batch.num_rows
-        return as_variables([self._titles[i] for i in chosen], table)
+        return variables_of_kept([self._titles[i] for i in chosen], table)
 
-    def _all_ids(self) -> Iterator[Ints]:
-        numbering, columns = Numbering(self.path, 0), self._columns
-        for batch in self._batches(columns.ids, _ROWS):
-            yield numbering.ids(batch.num_rows, *(self._numbers(batch, index) for index in columns.ids))
+    def _all_ids(self) -> Iterator[Integers]:
+        row_ids, columns = RowIds(self.path, 0), self._columns
+        for batch in self._batches(columns.ids, _BATCH):
+            yield row_ids.next(batch.num_rows, *(self._values(batch, index) for index in columns.ids))
 
     def _batches(self, chosen: Sequence[int], rows: int, group: int = 0) -> Iterator[Any]:
-        """These columns, at most so many rows at a time, from a row group on."""
+        """Iterate over these columns in batches of at most ``rows`` rows, from row group ``group`` on."""
         with reading(self.path, "parquet"):
-            file = _file(self.path)
+            file = _open_file(self.path)
         with file:
-            # pyarrow selects by name: with two columns of one name all are read, and chosen by position.
-            names = None if self._twice else [self._titles[i] for i in chosen]
+            # pyarrow selects columns by name. If two have the same name, all are read and selected by position.
+            names = None if self._duplicates else [self._titles[i] for i in chosen]
             batches = file.iter_batches(rows, range(group, len(self._groups)), names)
             while True:
                 with reading(self.path, "parquet"):
@@ -124,26 +133,26 @@ class ParquetChain(Chain):
                     return
                 yield batch
 
-    def _jump(self, skip: int) -> tuple[int, int]:
-        """Rows in the row groups that can be passed over whole, and the first group that cannot."""
-        behind = [total for total in accumulate(self._groups) if total <= skip]
-        return (behind[-1] if behind else 0), len(behind)
+    def _skip_groups(self, skip: int) -> tuple[int, int]:
+        """Return the number of rows in the row groups that are skipped whole, and the first group that is not."""
+        before = [total for total in accumulate(self._groups) if total <= skip]
+        return (before[-1] if before else 0), len(before)
 
     def _column(self, batch: Any, index: int) -> Any:
-        return batch.column(index if self._twice else self._titles[index])
+        return batch.column(index if self._duplicates else self._titles[index])
 
-    def _numbers(self, batch: Any, index: int | None) -> np.ndarray[Any, Any] | None:
+    def _values(self, batch: Any, index: int | None) -> AnyArray | None:
         return None if index is None else self._column(batch, index).to_numpy(zero_copy_only=False)
 
-    def _table(self, batch: Any, columns: list[int], row: int) -> Floats:
+    def _table(self, batch: Any, columns: list[int], row: int) -> Array:
         if self._lists:
-            return self._lists_table(batch, columns[0], row)
+            return self._table_of_lists(batch, columns[0], row)
         table = np.empty((batch.num_rows, self.dim))
         for j, index in enumerate(columns):
-            table[:, j] = self._numbers(batch, index)
+            table[:, j] = self._values(batch, index)
         return table
 
-    def _lists_table(self, batch: Any, index: int, row: int) -> Floats:
+    def _table_of_lists(self, batch: Any, index: int, row: int) -> Array:
         lists = self._column(batch, index)
         lengths = pyarrow().compute.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
         wrong = np.flatnonzero(lengths != self.dim)
@@ -151,7 +160,7 @@ class ParquetChain(Chain):
             raise InputError(
                 f"{self.path}, row {row + int(wrong[0]) + 1}, column {self._titles[index]}: "
                 f"{lengths[wrong[0]]} numbers, expected {self.dim}.",
-                "Each draw and each score needs one number for each parameter.",
+                "Every draw and every score needs one number for each parameter.",
             )
         values = lists.flatten().to_numpy(zero_copy_only=False)
         return np.array(values, dtype=np.float64).reshape(-1, self.dim)
@@ -161,53 +170,45 @@ def _is_list(arrow: Any, kind: Any) -> bool:
     return any(test(kind) for test in (arrow.types.is_list, arrow.types.is_large_list, arrow.types.is_fixed_size_list))
 
 
-def _holds_numbers(arrow: Any, kind: Any) -> bool:
+def _is_numeric(arrow: Any, kind: Any) -> bool:
     return any(test(kind) for test in (arrow.types.is_floating, arrow.types.is_integer, arrow.types.is_boolean))
 
 
-def _check_numbers(arrow: Any, path: Path, title: str, kind: Any) -> None:
+def _require_numbers(arrow: Any, path: Path, title: str, kind: Any) -> None:
     if not (arrow.types.is_floating(kind) or arrow.types.is_integer(kind)):
         raise InputError(
-            f"{path}: column {title} holds {kind}, not numbers.",
-            "Choose other columns with --draws-name and --scores-name, or write it as float64.",
+            f"{path}: column {title} has type {kind}, expected numbers.",
+            f"Choose other columns with {NAMES_HINT}, or write it as float64.",
         )
 
 
-def _list_columns(arrow: Any, schema: Any, request: Request) -> Columns:
-    """Two columns of lists; their names stand alone, not in a list."""
+def _list_columns(arrow: Any, schema: Any, request: Request) -> TableColumns:
+    """Find two columns of lists; each name is that of one column."""
     titles = [request.draws_name, request.scores_name]
-    draws, scores = positions(schema.names, titles, request.path)
+    draws, scores = find_positions(schema.names, titles, request.path)
     for title, index in zip(titles, (draws, scores), strict=True):
         kind = schema.types[index]
-        _check_numbers(arrow, request.path, title, kind.value_type if _is_list(arrow, kind) else kind)
+        _require_numbers(arrow, request.path, title, kind.value_type if _is_list(arrow, kind) else kind)
         if not _is_list(arrow, kind):
             raise InputError(
-                f"{request.path}: {titles[0]} holds lists but {title} single numbers.",
-                "Name two columns of lists, or two of numbers, with --draws-name and --scores-name.",
+                f"{request.path}: {titles[0]} contains lists, but {title} contains single numbers.",
+                f"Name two columns of lists, or columns of numbers, with {NAMES_HINT}.",
             )
-    return Columns([], [draws], [scores], *id_columns(schema.names, {draws, scores}))
+    return TableColumns([], [draws], [scores], *find_ids(schema.names, {draws, scores}))
 
 
-def _dim_of_lists(file: Any, title: str, path: Path) -> int:
-    """The first draw says how many parameters there are."""
+def _length_of_lists(file: Any, title: str, path: Path) -> int:
+    """Return the number of parameters, which is the length of the first list."""
     first = next(file.iter_batches(1, columns=[title])).column(title)[0].as_py()
     if not first:
-        raise InputError(f"{path}, row 1: {title} is empty.", "Each draw needs one number for each parameter.")
+        raise InputError(f"{path}, row 1: {title} is empty.", "Every draw needs one number for each parameter.")
     return len(first)
 
 
-def open_parquet(request: Request) -> ParquetChain:
-    """Open one file with both."""
-    alone(request, "columns")
-    return ParquetChain(request)
-
-
 def write_parquet(kept: Kept, file: IO[bytes]) -> None:
-    """Columns chain, draw, NAME, score_NAME, weight, order, variables; KSD and settings as JSON in the metadata."""
+    """Write kept draws as columns, as in csv, with KSD and settings as JSON in the metadata."""
     arrow = pyarrow()
-    names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
+    titles, columns = kept_columns(kept)
     about = json.dumps({"ksd": float(kept.ksd), "settings": dict(kept.settings)}).encode()
-    extra = {**extra_columns(kept), **variable_columns(kept, names)}
-    columns = [*kept.ids.T, *kept.draws.T, *kept.scores.T, *extra.values()]
-    table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=header_of(names, list(extra)))
-    arrow.parquet.write_table(table.replace_schema_metadata({METADATA: about}), file)
+    table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=titles)
+    arrow.parquet.write_table(table.replace_schema_metadata({_METADATA: about}), file)

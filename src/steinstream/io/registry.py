@@ -1,6 +1,6 @@
-"""Every format of file there is, in one table: known by its content, else by its name.
+"""Table of all file formats, and the functions that open, read and write files of any format.
 
-A format says of a file's first bytes whether they are its own. Where no format claims them, the suffix decides.
+A format recognises its files by their first bytes. If no format does, the extension decides.
 """
 
 from __future__ import annotations
@@ -12,36 +12,33 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from steinstream.errors import InputError, OutputError
-from steinstream.io import emcee, netcdf, stan, zarr
-from steinstream.io.atomic import replacing, replacing_folder, unwritable
+from steinstream.io import cmdstan, emcee, netcdf, zarr
+from steinstream.io.atomic import replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
 from steinstream.io.errors import listing, nearest, reading
 from steinstream.io.npy import open_npy
-from steinstream.io.npz import open_npz, read_npz, write_npz
-from steinstream.io.parquet import open_parquet, pyarrow, write_parquet
+from steinstream.io.npz import NpzChain, read_npz, write_npz
+from steinstream.io.parquet import ParquetChain, pyarrow, write_parquet
 from steinstream.result import Kept
 
-_HEAD = 4096  # bytes at the start of a file that a format may judge by
+_HEAD = 4096  # bytes at the start of a file by which a format recognises it
 
 
 class Format(NamedTuple):
-    """How to know a file, how to open one, and how to write one."""
+    """A file format: how to recognise, open, write and read its files."""
 
     suffixes: tuple[str, ...]
-    matches: Callable[[Path, bytes], bool]
-    """Whether a file, or a folder, is of this format by its first bytes, unzipped or not."""
+    matches: Callable[[Path, bytes], bool]  # whether a file or folder has this format, by its path and first bytes
     open: Callable[[Request], Chain]
     write: Callable[[Kept, IO[bytes]], None] | None = None
     write_folder: Callable[[Kept, Path], None] | None = None
-    read: Callable[[Path], Kept] | None = None
-    """How to get a whole kept set back."""
-    need: Callable[[], object] = lambda: None
-    """Raises if a library is missing."""
+    read: Callable[[Path], Kept] | None = None  # reads a complete kept set
+    need: Callable[[], object] = lambda: None  # raises an InputError if a library is missing
 
 
-def _starts(*marks: bytes) -> Callable[[Path, bytes], bool]:
-    return lambda path, head: head.startswith(marks)
+def _starts_with(*prefixes: bytes) -> Callable[[Path, bytes], bool]:
+    return lambda path, head: head.startswith(prefixes)
 
 
 def _is_npz(path: Path, head: bytes) -> bool:
@@ -52,20 +49,32 @@ def _never(path: Path, head: bytes) -> bool:
     return False
 
 
-#: By name, in the order in which they are asked whether a file is theirs.
+#: Formats by name, in the order in which they are tried.
 FORMATS = {
-    "npz": Format((".npz",), _is_npz, open_npz, write_npz, read=read_npz),
-    "npy": Format((".npy",), _starts(b"\x93NUMPY"), open_npy),
-    "stan": Format((), stan.matches, stan.open_stan),
+    "npz": Format((".npz",), _is_npz, NpzChain, write_npz, read=read_npz),
+    "npy": Format((".npy",), _starts_with(b"\x93NUMPY"), open_npy),
+    "stan": Format((), cmdstan.matches, cmdstan.open_cmdstan),
     "csv": Format((".csv",), _never, open_csv, write_csv),
-    "csv.gz": Format((".csv.gz",), _starts(b"\x1f\x8b"), open_csv, write_csv_gz),
-    "parquet": Format((".parquet",), _starts(b"PAR1"), open_parquet, write_parquet, need=pyarrow),
-    "zarr": Format((".zarr", ".zarr.zip"), zarr.matches, zarr.open_zarr, write_folder=zarr.write_zarr,
-                   read=zarr.read_zarr, need=zarr.library),
-    "emcee": Format((), emcee.matches, emcee.open_emcee),
-    "netcdf": Format((".nc", ".nc4", ".netcdf", ".h5", ".hdf5"), netcdf.matches, netcdf.open_netcdf,
-                     netcdf.write_netcdf, read=netcdf.read_netcdf, need=netcdf.library),
-}  # fmt: skip
+    "csv.gz": Format((".csv.gz",), _starts_with(b"\x1f\x8b"), open_csv, write_csv_gz),
+    "parquet": Format((".parquet",), _starts_with(b"PAR1"), ParquetChain, write_parquet, need=pyarrow),
+    "zarr": Format(
+        (".zarr", ".zarr.zip"),
+        zarr.matches,
+        zarr.open_zarr,
+        write_folder=zarr.write_zarr,
+        read=zarr.read_zarr,
+        need=zarr.library,
+    ),
+    "emcee": Format((), emcee.matches, emcee.EmceeChain),
+    "netcdf": Format(
+        (".nc", ".nc4", ".netcdf", ".h5", ".hdf5"),
+        netcdf.matches,
+        netcdf.open_netcdf,
+        netcdf.write_netcdf,
+        read=netcdf.read_netcdf,
+        need=netcdf.library,
+    ),
+}
 
 
 def open_chain(
@@ -76,32 +85,81 @@ def open_chain(
     scores_name: str = SCORES,
     negate: bool = False,
     format: str | None = None,
-    transposed: bool | None = None,
     output: str | os.PathLike[str] | None = None,
 ) -> Chain:
-    """Open the draws in a file, and their scores in the same file or in ``scores``.
+    """Open a file of draws and scores.
 
-    ``draws_name`` and ``scores_name`` name arrays (npz), variables or groups (NetCDF, Zarr), columns of lists (parquet)
-    or, separated by commas, columns of numbers (csv, parquet). ``negate`` flips the sign of the scores. ``format`` says
-    what the file is, where content and name mislead. ``transposed`` says whether a pair of csv files has one row for
-    each parameter instead of one for each draw; left alone, files of more columns than rows are taken to be such.
-    ``output`` is the file of the constrained draws, where a tool has them apart (CmdStan) and it is not beside the
-    draws under its usual name.
+    Parameters
+    ----------
+    path : path
+        The file.
+    scores : path, optional
+        Separate file of the scores (npy, csv). Default: the scores are in the same file.
+    draws_name, scores_name : str
+        Names of arrays (npz), variables or groups (NetCDF, Zarr), columns of lists (parquet) or, separated by commas,
+        columns of numbers (csv, parquet).
+    negate : bool, default False
+        Change the sign of the scores, for tools that write minus the gradient.
+    format : str, optional
+        Name of the format, a key of `FORMATS`. Default: determined from the content, or else from the extension.
+    output : path, optional
+        CmdStan's file of the constrained draws. Default: the file next to ``path`` with the usual name.
+
+    Returns
+    -------
+    Chain
+        The chain. Its draws are read when `Chain.blocks` is called.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is damaged, has an unknown format, or does not contain draws and scores.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "chain.npz", draws=draws, scores=-draws)
+    ...     chain = open_chain(Path(folder) / "chain.npz")
+    ...     sizes = [len(block.draws) for block in chain.blocks(rows=600)]
+    >>> chain.names, chain.length, sizes
+    (('x0', 'x1'), 1000, [600, 400])
+
     """
     source = _existing(Path(path))
     other = None if scores is None else _existing(Path(scores))
     constrained = None if output is None else _existing(Path(output))
-    form = _format(source, format)
+    form = _find_format(source, format)
     if constrained is not None and form is not FORMATS["stan"]:
-        raise InputError(f"{source} is no CmdStan file, so {constrained} cannot be its output.", "Leave it out.")
-    chain = form.open(Request(source, other, draws_name, scores_name, transposed, constrained))
+        raise InputError(
+            f"{source} is not a CmdStan file, so it has no output file such as {constrained}.", "Leave out output."
+        )
+    chain = form.open(Request(source, other, draws_name, scores_name, constrained))
     chain.negated = negate
     return chain
 
 
 def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
-    """Write kept draws in the format the suffix names: whole, or not at all."""
-    form = _writable(path)
+    """Write a kept set in the format of the extension.
+
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    path : path
+        The file: npz, nc, zarr, csv, csv.gz or parquet. An existing file is replaced when the new one is complete.
+
+    Raises
+    ------
+    InputError
+        If the extension is unknown, or a library is missing.
+    OutputError
+        If the file cannot be written; the existing file is unchanged.
+
+    """
+    form = _find_writable(path)
     if form.write_folder is not None:
         with replacing_folder(path, zarr.is_store) as folder:
             form.write_folder(kept, folder)
@@ -111,51 +169,80 @@ def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
 
 
 def read_kept(path: str | os.PathLike[str]) -> Kept:
-    """The kept draws in an npz, NetCDF or Zarr file, with all that is known about them."""
+    """Read a kept set from an npz, NetCDF or Zarr file.
+
+    Parameters
+    ----------
+    path : path
+        A file that `write_kept` wrote.
+
+    Returns
+    -------
+    Kept
+        The kept set with kernel, preconditioner, history, weights and settings.
+
+    Raises
+    ------
+    InputError
+        If the file is not a kept set, or its format does not contain kernel and preconditioner.
+
+    """
     source = _existing(Path(path))
-    read = _format(source, None).read
+    read = _find_format(source, None).read
     if read is None:
         raise InputError(
-            f"{source} does not remember kernel and coordinates, as a kept set in npz does.",
-            "Write the kept set as npz, nc or zarr; its draws alone can be read with open_chain.",
+            f"{source} has a format without kernel and preconditioner, so it is not a complete kept set.",
+            "Write the kept set as npz, nc or zarr. Its draws alone can be read with ss.io.open_chain.",
         )
     return read(source)
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Raise now what writing ``path`` would raise after a long run."""
-    form = _writable(path)
+    """Raise the errors that `write_kept` would raise, before a long run.
+
+    Parameters
+    ----------
+    path : path
+        The file to be written later.
+
+    Raises
+    ------
+    InputError
+        If the extension is unknown, or a library is missing.
+    OutputError
+        If the folder does not exist or has no write permission.
+
+    """
+    form = _find_writable(path)
     target = Path(path)
     if target.is_dir() and not (form.write_folder is not None and zarr.is_store(target)):
-        raise unwritable(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
+        raise write_error(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():
-        raise OutputError(
-            f"cannot write {path}: there is no folder {folder}.",
-            "Make the folder first, or choose another with -o.",
-        )
+        raise OutputError(f"Cannot write {path}: no folder {folder}.", "Make the folder first, or choose another one.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise unwritable(path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+        raise write_error(path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
-def _writable(path: str | os.PathLike[str]) -> Format:
+def _find_writable(path: str | os.PathLike[str]) -> Format:
+    """Return the format that the extension of an output file names."""
     name = _by_suffix(Path(path))
     form = FORMATS[name] if name else None
     if form is None or not (form.write or form.write_folder):
         known = listing(form.suffixes[0] for form in FORMATS.values() if form.write or form.write_folder)
-        raise InputError(f"cannot tell from its name what {path} should be.", f"Let it end in one of {known}.")
+        raise InputError(f"The extension of {path} is not that of an output format.", f"Use one of {known}.")
     form.need()
     return form
 
 
-def _format(path: Path, wanted: str | None) -> Format:
-    """The format that was asked for, or that the content or the name tells."""
+def _find_format(path: Path, wanted: str | None) -> Format:
+    """Return the format that was asked for, or that of the content or of the extension."""
     if wanted is not None:
         if wanted not in FORMATS:
-            raise InputError(f"there is no format {wanted}.", f"{nearest(wanted, FORMATS)}It reads {listing(FORMATS)}.")
+            raise InputError(f"Unknown format {wanted}.", f"{nearest(wanted, FORMATS)}Known: {listing(FORMATS)}.")
         return FORMATS[wanted]
     head = b""
-    if path.is_file():  # what a pipe gives is gone
+    if path.is_file():  # a pipe could be read only once
         with reading(path, "a file of draws"), path.open("rb") as file:
             head = file.read(_HEAD)
         if not head:
@@ -169,8 +256,8 @@ def _format(path: Path, wanted: str | None) -> Format:
         raise InputError(f"{path} is a folder.", "Give a file in it, or a Zarr store.")
     known = listing((suffix for form in FORMATS.values() for suffix in form.suffixes), 20)
     raise InputError(
-        f"{path} has a suffix steinstream does not know.",
-        f"It reads {known}; convert it to one, or say what it is with --format.",
+        f"{path} has an unknown format and an unknown extension.",
+        f"Known extensions: {known}. Convert the file, or name its format with format (--format).",
     )
 
 
@@ -181,6 +268,6 @@ def _by_suffix(path: Path) -> str | None:
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        beside = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise InputError(f"{path}: there is no such file.", f"{nearest(path.name, beside)}Check the path.")
+        others = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise InputError(f"{path}: no such file.", f"{nearest(path.name, others)}Check the path.")
     return path

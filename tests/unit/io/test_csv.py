@@ -1,8 +1,12 @@
 """Columns of csv files are found as other tools write them."""
 
+import gzip
+import re
+
 import numpy as np
 import pytest
 
+from steinstream.errors import InputError
 from steinstream.io import open_chain
 
 
@@ -88,3 +92,46 @@ def test_blank_lines_and_comments_between_draws_are_passed_over(tmp_path):
 def test_a_comment_that_looks_like_a_row_is_still_a_comment(tmp_path):
     path = text(tmp_path / "c.csv", "lp__,a,score_a\n0,1,2\n#0,9,9\n0,3,4\n")
     assert read(path)[1] == [[1], [3]]
+
+
+# One line per parameter
+
+
+def transposed(names, numbers):
+    """A file of 3 parameters and 1000 draws with one line per parameter, and its draws."""
+    x = np.random.default_rng(0).normal(size=(1000, 3))
+    rows = [",".join(map(repr, row)) for row in x.T.tolist()]
+    if names:
+        rows = [f"{name},{row}" for name, row in zip("abc", rows, strict=True)]
+    if numbers:
+        rows.insert(0, ",".join([""] * names + [str(i) for i in range(1000)]))
+    return x, "\n".join([*rows, ""])
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_a_transposed_file_is_refused_with_the_line_that_transposes_it(names, numbers, suffix, tmp_path, monkeypatch):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.chdir(tmp_path)
+    x, content = transposed(names, numbers)
+    path = tmp_path / f"d{suffix}"
+    path.write_bytes(gzip.compress(content.encode()) if suffix.endswith("gz") else content.encode())
+    with pytest.raises(InputError, match=r"1\d\d\d columns and \d lines: .* one line per parameter") as caught:
+        open_chain(path, scores=path)
+    line = re.search(r"pd\.read_csv.*?False\)", caught.value.remedy).group()
+    eval(line, {"pd": pd})
+    found, draws, _, _ = read(tmp_path / "transposed.csv", scores=tmp_path / "transposed.csv")
+    assert np.array_equal(draws, x) and found == (("a", "b", "c") if names else ("x0", "x1", "x2"))
+
+
+def test_a_wide_file_with_names_is_not_taken_to_be_transposed(tmp_path):
+    wide = np.random.default_rng(0).normal(size=(3, 300))
+    rows = "".join(",".join(map(repr, row)) + "\n" for row in wide.tolist())
+    with pytest.raises(InputError, match="300 columns and 3 lines") as caught:
+        read(text(tmp_path / "d.csv", rows), scores=tmp_path / "d.csv")
+    assert "add a header" in caught.value.remedy
+    text(tmp_path / "d.csv", ",".join(f"a{i}" for i in range(300)) + "\n" + rows)
+    assert read(tmp_path / "d.csv", scores=tmp_path / "d.csv")[1] == wide.tolist()
+    few = "".join(",".join(map(repr, row)) + "\n" for row in wide[:, :30].tolist())
+    assert read(text(tmp_path / "f.csv", few), scores=tmp_path / "f.csv")[1] == wide[:, :30].tolist()

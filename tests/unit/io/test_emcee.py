@@ -6,7 +6,7 @@ import pytest
 from steinstream.errors import InputError
 from steinstream.io import emcee as module
 from steinstream.io import open_chain
-from steinstream.io.base import EVERY
+from steinstream.io.base import ALL_PARAMETERS
 
 emcee = pytest.importorskip("emcee", reason="emcee is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
@@ -30,7 +30,7 @@ def run(path, blobs=(("score", float, (DIM,)),), log_prob=lambda x: (-0.5 * x @ 
 @pytest.mark.parametrize("held", [32 << 20, 16 * STEPS * DIM * 3, 1])
 @pytest.mark.parametrize(("rows", "skip"), [(1000, 0), (7, 0), (16, 75), (9, 60), (5, 479)])
 def test_walkers_come_one_after_another(held, rows, skip, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_HELD", held)
+    monkeypatch.setattr(module, "_BUFFER", held)
     chain = run(tmp_path / "run.h5")
     opened = open_chain(tmp_path / "run.h5")
     assert (opened.chains, opened.length, opened.dim) == (WALKERS, WALKERS * STEPS, DIM)
@@ -49,7 +49,7 @@ def test_without_blobs_there_are_the_draws_alone(tmp_path):
     chain = run(tmp_path / "run.h5", None, lambda x: -0.5 * x @ x)
     with pytest.raises(InputError, match=r"stored no blobs.*--proxy gaussian"):
         open_chain(tmp_path / "run.h5")
-    blocks = open_chain(tmp_path / "run.h5", draws_name=EVERY, scores_name=EVERY).blocks(10_000)
+    blocks = open_chain(tmp_path / "run.h5", draws_name=ALL_PARAMETERS, scores_name=ALL_PARAMETERS).blocks(10_000)
     assert np.array_equal(np.concatenate([block.draws for block in blocks]), chain.swapaxes(0, 1).reshape(-1, DIM))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steinstream.io.csv_numbers import number, parse
+from steinstream.io._csv_rows import parse_number, parse_rows
 
 FIELDS = st.one_of(
     st.floats().map(repr),
@@ -50,7 +50,7 @@ def bits(value):
 @example([("2.2250738585072011e-308",), ("1.7976931348623157e308",), ("6.0221407599999999e23",)])
 def test_every_field_is_what_float_makes_of_it(rows):
     text = "".join(",".join(row) + "\n" for row in rows).encode()
-    table = parse(text, len(rows[0]), range(len(rows[0])))
+    table = parse_rows(text, len(rows[0]), range(len(rows[0])))
     assert table is not None
     assert table.shape == (len(rows), len(rows[0]))
     assert [[bits(x) for x in row] for row in table.tolist()] == [[bits(float(x)) for x in row] for row in rows]
@@ -61,7 +61,7 @@ def test_many_random_numbers_round_trip(form):
     random = np.random.default_rng(0)
     numbers = random.standard_normal((5000, 4)) * 10.0 ** random.integers(-12, 12, (5000, 4))
     text = "".join(",".join(form % x for x in row) + "\n" for row in numbers.tolist())
-    table = parse(text.encode(), 4, [3, 0])
+    table = parse_rows(text.encode(), 4, [3, 0])
     expected = np.array([[float(form % row[3]), float(form % row[0])] for row in numbers.tolist()])
     assert np.array_equal(table, expected)
 
@@ -88,15 +88,15 @@ def hard_to_round():
 def test_decimals_beside_a_midpoint_are_rounded_correctly():
     hard = list(hard_to_round())
     assert len(hard) > 50
-    table = parse("\n".join([*hard, ""]).encode(), 1, [0])
+    table = parse_rows("\n".join([*hard, ""]).encode(), 1, [0])
     assert table.ravel().tolist() == [float(field) for field in hard]
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet="0123456789.-+eEnaif _x\"'", max_size=12), min_size=1, max_size=8))
 def test_what_is_no_number_is_refused_and_nothing_else(fields):
-    table = parse((",".join(fields) + "\n").encode(), len(fields), range(len(fields)))
-    expected = [number(field.encode()) for field in fields]
+    table = parse_rows((",".join(fields) + "\n").encode(), len(fields), range(len(fields)))
+    expected = [parse_number(field.encode()) for field in fields]
     if fields == [""]:
         assert len(table) == 0  # a blank line
     elif None in expected:
@@ -106,25 +106,25 @@ def test_what_is_no_number_is_refused_and_nothing_else(fields):
 
 
 def test_columns_that_are_not_chosen_may_hold_anything():
-    assert parse(b'1.5,abc,"x"\n2.5,,y\n', 3, [0]).tolist() == [[1.5], [2.5]]
+    assert parse_rows(b'1.5,abc,"x"\n2.5,,y\n', 3, [0]).tolist() == [[1.5], [2.5]]
 
 
 @pytest.mark.parametrize("text", [b"1,2\n3\n", b"1\n2,3\n4\n", b"1,2\n3,4,5,6\n"])
 def test_ragged_lines_are_refused_even_if_the_count_of_fields_comes_out_even(text):
-    assert parse(text, 2, [0, 1]) is None
+    assert parse_rows(text, 2, [0, 1]) is None
 
 
 @pytest.mark.parametrize("text", [b"1,2\n\n3,4\n", b"#x\n1,2\r\n\r\n3,4", b"\n1,2\n#1,2,3\n3,4\n\n#"])
 def test_blank_lines_and_comments_are_passed_over(text):
-    assert parse(text, 2, [0, 1]).tolist() == [[1, 2], [3, 4]]
+    assert parse_rows(text, 2, [0, 1]).tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("field", ["1\r5", "1\r", "\r1"])
 def test_a_carriage_return_inside_a_field_is_what_float_makes_of_it(field):
-    table = parse(f"{field},2\n".encode(), 2, [0, 1])
-    expected = number(field.encode())
+    table = parse_rows(f"{field},2\n".encode(), 2, [0, 1])
+    expected = parse_number(field.encode())
     assert table is None if expected is None else table.tolist() == [[expected, 2]]
 
 
 def test_a_column_may_be_chosen_twice_and_in_any_order():
-    assert parse(b"1,2\n3,4\n", 2, [1, 0, 1]).tolist() == [[2, 1, 2], [4, 3, 4]]
+    assert parse_rows(b"1,2\n3,4\n", 2, [1, 0, 1]).tolist() == [[2, 1, 2], [4, 3, 4]]

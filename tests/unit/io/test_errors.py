@@ -50,7 +50,7 @@ def test_a_missing_file_is_named_with_its_neighbour(tmp_path):
     npz(tmp_path / "chain.npz", draws=GOOD, scores=GOOD)
     assert "chain.npz?" in opening_error(tmp_path / "chian.npz", "no such file").remedy
     np.save(tmp_path / "draws.npy", GOOD)
-    opening_error(tmp_path / "draws.npy", "scores.npy: there is no such file", scores=tmp_path / "scores.npy")
+    opening_error(tmp_path / "draws.npy", "scores.npy: no such file", scores=tmp_path / "scores.npy")
     opening_error(tmp_path / "no" / "chain.npz", "no such file")
     opening_error(tmp_path, "is a folder")
 
@@ -84,15 +84,15 @@ def test_scores_in_a_file_of_their_own_must_be_given(tmp_path):
 
 def test_a_file_of_scores_beside_a_file_with_both_is_refused(tmp_path):
     path = npz(tmp_path / "chain.npz", draws=GOOD, scores=GOOD)
-    assert "Leave out --scores" in opening_error(path, "holds draws and scores both", scores=path).remedy
+    assert "Leave out the file of scores" in opening_error(path, "contains draws and scores", scores=path).remedy
     np.save(tmp_path / "draws.npy", GOOD)
-    opening_error(tmp_path / "draws.npy", "must be a .npy file", scores=path)
-    opening_error(text(tmp_path / "a.csv", "1\n2\n"), "must be csv too", scores=path)
+    opening_error(tmp_path / "draws.npy", "must be in a .npy file", scores=path)
+    opening_error(text(tmp_path / "a.csv", "1\n2\n"), "must be in a csv file", scores=path)
 
 
 def test_a_score_without_its_column_is_an_error_not_a_smaller_chain(tmp_path):
     path = text(tmp_path / "chain.csv", "a,b,score_a,score_c\n1,2,3,4\n")
-    opening_error(path, "column score_c should be the score of a column c")
+    opening_error(path, "column score_c is the score of a column c")
 
 
 def test_columns_that_do_not_pair_up_are_refused(tmp_path):
@@ -146,7 +146,7 @@ def test_nothing_is_unpickled(tmp_path):
             return (pytest.fail, ("executed",))
 
     bombs = np.array([[Bomb()]], dtype=object)
-    opening_error(npz(tmp_path / "c.npz", draws=bombs, scores=bombs), "Python objects, which steinstream never")
+    opening_error(npz(tmp_path / "c.npz", draws=bombs, scores=bombs), "Python objects, which are never unpickled")
     np.save(tmp_path / "d.npy", bombs)
     opening_error(tmp_path / "d.npy", "Python objects", scores=tmp_path / "d.npy")
 
@@ -193,7 +193,7 @@ def test_files_of_unequal_length_are_refused_with_the_shorter_ones_length(draws,
     d, s = text(tmp_path / "d.csv", rows(draws)), text(tmp_path / "s.csv", rows(scores))
     short = "d.csv" if draws < scores else "s.csv"
     for how in ({"rows": 4}, {"rows": 100}, {"rows": 3, "skip": 1}):
-        with pytest.raises(InputError, match=f"{short} ends after {min(draws, scores)} rows, but .* goes on"):
+        with pytest.raises(InputError, match=f"{short} ends after {min(draws, scores)} rows, but .* is longer"):
             list(open_chain(d, scores=s).blocks(**how))
 
 
@@ -227,7 +227,7 @@ def test_a_truncated_gz_is_called_damaged(tmp_path):
     noise = np.random.default_rng(0).standard_normal((20_000, 2))
     body = "a,score_a\n" + "".join(f"{x},{y}\n" for x, y in noise.tolist())
     path.write_bytes(gzip.compress(body.encode())[:-1000])
-    assert "cut short" in error(path, "c.csv.gz cannot be read as csv").remedy
+    assert "truncated" in error(path, "c.csv.gz cannot be read as csv").remedy
 
 
 @settings(deadline=None, max_examples=150)
@@ -301,13 +301,13 @@ def parquet(tmp_path):
 
 
 def test_parquet_columns_that_are_not_there_or_not_numbers_are_refused(parquet):
-    opening_error(parquet(a=[1.0], b=[2.0]), "no scores: no column score_NAME beside a column NAME among a, b")
-    opening_error(parquet(a=["x"], score_a=[2.0]), "column a holds string, not numbers")
-    opening_error(parquet(draws=[["x"]], scores=[[1.0]]), "column draws holds string, not numbers")
+    opening_error(parquet(a=[1.0], b=[2.0]), "no scores: no pair of columns NAME and score_NAME among a, b")
+    opening_error(parquet(a=["x"], score_a=[2.0]), "column a has type string, expected numbers")
+    opening_error(parquet(draws=[["x"]], scores=[[1.0]]), "column draws has type string, expected numbers")
     caught = opening_error(parquet(draws=[[1.0]], score=[[1.0]]), "no column scores; it has draws, score")
     assert "Did you mean score?" in caught.remedy
-    opening_error(parquet(draws=[[1.0]], scores=[1.0]), "draws holds lists but scores single numbers")
-    opening_error(parquet(draws=[[]], scores=[[]]), "row 1, column draws: |holds null")
+    opening_error(parquet(draws=[[1.0]], scores=[1.0]), "draws contains lists, but scores contains single numbers")
+    opening_error(parquet(draws=[[]], scores=[[]]), "row 1, column draws: |has type null")
 
 
 def test_parquet_lists_of_another_length_are_named_by_row(parquet):
@@ -337,6 +337,6 @@ def test_missing_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "c.parquet").write_bytes(b"PAR1")
     for act in (open_chain, check_output):
-        with pytest.raises(InputError, match="need pyarrow") as caught:
+        with pytest.raises(InputError, match="require pyarrow") as caught:
             act(tmp_path / "c.parquet")
         assert caught.value.remedy == 'pip install "steinstream[parquet]"'

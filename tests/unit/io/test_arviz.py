@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 
@@ -11,9 +9,11 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream.api import ChainSource, thin_source
 from steinstream.errors import InputError, NegatedScoresError, OutputError
 from steinstream.io import chain_of_datatree, check_output, open_chain, read_kept, write_kept
 from steinstream.result import Variable
+from steinstream.thinner.config import ThinConfig
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
@@ -180,7 +180,7 @@ def test_a_classic_file_has_no_groups_and_is_read_by_names(tmp_path):
 def test_a_gradient_that_was_not_stored_is_refused(kind, tmp_path):
     _, tree = model()
     tree["sample_stats"]["gradient"][:] = np.nan
-    with pytest.raises(InputError, match="gradient is NaN throughout: no gradient was stored") as caught:
+    with pytest.raises(InputError, match="gradient are NaN, so no gradient was stored") as caught:
         open_chain(store(tree, tmp_path / KINDS[kind], kind))
     assert "store_gradient=True" in caught.value.remedy
 
@@ -188,10 +188,10 @@ def test_a_gradient_that_was_not_stored_is_refused(kind, tmp_path):
 def test_scores_that_are_nan_throughout_are_refused_in_any_file(tmp_path):
     x = np.random.default_rng(0).normal(size=(300, 2))
     np.savez(tmp_path / "c.npz", draws=x, scores=np.full_like(x, np.nan))
-    with pytest.raises(InputError, match="scores is NaN throughout"):
+    with pytest.raises(InputError, match="array scores are NaN"):
         next(open_chain(tmp_path / "c.npz").blocks())
     (tmp_path / "c.csv").write_text("a,score_a\n" + "1.5,nan\n" * 200)
-    with pytest.raises(InputError, match="score_a is NaN throughout"):
+    with pytest.raises(InputError, match="score_a are NaN"):
         next(open_chain(tmp_path / "c.csv").blocks())
 
 
@@ -221,18 +221,18 @@ def test_what_is_missing_is_named(tmp_path):
     assert "Did you mean" in refused(
         "no variable or group sample_stats/gradien", tree, scores_name="sample_stats/gradien"
     )
-    assert "a simplex of 3 counts 2" in refused("5 numbers a draw .* but 4 a score", tree,
+    assert "a simplex of 3 has 2 parameters" in refused("a draw has 5 numbers .* but a score has 4", tree,
                                                 draws_name="posterior/mu,posterior/sigma,posterior/p")  # fmt: skip
-    problem = "a parameter sigma_log__, which no variable of posterior goes with"
+    problem = "no variable of posterior corresponds to the parameter sigma_log__"
     assert "in the order of the gradient" in refused(problem, tree, draws_name="posterior")
     nameless = tree.copy()
     nameless["sample_stats"] = stats.drop_vars("unconstrained_parameter")
-    problem = "does not say in which order it goes through posterior/mu, posterior/sigma"
+    problem = "the order in which sample_stats/gradient refers to posterior/mu, posterior/sigma, posterior/p is unknown"
     assert "in the order of the gradient" in refused(problem, nameless, draws_name="posterior")
     refused("unconstrained_draw has dimensions", tree.map_over_datasets(
         lambda group: group.rename(draw="step") if "draw" in group.dims else group))  # fmt: skip
     short = xr.DataTree.from_dict({"sample_stats": stats, "u": xr.Dataset({"x": stats["unconstrained_draw"][:, :9]})})
-    assert "its own score" in refused("u/x is|gradient is chain 3 x draw 10", short, draws_name="u/x")
+    assert "its own score" in refused("u/x has shape|gradient has shape chain 3 x draw 10", short, draws_name="u/x")
 
 
 @pytest.mark.parametrize("name", ["c.nc", "c.h5"])
@@ -264,7 +264,7 @@ def kept():
 
 
 def same(a, b):
-    for name in ("points", "scores", "ids", "weights", "prefix_ksd"):
+    for name in ("draws", "scores", "second_scores", "ids", "weights", "prefix_ksd"):
         x, y = getattr(a, name), getattr(b, name)
         assert (x is None) == (y is None) and (x is None or (x.dtype == y.dtype and np.array_equal(x, y))), name
     assert (a.ksd, a.settings, a.names, a.kernel) == (b.ksd, b.settings, b.names, b.kernel)
@@ -287,6 +287,16 @@ def test_a_kept_set_comes_back_whole(suffix, kept, tmp_path):
         assert np.array_equal(draws, this.draws) and np.array_equal(scores, this.scores)
         assert np.array_equal(ids, this.ids) and chain.names == this.names
         assert np.array_equal(chain.variables(this.ids)["mu"].values, this.draws[:, 0])
+
+
+def test_a_tree_that_is_not_a_kept_set_is_refused(kept, tmp_path):
+    with pytest.raises(InputError, match="is not a kept set"):
+        read_kept(store(model(draws=10)[1], tmp_path / "c.nc", "nc"))
+    for group, name in (("sample_stats", "gradient"), ("steinstream", "history_ksd"), ("posterior", "p")):
+        tree = kept.to_datatree()
+        tree[group] = tree[group].to_dataset().drop_vars(name)
+        with pytest.raises(InputError, match=f"is not a kept set, or it is damaged: '{name}'"):
+            ss.io.kept_of_datatree(tree)
 
 
 def test_the_tree_has_one_sample_dimension_or_one_chain(kept):
@@ -345,50 +355,23 @@ def test_a_store_takes_the_place_of_an_older_one_and_of_nothing_else(kept, tmp_p
     assert (tmp_path / "mine.zarr" / "thesis.tex").exists()
 
 
-# The registry and the command line
+# From file to file
 
 
-def test_content_goes_before_the_name_and_an_option_before_both(tmp_path):
-    u, tree = model(draws=20)
-    store(tree, tmp_path / "c.csv", "nc")
-    assert np.array_equal(whole(open_chain(tmp_path / "c.csv"))[0], u.reshape(-1, 4))
-    (tmp_path / "c.txt").write_text("a,score_a\n1,2\n")
-    with pytest.raises(InputError, match="suffix steinstream does not know") as caught:
-        open_chain(tmp_path / "c.txt")
-    assert "--format" in caught.value.remedy
-    assert open_chain(tmp_path / "c.txt", format="csv").names == ("a",)
-    with pytest.raises(InputError, match="no format csw") as caught:
-        open_chain(tmp_path / "c.txt", format="csw")
-    assert "csv" in caught.value.remedy
-
-
-def command(folder, *words):
-    return subprocess.run([sys.executable, "-m", "steinstream", *words], cwd=folder, capture_output=True, text=True)
-
-
-def test_the_command_line_goes_from_file_to_file(tmp_path):
+@pytest.mark.parametrize(("kind", "output"), [("nc", "kept.nc"), ("zarr 3", "kept.zarr")])
+def test_a_thinned_file_has_the_draws_and_variables_of_the_chain(kind, output, tmp_path):
     u, tree = model()
-    store(tree, tmp_path / "fit.nc", "nc")
-    told = command(tmp_path, "inspect", "fit.nc").stdout
-    assert "3 chains x 500 draws, 4 parameters (mu, sigma_log__" in told
-    assert "sample_stats/gradient, sign as expected" in told
-    assert "posterior: mu, sigma, p (3)" in told
-    assert "steinstream thin fit.nc -o kept.nc" in told
-    assert command(tmp_path, "thin", "fit.nc", "-o", "kept.nc", "--size", "20").returncode == 0
-    kept = ss.Kept.load(tmp_path / "kept.nc")
+    chain = open_chain(store(tree, tmp_path / KINDS[kind], kind))
+    assert [line for line in chain.notes() if line[0] == "variables"] == [("variables", f"posterior: {listed(chain)}")]
+    thinned = thin_source(ChainSource(chain), ThinConfig.of(size=20)).kept
+    replace(thinned, names=chain.names, variables=chain.variables(thinned.ids)).save(tmp_path / output)
+    kept = ss.Kept.load(tmp_path / output)
+    assert np.array_equal(kept.ids, ss.thin(u, -u, size=20).ids)
     assert np.array_equal(kept.draws, u[kept.ids[:, 0], kept.ids[:, 1]])
     assert np.allclose(kept.variables["sigma"].values, np.exp(kept.draws[:, 1]))
-    memory = ss.thin(u, -u, size=20)
-    assert np.array_equal(memory.ids, kept.ids)
-    assert f"KSD {kept.ksd:.6g}" in command(tmp_path, "ksd", "kept.nc").stdout
-    ran = command(tmp_path, "thin", "fit.nc", "-o", "stride.zarr", "--size", "20", "--method", "stride")
-    assert ran.returncode == 0, ran.stderr
-    other = ss.Kept.load(tmp_path / "stride.zarr")
-    assert np.allclose(other.variables["sigma"].values, np.exp(other.draws[:, 1]))
+    assert kept.settings["config"]["size"] == 20 and kept.settings == thinned.settings
 
 
-def test_compare_takes_a_store(tmp_path):
-    _, tree = model(draws=60)
-    store(tree, tmp_path / "fit.zarr", "zarr 3")
-    ran = command(tmp_path, "compare", "fit.zarr", "--sizes", "10", "--methods", "stride,ksdt")
-    assert ran.returncode == 0 and "stride" in ran.stdout, ran.stderr
+def listed(chain):
+    """The variables with their shapes, in the order of the file."""
+    return ", ".join("p (3)" if name == "p" else name for name in chain.variables(np.zeros((1, 2), int)))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import steinstream as ss
 from steinstream.errors import InputError
 from steinstream.io import open_chain, open_chains, write_kept
 from steinstream.result import History, Kept, Variable
@@ -55,7 +56,7 @@ def test_kept_draws_come_back_bit_for_bit(suffix, data, tmp_path_factory):
     kept = make(points, ids, names)
     path = tmp_path_factory.mktemp("round") / f"kept{suffix}"
     if suffix == ".nc" and any("\0" in name for name in names or ()):
-        with pytest.raises(InputError, match="NetCDF cannot hold the name"):
+        with pytest.raises(InputError, match="NetCDF cannot store the name"):
             write_kept(kept, path)
         return
     write_kept(kept, path)
@@ -87,6 +88,51 @@ def test_values_that_are_not_finite_pass_through(suffix, tmp_path):
     write_kept(kept, tmp_path / f"kept{suffix}")
     draws, _, _ = whole(open_chain(tmp_path / f"kept{suffix}"))
     assert same(draws, kept.draws)
+
+
+@pytest.mark.parametrize("suffix", [".npz", SUFFIXES[4], ZARR])
+def test_every_field_of_a_kept_set_is_read_again(suffix, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)) * [1.0, 0.1, 10.0]
+    scores = -x / np.array([1.0, 0.01, 100.0])
+    thinner = ss.Thinner(3, size=20, kernel=ss.IMQ(linear=0.5), preconditioner=ss.Preconditioner.scales([1.0, 0.1, 10]))
+    noise = rng.normal(size=x.shape)
+    thinner.extend(x, scores + noise, second_scores=scores - noise)
+    kept = replace(thinner.kept.weighted().ordered(), names=("a", "b", "c"))
+    assert kept.second_scores is not None and "second_scores_noise" in kept.settings
+    write_kept(kept, tmp_path / f"kept{suffix}")
+    found = Kept.load(tmp_path / f"kept{suffix}")
+    for name in ("draws", "scores", "second_scores", "ids", "weights", "prefix_ksd"):
+        values = getattr(kept, name)
+        assert values is None or same(getattr(found, name), values), name
+    assert all(map(same, found.history, kept.history))
+    assert same(found.preconditioner.factor, kept.preconditioner.factor)
+    assert (found.ksd, found.bound, found.names, found.kernel) == (kept.ksd, kept.bound, kept.names, kept.kernel)
+    assert found.settings == json.loads(json.dumps(kept.settings)) and found.settings["config"]["size"] == 20
+    assert found.ksd_debiased == kept.ksd_debiased
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"draws": np.ones(3)}, "draws has shape"),
+        ({"draws": np.full((2, 3), "x")}, "draws has shape .* dtype"),
+        ({"scores": np.ones((1, 3))}, "scores has shape"),
+        ({"ids": np.zeros((2, 3), int)}, "ids has shape"),
+        ({"weights": np.ones(3)}, "weights has shape"),
+        ({"second_scores": np.ones((3, 3))}, "second_scores has shape"),
+        ({"settings": np.array("{")}, "cannot be read as npz"),
+        ({"ksd": None}, "is not a kept set: missing arrays ksd"),
+        ({"head": np.array(0), "checksum": np.array(0)}, "is the checkpoint of a run"),
+    ],
+)
+def test_an_npz_file_that_is_not_a_valid_kept_set_is_refused(change, match, tmp_path):
+    write_kept(make(np.ones((2, 3)), np.zeros((2, 2), np.int64)), tmp_path / "kept.npz")
+    with np.load(tmp_path / "kept.npz") as file:
+        arrays = {**file, **change}
+    np.savez(tmp_path / "kept.npz", **{name: array for name, array in arrays.items() if array is not None})
+    with pytest.raises(InputError, match=match):
+        Kept.load(tmp_path / "kept.npz")
 
 
 def test_npz_says_how_to_get_the_result_again(tmp_path):
