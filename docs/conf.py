@@ -65,7 +65,9 @@ def sections(app, what, name, thing, options, lines):
     """Parameters and examples of a docstring as lists; an attribute's sentence stays a sentence."""
     if what in ("class", "function", "method"):
         plain = Config(  # types are text, not links
-            napoleon_use_param=False, napoleon_use_rtype=False, napoleon_custom_sections=[("Attributes", "params_style")]
+            napoleon_use_param=False,
+            napoleon_use_rtype=False,
+            napoleon_custom_sections=[("Attributes", "params_style")],
         )
         lines[:] = NumpyDocstring(lines, plain, app, what, name, thing, options).lines()
 
