@@ -75,7 +75,7 @@ def independent(target: Any, draws: int) -> SampleStream:
 def chain(
     kind: Any, target: Any, dim: int, draws: int, acceptance: float, start: float = 0.0, step: float = 0.5
 ) -> SampleStream:
-    """Return a chain with an adapt_step step; with ``start`` it starts at this distance after the adaptation."""
+    """Return a chain with an adapted step; with ``start`` it starts at this distance after the adaptation."""
 
     def stream(seed: int) -> tuple[Array, Array]:
         sampler = kind(target, step=step)
