@@ -91,7 +91,7 @@ reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=
 
 DATA ?= # a folder with the published chains and observations, if there is one
 experiments: $(ALL)/all-tools ## every experiment of the paper at full scale: two hours
-	$(ALLBIN)/python experiments/run.py $(if $(strip $(DATA)),--data $(DATA))
+	$(ALLBIN)/python -m experiments.run_all $(if $(strip $(DATA)),--data $(DATA))
 
 beyond: $(ALL)/all-tools ## measurements beyond the paper: an hour; make beyond DATA=FOLDER for the real posteriors
 	for name in coordinates hard-cap honest-ksd linear; do $(ALLBIN)/python experiments/$$name/run.py || exit 1; done

@@ -66,10 +66,10 @@ def measure() -> Numbers:
 def draw() -> None:
     """The pictures, by the commands that the README names."""
     with tempfile.TemporaryDirectory() as folder:
-        for options in ([], ["--animate"]):
-            subprocess.run([sys.executable, "-m", "steinstream", "demo", *options, "-o", folder], check=True)
-        for name in ("demo.png", "thinning.gif"):
-            (DOCS / name).write_bytes(Path(folder, name).read_bytes())
+        subprocess.run([sys.executable, "-m", "steinstream", "demo", "-o", folder], check=True)
+        (DOCS / "demo.png").write_bytes(Path(folder, "demo.png").read_bytes())
+    animation = [sys.executable, "-m", "experiments.animation", "-o", str(DOCS / "thinning.gif")]
+    subprocess.run(animation, check=True, cwd=DOCS.parent)
 
 
 def written(readme: str, measured: Numbers, results: str) -> str:

@@ -21,7 +21,7 @@ from steinstream.cli import commands
 
 COMMAND_LINE = ROOT / "docs" / "command-line.md"
 OWN_TESTS = {  # pages of tools that may not be there, each run by the tests of its tool
-    "networks.md": "integrations/test_networks_page.py", "arviz.md": "integrations/test_arviz.py",
+    "networks.md": "integrations/torch/test_docs_page.py", "arviz.md": "integrations/test_arviz.py",
     "blackjax.md": "integrations/test_blackjax.py", "emcee.md": "integrations/test_emcee.py",
     "generic.md": "integrations/test_generic.py", "numpyro.md": "integrations/test_numpyro.py",
     "nutpie.md": "integrations/test_nutpie.py", "pymc.md": "integrations/test_pymc.py",
@@ -30,7 +30,7 @@ OWN_TESTS = {  # pages of tools that may not be there, each run by the tests of 
 WITH_COMMANDS = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
 MODULES = (
     *(name for name in ss.__all__ if isinstance(getattr(ss, name), ModuleType) and name != "integrations"),
-    *("networks", *(f"integrations.{tool}" for tool in ss.integrations.__all__)),
+    *(f"integrations.{tool}" for tool in ss.integrations.__all__),
 )
 
 

@@ -111,8 +111,6 @@ def refused(desk, monkeypatch, capsys):
         ("compare chain.npz --sizes few", ["--sizes is 'few'", "50,200,500"]),
         ("demo --draws 10", ["--draws: 10", "at least 1000"]),
         ("demo --seed -1", ["--seed: -1", "at least 0"]),
-        ("reproduce goodwin", ["'goodwin'", "Did you mean goodwin-rwm or goodwin-mala?"]),
-        ("reproduce goodwin-rwm --seed -1", ["--seed: -1", "at least 0"]),
         ("completion tcsh", ["'tcsh'", "'bash', 'zsh', 'fish'"]),
         # options that mean nothing where they stand
         ("thin chain.npz -o k.npz --paper --kernel rbf", ["--paper means --kernel imq, not rbf"]),
@@ -129,8 +127,6 @@ def refused(desk, monkeypatch, capsys):
         ("refine chain.npz -o k.npz --order --scores x.npy", ["--scores means nothing without --chain"]),
         ("report chain.npz --format csv", ["--format means nothing without --chain"]),
         ("merge chain.npz -o k.npz --spare 3", ["--spare means nothing without --fan-in and --size"]),
-        ("demo --animate --draws 5000 -o d", ["--draws means nothing with --animate"]),
-        ("reproduce goodwin-rwm --negate-scores", ["--negate-scores means nothing without --chain"]),
         # the input
         ("thin chian.npz -o k.npz", ["chian.npz", "no such file", "Did you mean chain.npz?"]),
         ("thin results -o k.npz", ["results is a folder", "Give a file in it"]),
@@ -172,14 +168,12 @@ def refused(desk, monkeypatch, capsys):
         ("demo -o chain.npz", ["chain.npz is a file", "Name a folder"]),
         ("demo -o chain.npz/results", ["is a file", "Name a folder"]),
         ("compare chain.npz -o x.npy", ["x.npy is a file", "Name a folder"]),
-        ("reproduce goodwin-rwm --quick -o chain.npz", ["is a file", "Name a folder"]),
         ("demo -o /proc/nothing", ["cannot write /proc/nothing"]),
     ],
 )  # fmt: skip
 def test_a_first_mistake_gets_one_message_and_its_remedy(refused, line, words):
-    if "reproduce" in line or "report" in line or "--animate" in line:
+    if "report" in line:
         pytest.importorskip("matplotlib")
-        pytest.importorskip("pyarrow")
     said = refused(line.replace("{long}", 300 * "a"))
     for word in words:
         assert word in said
@@ -206,7 +200,7 @@ def test_a_pipe_is_sent_to_the_command_that_reads_pipes(tmp_path):
 @pytest.mark.parametrize(
     ("missing", "line", "extra"),
     [
-        ("matplotlib", "demo --animate", "steinstream[plot]"),
+        ("matplotlib", "report chain.npz", "steinstream[plot]"),
         ("pyarrow", "thin chain.npz -o kept.parquet", "steinstream[parquet]"),
         ("h5netcdf", "thin chain.npz -o kept.nc", "steinstream[netcdf]"),
         ("zarr", "thin chain.npz -o kept.zarr", "steinstream[zarr]"),
@@ -411,7 +405,6 @@ def in_bash(tmp_path):
         ("steinstream thin chain.npz --trust", "steinstream thin chain.npz --no-validate-scores"),
         ("steinstream thin chain.npz --rule mon", "steinstream thin chain.npz --rule monotone"),
         ("steinstream thin chain.npz --kernel rb", "steinstream thin chain.npz --kernel rbf"),
-        ("steinstream reproduce goodwin-m", "steinstream reproduce goodwin-mala"),
     ],
 )
 def test_bash_completes(in_bash, line, completed):

@@ -1,13 +1,14 @@
-"""How strong should the anchor be? ``python experiments/anchor/run.py --data FOLDER``.
+"""Strength of the anchor: ``python experiments/anchor/run.py --data FOLDER``.
 
-For mixtures: how far the modes' shares among the kept draws are from those in the stream, and what that costs in KSD,
-for several gamma; for real chains, where there is no share to keep, the cost alone, and the errors of mean and standard
-deviation. IMQ; coordinates estimated from the draws (auto), following the stream (streaming), or none (identity).
+Measures, for several strengths gamma, the error of the proportions of the modes of mixtures and the increase of KSD.
+For real chains, which have no known modes, it measures the increase of KSD and the errors of mean and standard
+deviation. The kernel is IMQ; the preconditioner is estimated from the draws (auto), adapted to the stream (streaming)
+or identity.
 
-FOLDER holds posteriordb/*.npz and goodwin/goodwin_rw_stride100.npz; without it only the mixtures are run. Writes
-results.csv beside this file, one line per stream and setting with means over the seeds and twice their standard errors,
-and prints the README's tables. With --only TEXT measures the targets anew whose names hold TEXT, with --show none. Some
-ten minutes.
+FOLDER contains posteriordb/*.npz and goodwin/goodwin_rw_stride100.npz; without it only the mixtures are run. Writes
+results.csv to the folder of this file, one line per stream and setting with means over the seeds and twice their
+standard errors, and prints the tables of the README. With --only TEXT only the targets whose names contain TEXT are
+measured, with --show none. About ten minutes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import steinstream as ss
+from steinstream._typing import Array, Integers
 
 HERE = Path(__file__).parent
 GAMMAS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -29,43 +30,42 @@ DEFAULT = 0.3
 SEEDS = 10
 LENGTH = 20_000
 SIZES: tuple[dict[str, Any], ...] = ({"size": 100}, {"growth": "sqrt"})
-COORDINATES = ("auto", "streaming", "identity")
-MOST = 5  # dimensions beyond which sqrt growth in identity coordinates keeps nearly everything, and takes its time
+PRECONDITIONERS = ("auto", "streaming", "identity")
+MAX_DIM = 5  # above it, sqrt growth with the identity keeps nearly all draws and takes long
 
-Array = NDArray[np.float64]
 Line = dict[str, Any]
 
 
-class Stream(NamedTuple):
-    """Draws, scores, and the mode that each draw most likely belongs to, if there are modes."""
+class ModeStream(NamedTuple):
+    """Draws, scores, and the most probable mode of each draw, or None if the modes are unknown."""
 
     draws: Array
     scores: Array
-    mode: NDArray[np.int64] | None
+    mode: Integers | None
 
 
-Make = Callable[[int], Stream]
+Sample = Callable[[int], ModeStream]
 
 
 def main() -> None:
-    """Measure, or read what was measured, and show it."""
-    parser = argparse.ArgumentParser(description="How strong should the anchor be?")
+    """Measure and print the tables."""
+    parser = argparse.ArgumentParser(description="Strength of the anchor.")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/ and goodwin/")
-    parser.add_argument("--only", default="", help="measure only targets with this in their name")
+    parser.add_argument("--only", default="", help="measure only targets whose names contain this text")
     parser.add_argument("--show", action="store_true", help="only print the tables from results.csv")
     given = parser.parse_args()
     if not given.show:
-        for name, make in targets(given.data):
+        for name, sample in targets(given.data):
             if given.only in name:
-                write(name, list(measure(name, make)))
+                write(name, list(measure(name, sample)))
     print(tables(read()))
 
 
 # -- streams -------------------------------------------------------------------------------------------------------
 
 
-def targets(data: Path | None) -> Iterator[tuple[str, Make]]:
-    """Name of each target, and what makes its stream from a seed."""
+def targets(data: Path | None) -> Iterator[tuple[str, Sample]]:
+    """Yield the name of each target and a function that samples its stream."""
     for distance in (4.0, 6.0, 8.0):
         yield f"0.2/0.8 at {distance:g}, d = 2", mixture(2, distance, (0.2, 0.8))
     yield "0.05/0.95 at 6, d = 2", mixture(2, 6.0, (0.05, 0.95))
@@ -84,8 +84,11 @@ def targets(data: Path | None) -> Iterator[tuple[str, Make]]:
             yield name, parts(file["draws"], file["scores"])
 
 
-def mixture(dim: int, distance: float, weights: tuple[float, ...], stay: int = 1) -> Make:
-    """Standard normals, two at a distance or several on a circle of that radius; ``stay`` draws in one on average."""
+def mixture(dim: int, distance: float, weights: tuple[float, ...], stay: int = 1) -> Sample:
+    """Return a mixture of standard normals: two at a distance, or several on a circle with this radius.
+
+    The stream stays in a mode for ``stay`` draws on average.
+    """
     share = np.array(weights)
     means = np.zeros((len(share), dim))
     if len(share) == 2:
@@ -94,7 +97,7 @@ def mixture(dim: int, distance: float, weights: tuple[float, ...], stay: int = 1
         angles = 2 * np.pi * np.arange(len(share)) / len(share)
         means[:, 0], means[:, 1] = distance * np.cos(angles), distance * np.sin(angles)
 
-    def make(seed: int) -> Stream:
+    def sample(seed: int) -> ModeStream:
         rng = np.random.default_rng(seed)
         mode = rng.choice(len(share), size=LENGTH, p=share)
         moves = np.maximum.accumulate(np.where(rng.random(LENGTH) < 1 / stay, np.arange(LENGTH), 0))
@@ -103,36 +106,36 @@ def mixture(dim: int, distance: float, weights: tuple[float, ...], stay: int = 1
         logs = np.log(share) - 0.5 * np.sum(toward**2, axis=-1)
         posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
         posterior /= posterior.sum(axis=1, keepdims=True)
-        return Stream(draws, np.einsum("nm,nmd->nd", posterior, toward), np.argmax(logs, axis=1))
+        return ModeStream(draws, np.einsum("nm,nmd->nd", posterior, toward), np.argmax(logs, axis=1))
 
-    return make
+    return sample
 
 
-def parts(draws: Array, scores: Array) -> Make:
-    """A quarter of the parts of a chain, or of the chains, in an order of their own for each seed."""
+def parts(draws: Array, scores: Array) -> Sample:
+    """Return streams of a random quarter of the chains, or of the parts of one chain."""
 
-    def make(seed: int) -> Stream:
+    def sample(seed: int) -> ModeStream:
         some = np.random.default_rng(seed).permutation(len(draws))[: max(5, len(draws) // 4)]
-        return Stream(np.concatenate(draws[some]), np.concatenate(scores[some]), None)
+        return ModeStream(np.concatenate(draws[some]), np.concatenate(scores[some]), None)
 
-    return make
+    return sample
 
 
 # -- measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(name: str, make: Make) -> Iterator[Line]:
-    """One line for each gamma, size and kind of coordinates."""
-    streams = [make(seed) for seed in range(SEEDS)]
-    for preconditioner in COORDINATES:
+def measure(name: str, sample: Sample) -> Iterator[Line]:
+    """Yield one line per gamma, size and preconditioner."""
+    streams = [sample(seed) for seed in range(SEEDS)]
+    for preconditioner in PRECONDITIONERS:
         for how in SIZES:
-            if preconditioner == "identity" and "growth" in how and streams[0].draws.shape[1] > MOST:
+            if preconditioner == "identity" and "growth" in how and streams[0].draws.shape[1] > MAX_DIM:
                 continue
             found: dict[float, list[tuple[float, ...]]] = {gamma: [] for gamma in GAMMAS}
             for stream in streams:
                 plain = 0.0
                 for gamma in GAMMAS:
-                    kept = thinned(stream, preconditioner, gamma, how)
+                    kept = thin(stream, preconditioner, gamma, how)
                     plain = plain or kept.ksd
                     found[gamma].append((kept.ksd / plain, *errors(stream, kept), float(len(kept))))
             for gamma in GAMMAS:
@@ -140,20 +143,24 @@ def measure(name: str, make: Make) -> Iterator[Line]:
         print(f"{name}, {preconditioner}", flush=True)
 
 
-def thinned(stream: Stream, preconditioner: str, gamma: float, how: dict[str, Any]) -> ss.Kept:
-    """What is kept of the stream."""
-    within = (
-        ss.Streaming() if preconditioner == "streaming" else ss.Preconditioner.estimate(preconditioner, stream.draws)
-    )
-    thinner = ss.Thinner(stream.draws.shape[1], preconditioner=within, anchor=gamma, validate_scores=False, **how)
+def thin(stream: ModeStream, kind: str, gamma: float, how: dict[str, Any]) -> ss.Kept:
+    """Thin a stream with an anchor."""
+    preconditioner = ss.Streaming() if kind == "streaming" else ss.Preconditioner.estimate(kind, stream.draws)
+    settings = {"preconditioner": preconditioner, "anchor": gamma, "validate_scores": False, **how}
+    thinner = ss.Thinner(stream.draws.shape[1], **settings)
     thinner.extend(stream.draws, stream.scores)
     return thinner.kept
 
 
-def errors(stream: Stream, kept: ss.Kept) -> tuple[float, ...]:
-    """The smallest mode's share in the stream and in what is kept, and the largest error of a mode's share.
+def errors(stream: ModeStream, kept: ss.Kept) -> tuple[float, ...]:
+    """Compare the kept draws with the stream.
 
-    Then the errors of mean and standard deviation, in standard deviations.
+    Returns
+    -------
+    tuple of float
+        Proportion of the smallest mode in the stream and in the kept set, largest error of a proportion, and root mean
+        square errors of the means and of the relative standard deviations.
+
     """
     smallest = small = share = float("nan")
     if stream.mode is not None:
@@ -168,10 +175,10 @@ def errors(stream: Stream, kept: ss.Kept) -> tuple[float, ...]:
 
 
 def line(name: str, preconditioner: str, how: dict[str, Any], gamma: float, found: Array) -> Line:
-    """Means over the seeds and twice their standard errors."""
+    """Return the means over the seeds and twice their standard errors."""
     mean, error = found.mean(axis=0), 2.0 * found.std(axis=0, ddof=1) / np.sqrt(len(found))
     keep = "size 100" if "size" in how else "sqrt"
-    row: Line = {"target": name, "coordinates": preconditioner, "keep": keep, "gamma": gamma}
+    row: Line = {"target": name, "preconditioner": preconditioner, "keep": keep, "gamma": gamma}
     labels = ("ksd ratio", "small share of stream", "small share", "share error", "mean error", "sd error", "kept")
     for place, label in enumerate(labels):
         row[label], row[f"{label} +-"] = f"{mean[place]:.4g}", f"{error[place]:.2g}"
@@ -180,7 +187,7 @@ def line(name: str, preconditioner: str, how: dict[str, Any], gamma: float, foun
 
 
 def write(name: str, lines: list[Line]) -> None:
-    """Into results.csv, in place of what was there of this target."""
+    """Write the lines of a target to results.csv and replace earlier ones."""
     lines = [row for row in read() if row["target"] != name] + lines
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(lines[-1]), lineterminator="\n")
@@ -189,7 +196,7 @@ def write(name: str, lines: list[Line]) -> None:
 
 
 def read() -> list[Line]:
-    """From results.csv."""
+    """Read results.csv."""
     path = HERE / "results.csv"
     if not path.exists():
         return []
@@ -197,13 +204,13 @@ def read() -> list[Line]:
         return list(csv.DictReader(file))
 
 
-# -- showing -------------------------------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------------------------------------------
 
 
 def tables(lines: list[Line]) -> str:
-    """Shares with and without the anchor; then errors of shares and ratios of KSDs, gamma after gamma."""
+    """Return the tables: proportions without and with the anchor, then errors and ratios of KSD for each gamma."""
     modes = [row for row in lines if row["share error"] != "nan"]
-    fitted = [row for row in lines if row["coordinates"] == "auto"]
+    fitted = [row for row in lines if row["preconditioner"] == "auto"]
     return "\n\n".join(
         [
             shares([row for row in modes if row["target"].startswith("0.2/0.8 at") and row["target"].endswith("= 2")]),
@@ -220,17 +227,17 @@ def tables(lines: list[Line]) -> str:
 
 
 def worst(rows: list[Line], label: str) -> float:
-    """The largest of some numbers."""
+    """Return the largest value in a column."""
     return max(float(row[label]) for row in rows)
 
 
 def shares(lines: list[Line]) -> str:
-    """The small mode's share without and with the anchor."""
+    """Return the proportion of the small mode without and with the anchor."""
     found: dict[tuple[str, ...], dict[float, Line]] = {}
     for row in lines:
-        key = row["target"], row["coordinates"], row["keep"]
+        key = row["target"], row["preconditioner"], row["keep"]
         found.setdefault(key, {})[float(row["gamma"])] = row
-    rows = [["target", "coordinates", "keep", "stream", "plain", "anchor", "largest error", "KSD"]]
+    rows = [["target", "preconditioner", "keep", "stream", "plain", "anchor", "largest error", "KSD"]]
     for key, at in found.items():
         one, other = at[0.0], at[DEFAULT]
         cells = [one["small share of stream"], with_error(one, "small share"), with_error(other, "small share")]
@@ -239,12 +246,12 @@ def shares(lines: list[Line]) -> str:
 
 
 def with_error(row: Line, label: str, digits: int = 3) -> str:
-    """A mean with twice its standard error."""
+    """Format a mean with twice its standard error."""
     return f"{float(row[label]):.{digits}f} +- {float(row[f'{label} +-']):.{digits}f}"
 
 
 def sweep(lines: list[Line], cell: Callable[[list[Line]], str]) -> str:
-    """One row for each target, one column for each gamma; in a cell all kinds of coordinates and sizes together."""
+    """Return a table with a row per target and a column per gamma; a cell shows all preconditioners and sizes."""
     found: dict[str, dict[float, list[Line]]] = {}
     for row in lines:
         found.setdefault(row["target"], {}).setdefault(float(row["gamma"]), []).append(row)
@@ -254,7 +261,7 @@ def sweep(lines: list[Line], cell: Callable[[list[Line]], str]) -> str:
 
 
 def table(rows: list[list[str]]) -> str:
-    """In markdown; the first row is the head."""
+    """Return a table in Markdown; the first row is the header."""
     lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
     return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 

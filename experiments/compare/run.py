@@ -1,9 +1,9 @@
-"""KSD of every method on real posteriors, at the same sizes: ``python experiments/compare/run.py --data FOLDER``.
+"""KSD of all methods on real posteriors, at the same sizes: ``python experiments/compare/run.py --data FOLDER``.
 
-FOLDER holds posteriordb/*.npz (draws and scores of ten chains of 1000 draws) and goodwin/goodwin_rw_stride100.npz. The
-kernel is IMQ; once in coordinates estimated from the chain (auto), once in the chain's own (identity). Writes
-results.csv and results.png beside this file and prints the README's tables; without --data from the results.csv that is
-there. About six minutes, five of them kernel thinning, which is left out where goodpoints is not installed.
+FOLDER contains posteriordb/*.npz (draws and scores of ten chains of 1000 draws) and goodwin/goodwin_rw_stride100.npz.
+The kernel is IMQ; the preconditioner is estimated from the chain (auto) or identity. Writes results.csv and results.png
+to the folder of this file and prints the tables of the README; without --data it uses the existing results.csv. About
+six minutes, five of them for kernel thinning, which is omitted if goodpoints is not installed.
 """
 
 from __future__ import annotations
@@ -12,26 +12,23 @@ import argparse
 import csv
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import steinstream as ss
-from steinstream.baselines import METHODS, selector
-from steinstream.baselines.methods import problem_from_arrays
+from steinstream._typing import Array, Integers
 from steinstream.report import plots
 
 HERE = Path(__file__).parent
 SIZES = (20, 100, 500)
-COORDINATES = ("auto", "identity")
-
-Array = NDArray[np.float64]
+PRECONDITIONERS = ("auto", "identity")
 
 
-class Case(NamedTuple):
-    """What was measured."""
+class ComparisonCase(NamedTuple):
+    """Chain, preconditioner, method and size of a measurement."""
 
     chain: str
     preconditioner: str
@@ -39,19 +36,19 @@ class Case(NamedTuple):
     size: int
 
 
-class Result(NamedTuple):
-    """What came out."""
+class ComparisonResult(NamedTuple):
+    """Result of a measurement."""
 
     ksd: float
-    distinct: int  # different draws among those taken
-    score: float  # mean squared score of what was taken, in those coordinates, over the chain's median one
+    distinct: int  # number of distinct draws
+    score: float  # mean squared score of the selected draws relative to the median of the chain, preconditioned
 
 
-Results = dict[Case, Result]
+Results = dict[ComparisonCase, ComparisonResult]
 
 
 def main() -> None:
-    """Measure, or read what was measured, and show it."""
+    """Measure or read results.csv, then print the tables and draw the figure."""
     parser = argparse.ArgumentParser(description="KSD of every method on real posteriors.")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/ and goodwin/")
     data = parser.parse_args().data
@@ -61,11 +58,11 @@ def main() -> None:
     print(table(results))
     picture(results)
     if data:
-        print(aside(data))
+        print(diamonds(data))
 
 
 def chains(data: Path) -> Iterator[tuple[str, Array, Array]]:
-    """Name, draws and scores of each."""
+    """Yield name, draws and scores of each chain."""
     for path in sorted((data / "posteriordb").glob("*.npz")):
         with np.load(path) as file:
             yield path.stem.partition("-")[2], file["draws"], file["scores"]
@@ -74,71 +71,89 @@ def chains(data: Path) -> Iterator[tuple[str, Array, Array]]:
 
 
 def measure(data: Path) -> Results:
-    """Every method on every chain."""
-    methods = [name for name in METHODS if name != "kernel_thinning" or find_spec("goodpoints")]
+    """Run every method on every chain."""
+    methods = [name for name in ss.baselines.METHODS if name != "kernel_thinning" or find_spec("goodpoints")]
     results: Results = {}
     for chain, draws, scores in chains(data):
-        for preconditioner in COORDINATES:
+        for kind in PRECONDITIONERS:
             for size in SIZES:
-                work = problem_from_arrays(draws, scores, size, preconditioner=preconditioner)
-                every = squared(work.preconditioner, *work.whole()[:2])
+                preconditioner = fit(draws, scores, size, kind)
+                median = np.median(squared_scores(preconditioner, flat(draws), flat(scores)))
                 for method in methods:
-                    x, s, ids = selector(method)(work)
-                    results[Case(chain, preconditioner, method, size)] = Result(
-                        ss.ksd(x, s, preconditioner=work.preconditioner),
+                    select = getattr(ss.baselines, method)
+                    ids = select(draws, scores, size, kernel=ss.IMQ(), preconditioner=preconditioner)
+                    x, s = rows(draws, ids), rows(scores, ids)
+                    results[ComparisonCase(chain, kind, method, size)] = ComparisonResult(
+                        ss.ksd(x, s, preconditioner=preconditioner),
                         len(np.unique(ids, axis=0)),
-                        float(squared(work.preconditioner, x, s).mean() / np.median(every)),
+                        float(squared_scores(preconditioner, x, s).mean() / median),
                     )
     return results
 
 
-def aside(data: Path) -> str:
-    """Diamonds more closely: how far from white, with the plain covariance, after five passes, without repeats."""
+def fit(draws: Array, scores: Array, size: int, kind: str | ss.Preconditioner) -> ss.Preconditioner:
+    """Return the preconditioner that ``ss.thin`` uses."""
+    return ss.thin(draws, scores, size=size, preconditioner=kind).preconditioner
+
+
+def flat(values: Array) -> Array:
+    """Concatenate chains (chains, n, d), or return one chain (n, d)."""
+    return values.reshape(-1, values.shape[-1])
+
+
+def rows(values: Array, ids: Integers) -> Array:
+    """Return the rows with these ids of chains (chains, n, d) or of one chain (n, d)."""
+    return (values if values.ndim == 3 else values[None])[ids[:, 0], ids[:, 1]]
+
+
+def diamonds(data: Path) -> str:
+    """Return further results on diamonds: with the plain covariance, after five passes, without repeated draws."""
     _, draws, scores = next(chain for chain in chains(data) if chain[0] == "diamonds")
-    every = draws.reshape(-1, draws.shape[-1])
-    plain = ss.Preconditioner.covariance(2.0 * every.shape[1] * np.cov(every, rowvar=False))
+    plain = ss.Preconditioner.covariance(2.0 * draws.shape[-1] * np.cov(flat(draws), rowvar=False))
     lines = []
-    for name, preconditioner in (("auto", "auto"), ("plain covariance", plain)):
+    for name, kind in (("auto", "auto"), ("plain covariance", plain)):
         for size in SIZES:
-            work = problem_from_arrays(draws, scores, size, preconditioner=preconditioner)
-            white = float(np.median(squared(work.preconditioner, *work.whole()[:2])))
-            again = ss.Thinner(work.dim, size=size, preconditioner=work.preconditioner)
-            for turn in range(5):
-                for block in work.blocks():
-                    again.extend(block.draws, block.scores, ids=block.ids + np.array([turn * len(draws), 0]))
-            chosen = (
-                selector("ksdt")(work),
-                selector("stein_thinning")(work),
-                selector("stein_thinning")(work, unique=True),
+            preconditioner = fit(draws, scores, size, kind)
+            settings = {"kernel": ss.IMQ(), "preconditioner": preconditioner}
+            median = float(np.median(squared_scores(preconditioner, flat(draws), flat(scores))))
+            passes = ss.Thinner(draws.shape[-1], size=size, preconditioner=preconditioner)
+            for number, chain in product(range(5), range(len(draws))):
+                passes.extend(draws[chain], scores[chain], chain=number * len(draws) + chain)
+            once, greedy, unique = (
+                ss.ksd(rows(draws, ids), rows(scores, ids), preconditioner=preconditioner)
+                for ids in (
+                    ss.baselines.ksdt(draws, scores, size, **settings),
+                    ss.baselines.stein_thinning(draws, scores, size, **settings),
+                    ss.baselines.stein_thinning(draws, scores, size, unique=True, **settings),
+                )
             )
-            once, greedy, unique = (ss.ksd(x, s, preconditioner=work.preconditioner) for x, s, _ in chosen)
             lines.append(
-                f"diamonds, {name}, {size}: median squared score {white:.0f}; "
-                f"ksdt over stein_thinning {once / greedy:.3f}, after five passes {again.ksd / greedy:.3f}, "
-                f"over it without repeats {once / unique:.3f}"
+                f"diamonds, {name}, {size}: median squared score {median:.0f}; "
+                f"KSD of ksdt relative to stein_thinning {once / greedy:.3f}, after five passes "
+                f"{passes.ksd / greedy:.3f}, relative to stein_thinning without repeats {once / unique:.3f}"
             )
     return "\n".join(lines)
 
 
-def squared(preconditioner: ss.Preconditioner, draws: Array, scores: Array) -> Array:
-    """Squared scores in these coordinates."""
+def squared_scores(preconditioner: ss.Preconditioner, draws: Array, scores: Array) -> Array:
+    """Return the squared norms of the preconditioned scores."""
     return np.sum(preconditioner.apply(draws, scores)[1] ** 2, axis=1)
 
 
 def write(results: Results) -> None:
-    """Into results.csv."""
+    """Write results.csv."""
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*Case._fields, *Result._fields])
+        writer.writerow([*ComparisonCase._fields, *ComparisonResult._fields])
         for case, (ksd, distinct, score) in results.items():
             writer.writerow([*case, f"{ksd:.6g}", distinct, f"{score:.3g}"])
 
 
 def read() -> Results:
-    """From results.csv."""
+    """Read results.csv."""
     with (HERE / "results.csv").open(newline="") as file:
         return {
-            Case(row["chain"], row["coordinates"], row["method"], int(row["size"])): Result(
+            ComparisonCase(row["chain"], row["preconditioner"], row["method"], int(row["size"])): ComparisonResult(
                 float(row["ksd"]), int(row["distinct"]), float(row["score"])
             )
             for row in csv.DictReader(file)
@@ -146,15 +161,15 @@ def read() -> Results:
 
 
 def table(results: Results) -> str:
-    """KSD of ksdt over that of each other method: chain by chain for Stein thinning, then the range of all chains."""
-    columns = [(preconditioner, size) for preconditioner in COORDINATES for size in SIZES]
-    rule = ["---"] * (1 + len(columns))
+    """Return ratios of KSD of ksdt to other methods: per chain for Stein thinning, then ranges over the chains."""
+    columns = [(preconditioner, size) for preconditioner in PRECONDITIONERS for size in SIZES]
+    separator = ["---"] * (1 + len(columns))
     head = [f"{preconditioner}, {size}" for preconditioner, size in columns]
     names = list(dict.fromkeys(case.chain for case in results))
-    lines = [["chain", *head], rule]
+    lines = [["chain", *head], separator]
     for chain in names:
         lines.append([chain, *(f"{ratio(results, chain, 'stein_thinning', *column):.2f}" for column in columns)])
-    lines += [[], ["method", *head], rule]
+    lines += [[], ["method", *head], separator]
     for method in dict.fromkeys(case.method for case in results if case.method != "ksdt"):
         ranges = [sorted(ratio(results, chain, method, *column) for chain in names) for column in columns]
         lines.append([method, *(f"{one[0]:.2f} - {one[-1]:.2f}" for one in ranges)])
@@ -164,23 +179,23 @@ def table(results: Results) -> str:
 
 
 def ratio(results: Results, chain: str, method: str, preconditioner: str, size: int) -> float:
-    """KSD of ksdt over that of the method."""
-    ours, theirs = (results[Case(chain, preconditioner, name, size)].ksd for name in ("ksdt", method))
+    """Return KSD of ksdt relative to a method."""
+    ours, theirs = (results[ComparisonCase(chain, preconditioner, name, size)].ksd for name in ("ksdt", method))
     return ours / theirs
 
 
 def picture(results: Results, size: int = 100) -> None:
-    """KSD of each method over that of ksdt."""
+    """Draw KSD of each method relative to ksdt."""
     plt = plots.pyplot()
     figure, both = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
     names = list(dict.fromkeys(case.chain for case in results))[::-1]
-    for axes, preconditioner in zip(both, COORDINATES, strict=True):
+    for axes, preconditioner in zip(both, PRECONDITIONERS, strict=True):
         for number, method in enumerate(dict.fromkeys(case.method for case in results)):
             values = [1.0 / ratio(results, chain, method, preconditioner, size) for chain in names]
             style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "label": method}
             axes.semilogx(values, range(len(names)), ls="", ms=5, **style)
         axes.axvline(1.0, color="0.8", lw=1, zorder=0)
-        axes.set(title=f"{preconditioner} coordinates", xlabel=f"KSD of {size} draws / KSD of ksdt")
+        axes.set(title=f"{preconditioner} preconditioner", xlabel=f"KSD of {size} draws / KSD of ksdt")
         low, high = axes.get_xlim()
         ticks = [tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low < tick < high]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

@@ -1,7 +1,8 @@
-"""How often the blind-spot report fires, on clean runs and on faults: ``python experiments/diagnosis/run.py``.
+"""False alarms and detected faults of the diagnosis: ``python experiments/diagnosis/run.py``.
 
-Prints the README's tables from results.csv beside this file, one row a case. ``--measure`` makes the rows that are not
-there: ``clean`` (0.1 s a run on one core), ``real`` (needs --data) or ``fault``. It can be stopped and started again.
+Prints the tables of the README from results.csv in the folder of this file, one row per case. ``--measure`` adds
+missing rows: ``clean`` (0.1 s per run on one core), ``real`` (requires --data) or ``fault``. It can be interrupted
+and resumed.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from collections import Counter
 from pathlib import Path
 from statistics import NormalDist, median
 
-from cases import Case, clean, faults, real
+from cases import DiagnosisCase, clean, faults, real
 
 HERE = Path(__file__).parent
 CHECKS = ("slow", "stuck", "drift", "chains", "scores", "burn-in", "weights", "regions", "mean", "quantiles", "spread")
 COLUMNS = ("kind", "case", "runs", "kept", "effective", "fired", "found", "wanted", *CHECKS)
 KINDS = ("clean", "real", "fault")
 
-FIRST = 1000  # the first seed; the README says which were looked at while the checks were made
+FIRST_SEED = 1000  # other seeds were used to develop the checks, see the README
 
 Row = dict[str, str]
 
 
 def main() -> None:
-    """Measure, or read what was measured, and show it."""
-    parser = argparse.ArgumentParser(description="False alarms and faults found by the blind-spot report.")
-    parser.add_argument("--measure", choices=KINDS, help="make the rows of this kind that results.csv lacks")
+    """Measure missing rows and print the tables."""
+    parser = argparse.ArgumentParser(description="False alarms and detected faults of the diagnosis.")
+    parser.add_argument("--measure", choices=KINDS, help="measure missing rows of this kind")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/, for --measure real")
-    parser.add_argument("--seeds", type=int, default=100, help="of each case  [100]")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds per case (default: 100)")
     options = parser.parse_args()
     if options.measure == "real" and options.data is None:
-        parser.error("--measure real needs --data FOLDER")
+        parser.error("--measure real requires --data FOLDER")
     if options.measure:
-        warnings.simplefilter("ignore")  # samplers say that stuck chains are stuck
+        warnings.simplefilter("ignore")  # samplers warn of stuck chains
         cases = {"clean": clean, "fault": faults, "real": lambda: real(options.data / "posteriordb")}[options.measure]()
         for case in cases:
             if not any((row["kind"], row["case"]) == (options.measure, case.name) for row in read()):
@@ -45,11 +46,11 @@ def main() -> None:
     print(found(rows))
 
 
-def measure(kind: str, case: Case, seeds: int) -> Row:
-    """One case with all its seeds."""
+def measure(kind: str, case: DiagnosisCase, seeds: int) -> Row:
+    """Run one case with all its seeds."""
     counts: Counter[str] = Counter()
-    sizes, worth = [], []
-    for seed in range(FIRST, FIRST + seeds):
+    sizes, effective = [], []
+    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         kept = case.run(seed)
         diagnosis = kept.diagnose()
         names = {finding.name for finding in diagnosis.fired}
@@ -57,16 +58,16 @@ def measure(kind: str, case: Case, seeds: int) -> Row:
         counts["fired"] += bool(names)
         counts["found"] += bool(names & set(case.wanted))
         sizes.append(len(kept))
-        worth.append(diagnosis["slow"].value)
+        effective.append(diagnosis["slow"].value)
     row = {"kind": kind, "case": case.name, "wanted": " or ".join(case.wanted)}
-    row |= {"runs": str(seeds), "kept": f"{median(sizes):.0f}", "effective": f"{median(worth):.0f}"}
+    row |= {"runs": str(seeds), "kept": f"{median(sizes):.0f}", "effective": f"{median(effective):.0f}"}
     row |= {name: str(counts[name]) for name in ("fired", "found", *CHECKS)}
     print(row, flush=True)
     return row
 
 
 def write(rows: list[Row]) -> None:
-    """One row a case, in an order that does not depend on when it was measured."""
+    """Write one row per case, sorted by kind and name."""
     with (HERE / "results.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, COLUMNS)
         table.writeheader()
@@ -74,7 +75,7 @@ def write(rows: list[Row]) -> None:
 
 
 def read() -> list[Row]:
-    """What was written."""
+    """Read results.csv."""
     path = HERE / "results.csv"
     if not path.exists():
         return []
@@ -83,7 +84,7 @@ def read() -> list[Row]:
 
 
 def alarms(rows: list[Row]) -> str:
-    """Clean runs: how many set anything off, by what was kept, and by check."""
+    """Return the false alarms on clean runs, by kind of kept set and by check."""
     made = [row for row in rows if row["kind"] == "clean"]
     groups = (
         ("known targets, thinned", [row for row in made if "at random" not in row["case"]]),
@@ -91,7 +92,7 @@ def alarms(rows: list[Row]) -> str:
         ("real posteriors, thinned", [row for row in rows if row["kind"] == "real"]),
         ("all", [row for row in rows if row["kind"] != "fault"]),
     )
-    lines = ["| clean runs | cases | runs | fired | 95 % interval | by check |", "|---|---|---|---|---|---|"]
+    lines = ["| clean runs | cases | runs | alarms | 95 % interval | by check |", "|---|---|---|---|---|---|"]
     for name, some in groups:
         runs, fired = (sum(int(row[column]) for row in some) for column in ("runs", "fired"))
         if runs:
@@ -99,7 +100,11 @@ def alarms(rows: list[Row]) -> str:
             interval = f"{fired / runs:.2%} | {low:.2%} to {high:.2%}"
             lines.append(f"| {name} | {len(some)} | {runs} | {interval} | {_by_check(some) or '-'} |")
     worst = sorted((row for row in rows if row["kind"] != "fault"), key=lambda row: -int(row["fired"]))[:6]
-    lines += ["", "| clean cases that fire most | kept | fired | 95 % interval | by check |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| clean cases with most alarms | kept | alarms | 95 % interval | by check |",
+        "|---|---|---|---|---|",
+    ]
     for row in worst:
         low, high = wilson(int(row["fired"]), int(row["runs"]))
         of = f"{row['fired']} of {row['runs']} | {low:.0%} to {high:.0%}"
@@ -108,8 +113,8 @@ def alarms(rows: list[Row]) -> str:
 
 
 def found(rows: list[Row]) -> str:
-    """Faults: how often each is found, and what fires."""
-    lines = ["| fault | kept | should fire | does | 95 % interval | all that fires |", "|---|---|---|---|---|---|"]
+    """Return how often each fault is detected, and by which checks."""
+    lines = ["| fault | kept | expected check | detected | 95 % interval | all alarms |", "|---|---|---|---|---|---|"]
     for row in rows:
         if row["kind"] == "fault":
             low, high = wilson(int(row["found"]), int(row["runs"]))
@@ -123,7 +128,7 @@ def _by_check(rows: list[Row]) -> str:
 
 
 def wilson(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a rate.
+    """Return the Wilson interval of a rate.
 
     >>> [round(end, 3) for end in wilson(0, 100)]
     [0.0, 0.037]

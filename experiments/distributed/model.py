@@ -1,7 +1,7 @@
-"""What a run of many chains costs, in kernel evaluations, bytes and seconds, and a simulation of its schedule.
+"""Cost model of thinning many chains: kernel evaluations, bytes, seconds, and a simulation of the schedule.
 
-The machine's numbers are measured by run.py; this file only counts. Every quantity is for chains of n draws in d
-dimensions, thinned to m = spare * size each, and a tree with the given fan-in over them.
+The speed of the machine is measured by run.py. All quantities are for chains of n draws in d dimensions, each thinned
+to m = spare * size draws, and a merge tree with the given fan-in.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steinstream.postprocess.merging import groups
-from steinstream.postprocess.union import starts
 
-PASSES = 4  # that swaps take, about
-BASE = 250e6  # bytes of a worker that does nothing: Python, numpy, numba, Dask
-BLOCK, SKETCH = 8192, 4096  # draws in a block, and in the sketch of a stream
+PASSES = 4  # approximate number of passes of the local search
+RESTARTS, TRIED = (8, 48), 4800  # of the local search: limits of the number of restarts, and draws tried in all
+BASE = 250e6  # bytes of an idle worker: Python, numpy, numba, Dask
+BLOCK, SUBSAMPLE = 8192, 4096  # draws of a block and of the subsample of a stream
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is to be thinned."""
+class ManyChains:
+    """Number, length and dimension of the chains, and settings of the tree."""
 
     chains: int
     draws: float
@@ -33,48 +33,69 @@ class Problem:
 
     @property
     def leaf(self) -> int:
-        """Draws that a leaf keeps, and a node below the root."""
+        """Number of draws that a leaf, or a node below the root, keeps."""
         return math.ceil(self.spare * self.size)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one core does, and what lies between them. Times in seconds."""
+    """Speed of a core and of the network. Times are in seconds.
+
+    Parameters
+    ----------
+    evaluation : float
+        One value of the Stein kernel in a leaf.
+    node : float
+        One value of the Stein kernel in a node, which uses double-double sums and masses.
+    draw : float
+        Reading a draw, and all other work that does not depend on the number of kept draws.
+    task : float
+        Work of the scheduler for one task.
+    start : float
+        Overhead of a task on its worker.
+    bandwidth : float
+        Bytes per second between two workers.
+    latency : float
+        Latency between two workers.
+    workers : int
+        Number of workers.
+
+    """
 
     evaluation: float
-    """One value of the Stein kernel, in a leaf."""
     node: float
-    """The same in a node, where sums are in pairs of doubles and draws have masses."""
     draw: float
-    """Reading a draw and all that does not depend on how many are kept."""
     task: float = 1e-3
-    """The scheduler's work for one task."""
     start: float = 5e-3
-    """What a task costs its worker besides."""
     bandwidth: float = 1e9
-    """Bytes a second between two workers."""
     latency: float = 1e-3
     workers: int = 1
 
 
-def leaf_evaluations(p: Problem) -> float:
-    """A row for each draw; one more where another draw goes for it, which soon is rare."""
+def leaf_evaluations(p: ManyChains) -> float:
+    """Return the kernel evaluations of a leaf: one row per draw; exchanges soon become rare."""
     return p.draws * p.leaf
 
 
-def node_evaluations(p: Problem, children: int, last: bool) -> float:
-    """Cross terms, drops, and swaps from several sets, over what the children keep."""
+def node_evaluations(p: ManyChains, children: int, last: bool) -> float:
+    """Return the kernel evaluations of a node: cross terms, removals, and local search with restarts."""
     pool, out = children * p.leaf, p.size if last else p.leaf
-    return pool**2 + 2 / 3 * pool**2 + (1 + starts(out, last)) * PASSES * (pool - out) * out
+    return pool**2 + 2 / 3 * pool**2 + (1 + restarts(out, last)) * PASSES * (pool - out) * out
 
 
-def kept_bytes(p: Problem, size: int) -> float:
-    """Draws, scores and ids of a kept set, its coordinates, and about 2 kB of settings."""
+def restarts(size: int, last: bool) -> int:
+    """Return the number of restarts of the local search in a node that keeps ``size`` draws."""
+    few, many = RESTARTS
+    return max(few, min(many, TRIED // size)) if last else few
+
+
+def kept_bytes(p: ManyChains, size: int) -> float:
+    """Return the bytes of a kept set: draws, scores, ids, preconditioner, and about 2 kB of settings."""
     return size * (16 * p.dim + 16) + 8 * min(p.dim, 200) ** 2 + 2000
 
 
-def levels(p: Problem) -> list[list[int]]:
-    """The tree, from the leaves to the root: how many children each node has."""
+def levels(p: ManyChains) -> list[list[int]]:
+    """Return the number of children of each node, level by level from the leaves to the root."""
     found, nodes = [], p.chains
     while True:
         sizes = [len(group) for group in groups(range(nodes), p.fan_in)]
@@ -84,22 +105,22 @@ def levels(p: Problem) -> list[list[int]]:
             return found
 
 
-def bytes_moved(p: Problem) -> float:
-    """At most: every set goes to another worker once, what is known of each leaf to the client, and the root."""
+def bytes_moved(p: ManyChains) -> float:
+    """Return an upper bound: each set is sent to another worker once; leaf statistics and the root to the client."""
     nodes = sum(map(len, levels(p)))
     return (p.chains + nodes - 1) * kept_bytes(p, p.leaf) + p.chains * kept_bytes(p, 0) + kept_bytes(p, p.size)
 
 
-def worker_memory(p: Problem) -> float:
-    """Bytes at most: a leaf with its blocks and its sketch, or a node with its pool; its own leaves wait beside it."""
-    leaf = 4 * BLOCK * 16 * p.dim + (SKETCH + p.leaf) * 16 * p.dim
+def worker_memory(p: ManyChains) -> float:
+    """Return an upper bound on the memory: a leaf with its blocks and subsample, or a node with its union."""
+    leaf = 4 * BLOCK * 16 * p.dim + (SUBSAMPLE + p.leaf) * 16 * p.dim
     pool = min(p.fan_in, p.chains) * p.leaf
     return BASE + max(leaf, 5 * pool * 16 * p.dim)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each part of a run, one after another; and all of it."""
+    """Seconds of the consecutive parts of a run."""
 
     leaves: float
     barrier: float
@@ -108,26 +129,26 @@ class Times:
 
     @property
     def total(self) -> float:
-        """From start to end."""
+        """Seconds from start to end."""
         return self.leaves + self.barrier + self.tree + self.root
 
 
-def leaf_seconds(p: Problem, m: Machine) -> float:
-    """One leaf on one core."""
+def leaf_seconds(p: ManyChains, m: Machine) -> float:
+    """Return the seconds of one leaf on one core."""
     return m.start + p.draws * m.draw + leaf_evaluations(p) * m.evaluation
 
 
-def node_seconds(p: Problem, m: Machine, children: int, last: bool) -> float:
-    """One node: its children come over the net, one after another; then it is merged."""
+def node_seconds(p: ManyChains, m: Machine, children: int, last: bool) -> float:
+    """Return the seconds of one node: its children are received one after another, then merged."""
     travel = (children - 1) * (m.latency + kept_bytes(p, p.leaf) / m.bandwidth) if m.workers > 1 else 0.0
     return m.start + travel + node_evaluations(p, children, last) * m.node
 
 
-def simulate(p: Problem, m: Machine, jitter: float = 0.1, seed: int = 0) -> Times:
-    """List scheduling on the workers. Tasks reach them one by one, as the scheduler gets to them.
+def simulate(p: ManyChains, m: Machine, jitter: float = 0.1, seed: int = 0) -> Times:
+    """Simulate list scheduling on the workers, with one scheduler that issues the tasks one after another.
 
-    Leaves differ by a log-normal factor, as machines and chains do. The facts of each leaf are one more task; the tree
-    begins when all are known, and a node when its children are there.
+    The times of the leaves vary by a log-normal factor. The statistics of each leaf are one more task. The tree starts
+    when all statistics are known, and a node when its children are complete.
     """
     factors = np.exp(jitter * np.random.default_rng(seed).normal(size=p.chains))
     free = [0.0] * m.workers
@@ -138,7 +159,7 @@ def simulate(p: Problem, m: Machine, jitter: float = 0.1, seed: int = 0) -> Time
         ends.append(begin + leaf_seconds(p, m) * factor)
         heapq.heappush(free, ends[-1])
     leaves = max(ends)
-    # What is known of the leaves: covariances to one place, and their mean.
+    # The covariances of the leaves are sent to the client and averaged.
     barrier = m.latency + p.chains * (m.task + kept_bytes(p, 0) / m.bandwidth)
     now, root, ready = leaves + barrier, 0.0, [leaves + barrier] * p.chains
     issued, free = now, [now] * m.workers
@@ -158,5 +179,5 @@ def simulate(p: Problem, m: Machine, jitter: float = 0.1, seed: int = 0) -> Time
 
 
 def on(m: Machine, workers: int, bandwidth: float | None = None) -> Machine:
-    """The same cores, so many."""
+    """Return the machine with another number of workers."""
     return replace(m, workers=workers, bandwidth=bandwidth or m.bandwidth)

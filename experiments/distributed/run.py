@@ -1,13 +1,13 @@
-"""Many chains: how good is the tree, what does Dask cost, what travels? ``python experiments/distributed/run.py``.
+"""Thinning of many chains: quality, overhead of Dask and data transfer: ``python experiments/distributed/run.py``.
 
-*quality*: one thinner over all draws against the tree of 16 chains and of 64, at the same size and in the same
-coordinates; for real posteriors (--data FOLDER with posteriordb/*.npz) their ten chains. *scaling*: 1 to 64 leaves of
-100 000 draws in ten dimensions, on a cluster of one and of two processes and in as many plain loops side by side:
-seconds, seconds of all processors together, bytes that workers wrote, memory. *model*: seconds of one kernel evaluation
-and the like, and what model.py makes of them for runs that no one machine can do.
+*quality*: KSD of the merge tree over 16 and 64 chains relative to one thinner over all draws, at the same size and with
+the same preconditioner; for real posteriors (--data FOLDER with posteriordb/*.npz) their ten chains. *scaling*: 1 to 64
+leaves of 100 000 draws in ten dimensions, on a cluster of one and of two processes and in the same number of parallel
+plain loops: wall time, processor time, bytes that workers wrote, and memory. *model*: speed of kernel evaluations and
+tasks, from which model.py computes the cost of runs that are too large for one machine.
 
-Writes results.csv beside this file and prints the README's tables; with --only PART one part, with --show none is
-measured. Some fifteen minutes.
+Writes results.csv to the folder of this file and prints the tables of the README. With --only PART only one part is
+measured, with --show none. About fifteen minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Line = dict[str, Any]
 
 
 def line(part: str, case: str, leaves: int, setting: str, measure: str, values: Any) -> Line:
-    """One row of results: the mean and twice its standard error."""
+    """Return one row of results: the mean and twice its standard error."""
     values = np.atleast_1d(values)
     error = 2 * values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return dict(zip(FIELDS, (part, case, leaves, setting, measure, float(values.mean()), float(error)), strict=True))
@@ -48,11 +48,11 @@ def line(part: str, case: str, leaves: int, setting: str, measure: str, values: 
 
 
 def targets(data: Path | None) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
-    """Names, and for each seed draws and scores (chains, n, d)."""
+    """Yield names and, for each seed, draws and scores (chains, n, d)."""
     for dim in (2, 5, 10, 20):
         yield f"normal, d = {dim}", [normals(dim, 64, seed) for seed in range(SEEDS)]
     three = Mixture([[0.0, 0.0], [4.0, 0.0], [0.0, 5.0]], covariances=1.0, weights=[0.2, 0.5, 0.3])
-    yield "mixture, d = 2", [stacked(three, 64, seed) for seed in range(SEEDS)]
+    yield "mixture, d = 2", [mixtures(three, 64, seed) for seed in range(SEEDS)]
     yield "random walk, d = 4", [walks(4, 64, seed) for seed in range(SEEDS)]
     for path in sorted((data / "posteriordb").glob("*.npz")) if data else ():
         with np.load(path) as file:
@@ -60,19 +60,19 @@ def targets(data: Path | None) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
 
 
 def normals(dim: int, chains: int, seed: int) -> tuple[Any, Any]:
-    """Independent draws."""
+    """Sample independent normal draws."""
     x = np.random.default_rng(seed).normal(size=(chains, LENGTH, dim))
     return x, -x
 
 
-def stacked(target: Mixture, chains: int, seed: int) -> tuple[Any, Any]:
-    """The same of a mixture."""
+def mixtures(target: Mixture, chains: int, seed: int) -> tuple[Any, Any]:
+    """Sample independent draws of a mixture."""
     pairs = [target.sample(LENGTH, seed=1000 * seed + chain) for chain in range(chains)]
     return np.stack([x for x, _ in pairs]), np.stack([s for _, s in pairs])
 
 
 def walks(dim: int, chains: int, seed: int) -> tuple[Any, Any]:
-    """Chains that remember: autoregressive, correlation 0.95, widths 1, 2, ..., begun at five widths."""
+    """Sample autoregressive chains: correlation 0.95, standard deviations 1, 2, ..., start at five of them."""
     random = np.random.default_rng(seed)
     x = np.empty((chains, LENGTH, dim))
     x[:, 0] = 5.0
@@ -83,7 +83,7 @@ def walks(dim: int, chains: int, seed: int) -> tuple[Any, Any]:
 
 
 def quality(data: Path | None) -> Iterator[Line]:
-    """KSD of the tree over that of one thinner."""
+    """Measure KSD of the tree relative to one thinner."""
     for name, runs in targets(data):
         for chains in (16, 64):
             if runs[0][0].shape[0] < chains and chains > 16:
@@ -113,8 +113,8 @@ def quality(data: Path | None) -> Iterator[Line]:
 # -- scaling -----------------------------------------------------------------------------------------------------------
 
 
-class Sampler:
-    """Independent normal draws, made where they are thinned."""
+class NormalStream:
+    """Independent normal draws, sampled where they are thinned."""
 
     def __init__(self, seed: int, draws: int = DRAWS, dim: int = DIM) -> None:
         self.seed, self.draws, self.dim = seed, draws, dim
@@ -127,7 +127,7 @@ class Sampler:
 
 
 def written(dask_worker: Any) -> int:
-    """Bytes that a worker has written to any connection, counted from the first call on."""
+    """Return the bytes that a worker has written to all connections since the first call."""
     from distributed.comm import tcp
 
     if not hasattr(tcp, "counted"):
@@ -143,19 +143,19 @@ def written(dask_worker: Any) -> int:
 
 
 def peak() -> int:
-    """Memory of this process at its peak, in bytes."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def loop(seeds: range) -> float:
-    """Thin these chains one after another; processor seconds of it."""
-    busy = time.process_time()
-    ss.parallel.thin([Sampler(seed) for seed in seeds], size=SIZE, workers=0)
-    return time.process_time() - busy
+    """Thin these chains one after another and return the processor seconds."""
+    start = time.process_time()
+    ss.parallel.thin([NormalStream(seed) for seed in seeds], size=SIZE, workers=0)
+    return time.process_time() - start
 
 
 def scaling() -> Iterator[Line]:
-    """The same work in plain loops, one in each of as many processes, and on clusters."""
+    """Measure the same work in plain loops, one per process, and on clusters."""
     from steinstream.parallel.backends import local
 
     for workers in (1, 2):
@@ -165,28 +165,28 @@ def scaling() -> Iterator[Line]:
         ):
 
             def loops(leaves: int, processes: Any = processes, workers: int = workers) -> tuple[float, float]:
-                began = time.perf_counter()
-                shares = [range(first, leaves, workers) for first in range(min(workers, leaves))]
-                work = sum(processes.map(loop, shares))
-                return time.perf_counter() - began, work
+                start = time.perf_counter()
+                seeds = [range(first, leaves, workers) for first in range(min(workers, leaves))]
+                work = sum(processes.map(loop, seeds))
+                return time.perf_counter() - start, work
 
             def busy(client: Any = client) -> float:
                 return time.process_time() + sum(client.run(time.process_time).values())
 
-            loops(4)  # all is compiled
-            ss.parallel.thin([Sampler(seed) for seed in range(4)], size=SIZE, client=client)
+            loops(4)  # compile everything
+            ss.parallel.thin([NormalStream(seed) for seed in range(4)], size=SIZE, client=client)
             for leaves in LEAVES:
                 rows = []
-                same = ss.parallel.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, workers=0).ksd
+                same = ss.parallel.thin([NormalStream(seed) for seed in range(leaves)], size=SIZE, workers=0).ksd
                 for _ in range(REPEATS):
                     seconds, work = loops(leaves)
-                    before, bytes_before, began = busy(), sum(client.run(written).values()), time.perf_counter()
-                    kept = ss.parallel.thin([Sampler(seed) for seed in range(leaves)], size=SIZE, client=client)
-                    wall = time.perf_counter() - began
+                    before, bytes_before, start = busy(), sum(client.run(written).values()), time.perf_counter()
+                    kept = ss.parallel.thin([NormalStream(seed) for seed in range(leaves)], size=SIZE, client=client)
+                    wall = time.perf_counter() - start
                     moved = sum(client.run(written).values()) - bytes_before
                     rows.append((seconds, work, wall, busy() - before, moved, max(client.run(peak).values())))
                     if kept.ksd != same:
-                        raise SystemExit(f"{leaves} leaves: another result on the cluster")
+                        raise SystemExit(f"{leaves} leaves: the result on the cluster differs")
                 names = ("plain s", "plain processor s", "dask s", "dask processor s", "bytes written", "peak bytes")
                 for name, values in zip(names, zip(*rows, strict=True), strict=True):
                     yield line("scaling", f"{workers} workers", leaves, f"size {SIZE}", name, values)
@@ -197,9 +197,9 @@ def scaling() -> Iterator[Line]:
 
 
 def machine() -> Iterator[Line]:
-    """Seconds of one evaluation and of one draw at several dimensions, from leaves of two sizes; and a node's.
+    """Measure the time of an evaluation and of a draw in several dimensions, and of an evaluation in a node.
 
-    A draw's include making it, as reading it from a file would be.
+    The time of a draw includes sampling it, in place of reading it from a file.
     """
     for dim in (2, 10, 50, 100):
         times = {}
@@ -207,49 +207,48 @@ def machine() -> Iterator[Line]:
             values = []
             for _ in range(REPEATS):
                 thinner = ss.Thinner(dim, size=kept, preconditioner=ss.Streaming())
-                blocks = Sampler(0, 40_000, dim)()
+                blocks = NormalStream(0, 40_000, dim)()
                 thinner.extend(*next(blocks))
-                began = time.process_time()
+                start = time.process_time()
                 for x, s in blocks:
                     thinner.extend(x, s)
-                values.append((time.process_time() - began) / (40_000 - 8192))
+                values.append((time.process_time() - start) / (40_000 - 8192))
             times[kept] = min(values)
         evaluation = (times[400] - times[100]) / 300
         yield line("model", "leaf", 1, f"d = {dim}", "ns an evaluation", 1e9 * evaluation)
         yield line("model", "leaf", 1, f"d = {dim}", "ns a draw", 1e9 * (times[100] - 100 * evaluation))
-        parts = [ss.thin(*next(Sampler(seed, 2000, dim)()), size=200, validate_scores=False) for seed in range(16)]
+        parts = [ss.thin(*next(NormalStream(seed, 2000, dim)()), size=200, validate_scores=False) for seed in range(16)]
         values = []
         for _ in range(REPEATS):
-            began = time.process_time()
+            start = time.process_time()
             ss.merge(parts, size=100)
-            values.append(time.process_time() - began)
-        problem = model.Problem(16, 2000, dim, 100)
+            values.append(time.process_time() - start)
+        problem = model.ManyChains(16, 2000, dim, 100)
         counted = model.node_evaluations(problem, 16, True)
         yield line("model", "node", 16, f"d = {dim}", "ns an evaluation", 1e9 * min(values) / counted)
         print(dim, times, evaluation, min(values) / counted, flush=True)
 
 
 def scheduler() -> Iterator[Line]:
-    """Seconds that the scheduler takes for a task that does nothing, the client's part included."""
-    from steinstream.parallel.backends import There, local
+    """Measure the time of the scheduler and the client for a trivial task."""
+    from steinstream.parallel.backends import local
 
     with local(1, memory_limit="2GiB", dashboard_address=None) as client:
-        cluster, values = There(client), []
+        values = []
         for _ in range(REPEATS):
-            began = time.perf_counter()
-            handles = cluster.start(abs, [(number,) for number in range(1000)])
-            cluster.fetch(handles)
-            values.append((time.perf_counter() - began) / 1000)
+            start = time.perf_counter()
+            client.gather([client.submit(abs, number, pure=False) for number in range(1000)])
+            values.append((time.perf_counter() - start) / 1000)
     for dim in (2, 100):
         yield line("model", "dask", 1000, f"d = {dim}", "ns a task", 1e9 * min(values))
     print("task", values)
 
 
 def main() -> None:
-    """Measure, or read what was measured, and show it."""
-    parser = argparse.ArgumentParser(description="Many chains.")
+    """Measure and print the tables."""
+    parser = argparse.ArgumentParser(description="Thinning of many chains.")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/")
-    parser.add_argument("--only", choices=["quality", "scaling", "model"], help="measure this part alone")
+    parser.add_argument("--only", choices=["quality", "scaling", "model"], help="measure only this part")
     parser.add_argument("--show", action="store_true", help="only print the tables from results.csv")
     given = parser.parse_args()
     for part, measure in (
@@ -265,7 +264,7 @@ def main() -> None:
 
 
 def read() -> list[Line]:
-    """What was measured."""
+    """Read results.csv."""
     path = HERE / "results.csv"
     if not path.exists():
         return []
@@ -274,7 +273,7 @@ def read() -> list[Line]:
 
 
 def write(part: str, lines: list[Line]) -> None:
-    """Put these lines in the place of those of the same part."""
+    """Write lines to results.csv and replace those of the same part."""
     others = [row for row in read() if row["part"] != part]
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")

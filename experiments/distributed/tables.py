@@ -1,4 +1,4 @@
-"""The README's tables, and the simulation of runs that no one machine can do."""
+"""Tables of the README, and simulations of runs that are too large for one machine."""
 
 from __future__ import annotations
 
@@ -9,23 +9,35 @@ import numpy as np
 
 Lines = list[dict[str, Any]]
 
+#: Dimension, size, workers and fan-in of the simulated runs.
+LARGE_RUNS = (
+    (10, 100, 100, 16),
+    (10, 100, 1000, 16),
+    (10, 100, 10_000, 16),
+    (10, 1000, 10_000, 16),
+    (10, 1000, 10_000, 4),
+    (10, 1000, 10_000, 64),
+    (100, 100, 10_000, 16),
+    (100, 1000, 10_000, 16),
+)
+
 
 def show(lines: Lines) -> None:
-    """Print them all."""
+    """Print all tables."""
     quality([one for one in lines if one["part"] == "quality"])
     scaling([one for one in lines if one["part"] == "scaling"], lines)
-    far(lines)
+    large_runs(lines)
 
 
 def table(head: list[str], rows: list[list[str]]) -> None:
-    """In Markdown."""
+    """Print a table in Markdown."""
     print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for row in rows:
         print("| " + " | ".join(row) + " |")
 
 
 def quality(lines: Lines) -> None:
-    """KSD of the tree over that of one thinner."""
+    """Print KSD of the tree relative to one thinner."""
     ratios = {
         (one["case"], int(one["leaves"]), one["setting"]): one
         for one in lines
@@ -50,7 +62,7 @@ def quality(lines: Lines) -> None:
 
 
 def machine(lines: Lines, dim: int) -> model.Machine:
-    """What was measured, between the dimensions where it was."""
+    """Interpolate the measured speeds to a dimension."""
     found: dict[str, dict[int, float]] = {}
     for one in lines:
         if one["part"] == "model":
@@ -62,59 +74,55 @@ def machine(lines: Lines, dim: int) -> model.Machine:
 
 
 def scaling(lines: Lines, everything: Lines) -> None:
-    """Measured, and as the model has it."""
+    """Print measured times and those of the model."""
     rows = []
     for workers in (1, 2):
         own = [one for one in lines if one["case"] == f"{workers} workers"]
         for leaves in dict.fromkeys(int(one["leaves"]) for one in own):
             got = {one["measure"]: one["value"] for one in own if int(one["leaves"]) == leaves}
-            problem = model.Problem(leaves, 100_000, 10, 100)
+            problem = model.ManyChains(leaves, 100_000, 10, 100)
             cores = model.on(machine(everything, 10), workers)
             work = got["dask processor s"] / got["plain processor s"] - 1
-            rows.append(
-                [
-                    str(workers), str(leaves), f"{got['plain processor s']:.2f}", f"{got['dask processor s']:.2f}",
-                    f"{100 * work:.0f} %", f"{model.simulate(problem, model.on(cores, 1), 0.0).total:.2f}",
-                    f"{got['plain s']:.2f}", f"{got['dask s']:.2f}",
-                    f"{got['bytes written'] / 1e3:.0f}", f"{model.bytes_moved(problem) / 1e3:.0f}",
-                    f"{got['peak bytes'] / 1e6:.0f}",
-                ]
-            )  # fmt: skip
-    head = ["workers", "leaves", "processor s, loop", "Dask", "more", "model", "wall s, loop", "Dask", "kB written",
-            "model, at most", "peak MB"]  # fmt: skip
-    table(head, rows)
+            cells = {
+                "workers": str(workers),
+                "leaves": str(leaves),
+                "processor s, loop": f"{got['plain processor s']:.2f}",
+                "processor s, Dask": f"{got['dask processor s']:.2f}",
+                "overhead": f"{100 * work:.0f} %",
+                "model": f"{model.simulate(problem, model.on(cores, 1), 0.0).total:.2f}",
+                "wall s, loop": f"{got['plain s']:.2f}",
+                "wall s, Dask": f"{got['dask s']:.2f}",
+                "kB written": f"{got['bytes written'] / 1e3:.0f}",
+                "model, at most": f"{model.bytes_moved(problem) / 1e3:.0f}",
+                "peak MB": f"{got['peak bytes'] / 1e6:.0f}",
+            }
+            rows.append(list(cells.values()))
+    table(list(cells), rows)
 
 
 def seconds(value: float) -> str:
-    """For people."""
+    """Format a time."""
     if value >= 3600:
         return f"{value / 3600:.1f} h"
     return f"{value / 60:.1f} min" if value >= 120 else f"{value:.0f} s" if value >= 10 else f"{value:.2g} s"
 
 
 def size(value: float) -> str:
-    """The same for bytes."""
+    """Format a number of bytes."""
     power = min(max(int(np.log10(max(value, 1.0)) // 3), 0), 4)
     return f"{value / 1000**power:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
-def far(lines: Lines) -> None:
-    """Ten thousand chains of ten million draws."""
+def large_runs(lines: Lines) -> None:
+    """Print simulations of ten thousand chains of ten million draws."""
     if not any(one["part"] == "model" for one in lines):
         return
     rows = []
-    for dim, kept, workers, fan_in in (
-        (10, 100, 100, 16), (10, 100, 1000, 16), (10, 100, 10_000, 16), (10, 1000, 10_000, 16), (10, 1000, 10_000, 4),
-        (10, 1000, 10_000, 64), (100, 100, 10_000, 16), (100, 1000, 10_000, 16),
-    ):  # fmt: skip
-        problem = model.Problem(10_000, 1e7, dim, kept, fan_in=fan_in)
+    for dim, kept, workers, fan_in in LARGE_RUNS:
+        problem = model.ManyChains(10_000, 1e7, dim, kept, fan_in=fan_in)
         times = model.simulate(problem, model.on(machine(lines, dim), workers))
-        rows.append(
-            [
-                str(dim), str(kept), str(workers), str(fan_in), seconds(times.leaves), seconds(times.barrier),
-                seconds(times.tree), seconds(times.root), size(model.bytes_moved(problem)),
-                size(1e4 * 1e7 * 16 * dim), size(model.worker_memory(problem)),
-            ]
-        )  # fmt: skip
+        durations = [seconds(value) for value in (times.leaves, times.barrier, times.tree, times.root)]
+        bytes_ = [model.bytes_moved(problem), 1e4 * 1e7 * 16 * dim, model.worker_memory(problem)]
+        rows.append([str(dim), str(kept), str(workers), str(fan_in), *durations, *map(size, bytes_)])
     head = ["d", "size", "workers", "fan-in", "leaves", "barrier", "tree", "root", "moved", "draws", "worker"]
     table(head, rows)

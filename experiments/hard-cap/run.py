@@ -1,7 +1,7 @@
-"""A hard cap and its bound: ``python experiments/hard-cap/run.py``.
+"""KSD of a fixed number of kept draws against its bound: ``python experiments/hard-cap/run.py``.
 
-KSD^2 of ``size=N`` draws against the bound on its mean (steinstream/promise.py). Writes results.csv beside this file
-and prints the README's table. A quarter of a minute.
+Compares KSD^2 of ``size=N`` draws with the bound on its mean, `Kept.bound`. Writes results.csv to the folder of this
+file and prints the table of the README. A quarter of a minute.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from steinstream.targets import Gaussian, Mixture
 
 HERE = Path(__file__).parent
 SEEDS, DRAWS = 20, 20_000
+IDENTITY = ss.Preconditioner.identity()
 TARGETS = {
     "normal, d = 2": Gaussian(np.zeros(2), 1.0),
     "normal, d = 10": Gaussian(np.zeros(10), 1.0),
@@ -26,8 +27,8 @@ TARGETS = {
 }
 
 
-class Row(NamedTuple):
-    """One run: KSD^2 at the end, its bound, the bound's limit (kappa + D) / 2N, and whether N were always kept."""
+class CapResult(NamedTuple):
+    """Final KSD^2 of a run, its bound, the limit (kappa + D) / 2N of the bound, and if N draws were always kept."""
 
     target: str
     size: int
@@ -38,24 +39,23 @@ class Row(NamedTuple):
     exact: bool
 
 
-def measure() -> Iterator[Row]:
-    """Every target, size and seed."""
+def measure() -> Iterator[CapResult]:
+    """Run every target, size and seed."""
     for name, target in TARGETS.items():
         for seed in range(SEEDS):
             draws, scores = target.sample(DRAWS, seed=seed)
             for size in (10, 50, 250):
-                thinner = ss.Thinner(
-                    draws.shape[1], size=size, history="all", preconditioner=ss.Preconditioner.identity()
-                )
+                thinner = ss.Thinner(draws.shape[1], size=size, history="all", preconditioner=IDENTITY)
                 thinner.extend(draws, scores)
-                kept = thinner.kept
-                kappa, mean = (kept.kernel.diagonal(s).mean() for s in (scores, kept.scores))
-                exact = bool((thinner.history.size == np.minimum(thinner.history.step, size)).all())
-                yield Row(name, size, seed, kept.ksd**2, kept.bound**2, (kappa + mean) / (2 * size), exact)
+                kept, history = thinner.kept, thinner.history
+                kappa, diagonal = (kept.kernel.diagonal(s).mean() for s in (scores, kept.scores))
+                exact = bool((history.size == np.minimum(history.step, size)).all())
+                squares = kept.ksd**2, kept.bound**2, (kappa + diagonal) / (2 * size)
+                yield CapResult(name, size, seed, *squares, exact=exact)
 
 
-def table(rows: list[Row]) -> str:
-    """Means over the seeds."""
+def table(rows: list[CapResult]) -> str:
+    """Return the means over the seeds as Markdown."""
     lines = ["| target | N | mean KSD^2 | bound | (kappa + D) / 2N | always N |", "|---|---|---|---|---|---|"]
     for key in dict.fromkeys(row[:2] for row in rows):
         some = [row for row in rows if row[:2] == key]
@@ -68,11 +68,11 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Measure, write and print."""
+    """Measure, write results.csv and print the table."""
     rows = list(measure())
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(Row._fields)
+        writer.writerow(CapResult._fields)
         writer.writerows([*row[:3], *(f"{value:.6g}" for value in row[3:6]), row.exact] for row in rows)
     print(table(rows))
 

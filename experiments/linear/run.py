@@ -1,8 +1,8 @@
-"""What does a linear term in the kernel gain? ``python experiments/linear/run.py``.
+"""Effect of a linear term in the kernel: ``python experiments/linear/run.py``.
 
-Of 10 000 independent draws of a standard normal some are kept, with IMQ(linear=b). How far is their width from what it
-should be (the mean of x^2, less 1), and what do they lose in KSD with the plain kernel? Means over the
-seeds and twice their standard errors go to results.csv, the README's tables to the screen. About two minutes.
+Thins 10 000 independent draws of a standard normal with IMQ(linear=b) and measures the error of the second moment (mean
+of x^2 minus 1) and the increase of KSD with the plain kernel. Writes means over the seeds and twice their standard
+errors to results.csv and prints the tables of the README. About two minutes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ SEEDS = 5
 
 
 def main() -> None:
-    """Measure, write and show."""
-    lines, shown = (
-        [],
-        ["| d | coordinates | size | " + " | ".join(f"b = {b:g}" for b in TERMS) + " |", "|---" * 8 + "|"],
-    )
+    """Measure, write results.csv and print the tables."""
+    head = " | ".join(f"b = {b:g}" for b in TERMS)
+    lines, shown = [], [f"| d | preconditioner | size | {head} |", "|---" * 8 + "|"]
     for dim in (2, 10, 30):
         for preconditioner in ("auto", "identity"):
             for size in (50, 200):
@@ -39,13 +37,13 @@ def main() -> None:
                 print(shown[-1], flush=True)
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["d", "coordinates", "size", "b", "second moment - 1", "+-", "ksd ratio", "+-"])
+        writer.writerow(["d", "preconditioner", "size", "b", "second moment - 1", "+-", "ksd ratio", "+-"])
         writer.writerows(lines)
     print("\n".join(shown))
 
 
 def measure(dim: int, preconditioner: str, size: int, linear: float, seed: int) -> tuple[float, float]:
-    """Error of the second moment, and KSD with the plain kernel over that of the set chosen by it."""
+    """Return the error of the second moment, and KSD relative to a set thinned with the plain kernel."""
     draws = np.random.default_rng(seed).normal(size=(10_000, dim))
     plain, kept = (
         ss.thin(draws, -draws, size=size, kernel=ss.IMQ(linear=b), preconditioner=preconditioner) for b in (0, linear)

@@ -1,10 +1,7 @@
-"""Bayesian neural networks in a few dimensions: models, data, training, a subspace of the weights, its posterior.
+"""Networks, data sets and training for the experiments with Bayesian neural networks.
 
-A network's weights are one long vector w. In a subspace w = w_0 + z_1 v_1 + ... + z_k v_k only z is random, so that a
-chain can be run and thinned in k dimensions, and every kept z is a whole network to predict with. Needs PyTorch, which
-is imported when one of these names is first used.
-
-P. Izmailov et al., "Subspace inference for Bayesian deep learning", UAI 2020.
+The subspace of weights and its posterior are in `steinstream.integrations.torch`. Names that need PyTorch import it on
+first use.
 """
 
 from __future__ import annotations
@@ -12,42 +9,42 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from steinstream.io.errors import need
+
 if TYPE_CHECKING:
-    from experiments.network_models.data import Data as Data
-    from experiments.network_models.data_cifar10 import cifar10 as cifar10
-    from experiments.network_models.data_imdb import imdb as imdb
+    from experiments.network_models.cifar10 import load_cifar10 as load_cifar10
+    from experiments.network_models.datasets import Dataset as Dataset
+    from experiments.network_models.imdb import load_imdb as load_imdb
     from experiments.network_models.models import MLP as MLP
     from experiments.network_models.models import ConvolutionLSTM as ConvolutionLSTM
     from experiments.network_models.models import FilterResponseNorm as FilterResponseNorm
     from experiments.network_models.models import ResNet20 as ResNet20
-    from experiments.network_models.recipe import Recipe as Recipe
+    from experiments.network_models.text import WordVectors as WordVectors
     from experiments.network_models.training import train_curve as train_curve
     from experiments.network_models.training import train_network as train_network
-    from experiments.network_models.words import WordVectors as WordVectors
+    from experiments.network_models.training_config import TrainingConfig as TrainingConfig
 
-_HOMES = {
+_MODULES = {
     "ConvolutionLSTM": "models",
-    "Data": "data",
+    "Dataset": "datasets",
     "FilterResponseNorm": "models",
     "MLP": "models",
-    "Recipe": "recipe",
     "ResNet20": "models",
-    "WordVectors": "words",
-    "cifar10": "data_cifar10",
-    "imdb": "data_imdb",
+    "TrainingConfig": "training_config",
+    "WordVectors": "text",
+    "load_cifar10": "cifar10",
+    "load_imdb": "imdb",
     "train_curve": "training",
     "train_network": "training",
 }
-_WITHOUT_TORCH = ("data", "data_cifar10", "data_imdb", "recipe", "words")
+_WITH_TORCH = ("models", "training")
 
-__all__ = list(_HOMES)
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _HOMES[name] not in _WITHOUT_TORCH:
-        from steinstream.integrations._common import need
-
+    if _MODULES[name] in _WITH_TORCH:
         need("torch", "torch")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

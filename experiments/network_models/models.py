@@ -1,11 +1,11 @@
-"""The networks: ResNet-20 with filter response normalisation, embedding-convolution-LSTM, and a small one for tests.
+"""Networks: ResNet-20 with filter response normalisation, embedding-convolution-LSTM, and a multilayer perceptron.
 
-None has batch normalisation or dropout: what a network says of one input depends on that input and the weights alone,
-as a likelihood must.
+None of them uses batch normalisation or dropout. The output for an input depends only on this input and the weights, as
+required of a likelihood.
 
 K. He et al., "Deep residual learning for image recognition", CVPR 2016. S. Singh and S. Krishnan, "Filter response
 normalization layer", CVPR 2020. P. Izmailov et al., "What are Bayesian neural network posteriors really like?", ICML
-2021, whose choices of architecture these are.
+2021, from which the architectures are taken.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch.nn import functional
 
 
 class FilterResponseNorm(nn.Module):
-    r"""Each filter's response to an image divided by its root mean square there, then a line, then a threshold.
+    r"""Filter response normalisation: division by the root mean square of a filter, affine map, threshold.
 
     .. math:: z = \max(\gamma x / \sqrt{\nu^2 + \epsilon} + \beta, \tau), \qquad \nu^2 = \mathrm{mean}_{hw} x^2
 
-    with one :math:`\gamma, \beta, \tau` a filter. Inputs are (n, filters, h, w).
+    with one :math:`\gamma, \beta, \tau` per filter. Inputs have shape (n, filters, h, w).
     """
 
     def __init__(self, filters: int, epsilon: float = 1e-6) -> None:
@@ -35,15 +35,15 @@ class FilterResponseNorm(nn.Module):
         self.threshold = nn.Parameter(torch.zeros(filters))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalise (n, filters, h, w)."""
+        """Normalise inputs (n, filters, h, w)."""
         scale, shift, threshold = (p[:, None, None] for p in (self.scale, self.shift, self.threshold))
         inverse = torch.rsqrt(x.square().mean(dim=(2, 3), keepdim=True) + self.epsilon)
-        # max(y, t) = relu(y - t) + t, which has by far the cheaper gradient
+        # max(y, t) = relu(y - t) + t, whose gradient is much cheaper
         return functional.relu(torch.addcmul(shift - threshold, x, scale * inverse)) + threshold
 
 
 class _Layer(nn.Module):
-    """Convolution and normalisation."""
+    """Convolution and filter response normalisation."""
 
     def __init__(self, before: int, after: int, size: int = 3, stride: int = 1) -> None:
         super().__init__()
@@ -53,28 +53,28 @@ class _Layer(nn.Module):
         nn.init.zeros_(self.convolution.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Images to images."""
+        """Map images to images."""
         return self.norm(self.convolution(x))
 
 
 class _Residual(nn.Module):
-    """Two layers beside a short cut."""
+    """Two layers with a shortcut connection."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
         self.first, self.second = _Layer(before, after, stride=stride), _Layer(after, after)
         same = stride == 1 and before == after
-        self.short_cut = nn.Identity() if same else _Layer(before, after, size=1, stride=stride)
+        self.shortcut = nn.Identity() if same else _Layer(before, after, size=1, stride=stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Images to images."""
-        return functional.silu(self.second(functional.silu(self.first(x))) + self.short_cut(x))
+        """Map images to images."""
+        return functional.silu(self.second(functional.silu(self.first(x))) + self.shortcut(x))
 
 
 class ResNet20(nn.Module):
-    """Twenty layers for images (n, 3, side, side) of any side divisible by 4: three times three residual blocks.
+    """ResNet-20 for images (n, 3, side, side) with a side divisible by 4: nine residual blocks in three stacks.
 
-    With ``width`` 16 it has 0.27 million weights.
+    With ``width=16`` it has 0.27 million weights.
     """
 
     def __init__(self, classes: int = 10, width: int = 16) -> None:
@@ -90,15 +90,15 @@ class ResNet20(nn.Module):
         nn.init.kaiming_normal_(self.head.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits (n, classes)."""
+        """Return the logits (n, classes)."""
         return self.head(self.body(x).mean(dim=(2, 3)))
 
 
 class ConvolutionLSTM(nn.Module):
-    """Word vectors, a convolution over five words, the largest of each four, an LSTM, and what it says at the end.
+    """Word vectors, convolution over five words, max pooling over four, LSTM, linear layer on its last output.
 
-    Inputs are word numbers (n, length). Given ``vectors`` (words, dimensions) are held fixed; otherwise ``words``
-    vectors of 128 dimensions are weights like all others.
+    Inputs are word numbers (n, length). If ``vectors`` (words, dimensions) are given, they are constant; otherwise
+    ``words`` vectors of 128 dimensions are trained.
     """
 
     def __init__(
@@ -115,20 +115,20 @@ class ConvolutionLSTM(nn.Module):
             self.register_buffer("vectors", fixed)
         self.convolution = nn.Conv1d(dimensions, filters, 5)
         self.lstm = nn.LSTM(filters, cells, batch_first=True)
-        with torch.no_grad():  # an LSTM that remembers at first learns sooner
+        with torch.no_grad():  # a positive forget bias speeds up learning
             self.lstm.bias_ih_l0[cells : 2 * cells] += 1.0
         self.head = nn.Linear(cells, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits (n, classes)."""
+        """Return the logits (n, classes)."""
         words = self.embedding(x) if self.embedding is not None else functional.embedding(x, self.vectors)
-        found = functional.max_pool1d(functional.relu(self.convolution(words.transpose(1, 2))), 4)
-        said, _ = self.lstm(found.transpose(1, 2))
-        return self.head(said[:, -1])
+        features = functional.max_pool1d(functional.relu(self.convolution(words.transpose(1, 2))), 4)
+        outputs, _ = self.lstm(features.transpose(1, 2))
+        return self.head(outputs[:, -1])
 
 
 class MLP(nn.Module):
-    """Layers of the given widths with tanh between, for rows (n, widths[0]) or anything that flattens to them."""
+    """Linear layers of the given widths with tanh between them, for inputs that flatten to (n, widths[0])."""
 
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
@@ -138,5 +138,5 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits (n, widths[-1])."""
+        """Return the logits (n, widths[-1])."""
         return self.layers(x.flatten(1))

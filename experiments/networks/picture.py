@@ -1,7 +1,8 @@
-"""The picture and the table of docs/networks.md: ``python experiments/networks/picture.py``.
+"""Figure and table of docs/networks.md: ``python experiments/networks/picture.py``.
 
-Runs the page's own code, then the same chain from other seeds; the truth is importance sampling from a wide Gaussian.
-Writes docs/networks.png and prints the table. A minute or two; needs torch and matplotlib.
+Runs the code of the page, then the same chain with other seeds. The exact result is computed by importance sampling
+from a wide Gaussian. Writes docs/networks.png and prints the table. One to two minutes; requires torch and
+matplotlib.
 """
 
 from __future__ import annotations
@@ -13,20 +14,19 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
-from numpy.typing import NDArray
+
+from steinstream._typing import Array
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "networks.md"
 SEEDS = range(5)
-WIDE, DRAWS, PIECE = 1.3, 400_000, 20_000
-
-Array = NDArray[np.float64]
+WIDTH, DRAWS, BATCH = 1.3, 400_000, 20_000
 
 
 def main() -> None:
-    """Run, measure, draw."""
+    """Run the page, measure the errors and draw the figure."""
     torch.set_num_threads(1)
     page = run_page()
     truth = importance(page)
@@ -47,31 +47,31 @@ def main() -> None:
 
 
 def run_page() -> dict[str, Any]:
-    """All names of the page, after its code ran."""
+    """Run the code of the page and return its names."""
     names: dict[str, Any] = {}
     test = doctest.DocTestParser().get_doctest(PAGE.read_text(), names, PAGE.name, str(PAGE), 0)
     runner = doctest.DocTestRunner()
     runner.run(test, clear_globs=False)
     if runner.failures:
-        raise SystemExit("The page is wrong.")
+        raise SystemExit("The code of docs/networks.md gives other results than the page shows.")
     return test.globs
 
 
 def predictions(page: dict[str, Any], positions: Array) -> Array:
-    """Of the networks at these positions, on the page's grid."""
+    """Return the predictions of the networks at these positions on the grid of the page."""
     with torch.no_grad():
         weights = page["space"].weights(torch.tensor(positions))
         return np.asarray(torch.vmap(lambda w: page["outputs"](w, page["grid"]))(weights).numpy())
 
 
 def importance(page: dict[str, Any]) -> tuple[Array, Array]:
-    """Mean and spread of the prediction under the posterior on the subspace."""
+    """Return mean and standard deviation of the prediction under the posterior on the subspace."""
     rng = np.random.default_rng(0)
     sums, total, squares, best = np.zeros((2, len(page["grid"]))), 0.0, 0.0, None
-    for _ in range(DRAWS // PIECE):
-        z = WIDE * rng.normal(size=(PIECE, 3))
+    for _ in range(DRAWS // BATCH):
+        z = WIDTH * rng.normal(size=(BATCH, 3))
         with torch.no_grad():
-            log = torch.vmap(page["log_density"])(torch.tensor(z)).numpy() + 0.5 * (z**2).sum(axis=1) / WIDE**2
+            log = torch.vmap(page["log_density"])(torch.tensor(z)).numpy() + 0.5 * (z**2).sum(axis=1) / WIDTH**2
         best = log.max() if best is None else best
         weight = np.exp(log - best)
         said = predictions(page, z)
@@ -83,12 +83,12 @@ def importance(page: dict[str, Any]) -> tuple[Array, Array]:
 
 
 def error(page: dict[str, Any], truth: tuple[Array, Array], mean: Array, spread: Array) -> tuple[float, float]:
-    """Root mean square over the grid, of the mean and of the spread."""
+    """Return the root mean square errors over the grid of mean and standard deviation."""
     return page["apart"](mean, truth[0]), page["apart"](spread, truth[1])
 
 
 def draw(page: dict[str, Any], errors: dict[str, list[tuple[float, float]]]) -> None:
-    """The prediction, the draws, the errors."""
+    """Draw the predictions, the draws and the errors."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6), width_ratios=(1.6, 1.1, 1))
     at, every, chain = page["grid"][:, 0].numpy(), page["every"], page["chain"]
     mean, spread = every.mean(axis=0), every.std(axis=0)

@@ -1,4 +1,4 @@
-"""How does the growth's exponent matter (appendix on parameter sensitivity)? Two modes, growth sqrt(t^alpha log t) / 2.
+"""Sensitivity to the exponent of the growth (appendix): two modes, growth sqrt(t^alpha log t) / 2.
 
 The paper finds alpha = 1.8 best for both KSD and normalised KSD.
 """
@@ -12,48 +12,51 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper import Report, Unit
-from experiments.paper.columns import Columns, matching
-from experiments.paper.toys import CANDIDATES, IDENTITY, KERNELS, RULES, Toy, repeated
+from experiments.paper.repeated_runs import CANDIDATES, RepeatedRuns, run_repeats
+from experiments.paper.settings import KERNELS, RULES, paper_thinner
+from experiments.results import ResultTable, select
+from experiments.runner import ProgressCallback, WorkUnit
 from steinstream.targets import Mixture
-from steinstream.thinner import Thinner
 
 ALPHAS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
 _STEPS = {"quick": 2_000, "medium": 10_000, "full": 20_000}
 _REPEATS = {"quick": 3, "medium": 5, "full": 10}
 
 
-class Alpha(Toy):
-    """KSD against the exponent of growth on two modes (appendix, parameter sensitivity)."""
+class Alpha(RepeatedRuns):
+    """KSD against the exponent of the growth on two modes (appendix, parameter sensitivity)."""
 
-    def units(self) -> list[Unit]:
-        """All repeats of one kernel, rule and exponent."""
+    def units(self) -> list[WorkUnit]:
+        """Return one work unit per kernel, rule and exponent."""
         keys = product(reversed(ALPHAS), KERNELS, RULES)
         return [
-            Unit(f"{kernel}-{rule}-{alpha}", partial(self._run, kernel, rule, alpha)) for alpha, kernel, rule in keys
+            WorkUnit(f"{kernel}-{rule}-{alpha}", partial(self._run, kernel, rule, alpha))
+            for alpha, kernel, rule in keys
         ]
 
-    def _run(self, kernel: str, rule: str, alpha: float, checkpoint: Path, report: Report) -> Columns:
+    def _run(self, kernel: str, rule: str, alpha: float, checkpoint: Path, progress: ProgressCallback) -> ResultTable:
         target = Mixture(np.array([[0.0, 0.0], [1.0, 1.0]]), covariances=np.array(0.5))
-        growth = "linear" if alpha == 2.0 else f"power:{alpha}"  # as the paper does
-        return repeated(
+        growth = "linear" if alpha == 2.0 else f"power:{alpha}"  # as in the paper
+        settings = {"kernel": KERNELS[kernel], "growth": growth, "rule": rule, "candidates": CANDIDATES}
+        return run_repeats(
             _REPEATS[self.scale],
-            lambda: Thinner(
-                2, kernel=KERNELS[kernel], preconditioner=IDENTITY, growth=growth, rule=rule, candidates=CANDIDATES
-            ),
+            lambda: paper_thinner(2, **settings),
             lambda repeat: target.sample(_STEPS[self.scale] * CANDIDATES, self.seed + repeat),
-            report, kernel=kernel, rule=rule, alpha=alpha,
-        )  # fmt: skip
+            progress,
+            kernel=kernel,
+            rule=rule,
+            alpha=alpha,
+        )
 
-    def draw(self, results: Columns) -> dict[str, Any]:
-        """One figure a kernel."""
+    def draw(self, results: ResultTable) -> dict[str, Any]:
+        """Return one figure per kernel."""
         from experiments.paper import plots
 
-        return {f"figure-{kernel}.png": plots.alpha(matching(results, kernel=kernel)) for kernel in KERNELS}
+        return {f"figure-{kernel}.png": plots.alpha(select(results, kernel=kernel)) for kernel in KERNELS}
 
-    def summary(self, results: Columns) -> str:
-        """Means over the repeats, at the last step."""
-        last = matching(results, step=_STEPS[self.scale])
+    def summary(self, results: ResultTable) -> str:
+        """Return the means over the repeats at the last step."""
+        last = select(results, step=_STEPS[self.scale])
         lines = [
             f"Two modes, m = {CANDIDATES}, {_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats",
             "",
@@ -61,7 +64,7 @@ class Alpha(Toy):
             "|---|---|---|---|---|---|",
         ]
         for kernel, rule, alpha in product(KERNELS, RULES, ALPHAS):
-            rows = matching(last, kernel=kernel, rule=rule, alpha=alpha)
+            rows = select(last, kernel=kernel, rule=rule, alpha=alpha)
             kept, ksd, normalised = (rows[name].mean() for name in ("kept", "ksd", "normalised"))
             error = rows["ksd"].std() / np.sqrt(len(rows["ksd"]))
             lines.append(

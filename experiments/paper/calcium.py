@@ -1,28 +1,29 @@
 """Calcium signalling in a heart cell (section 4.2 of the paper and its appendix): 38 parameters, tempered, m = 100.
 
-The paper's observations, prior and list of parameters are not public; this is the same cell model with a stated
-substitute, see `steinstream.targets.Calcium`. The public chains themselves can be thinned with ``--chain``.
+The observations, the prior and the list of parameters of the paper are not public. This experiment uses the same cell
+model with a documented substitute, see `experiments.targets.calcium`. The public chains can be thinned with
+``--chain``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from experiments.paper import Options
-from experiments.paper.chains import ThinnedChain, study
-from experiments.paper.tape import Tape
-from experiments.targets.calcium import NAMES
+from experiments.paper import ExperimentOptions
+from experiments.paper.chain_experiment import ChainExperiment, create_chain_experiment
+from experiments.paper.stored_chain import SampledChain
+from experiments.targets.calcium import NAMES, Calcium
 from steinstream.samplers import RandomWalk
-from steinstream.targets import Calcium, Tempered
+from steinstream.targets import Tempered
 
 CANDIDATES = 100
 POWER = 1 / 8
 _MOVES = {"quick": 40_000, "medium": 400_000, "full": 4_000_000}
 
 
-def random_walk(options: Options) -> ThinnedChain:
-    """Calcium signalling, tempered random walk in 38 dimensions (figure 3 and appendix)."""
+def random_walk(options: ExperimentOptions) -> ChainExperiment:
+    """Return the experiment with a tempered random walk (figure 3 and appendix)."""
     target = Calcium.simulated(options.seed) if options.observations is None else Calcium(options.observations)
     sampler = RandomWalk(Tempered(target, POWER), step=0.048)
-    tape = Tape(sampler, np.zeros(len(NAMES)), options.seed, options.moves or _MOVES[options.scale])
-    return study(options, "Calcium signalling, tempered random walk", tape, NAMES, CANDIDATES)
+    chain = SampledChain(sampler, np.zeros(len(NAMES)), options.seed, options.moves or _MOVES[options.scale])
+    return create_chain_experiment(options, "Calcium signalling, tempered random walk", chain, NAMES, CANDIDATES)

@@ -1,1 +1,1 @@
-"""Posteriors that only the experiments need."""
+"""Posterior of the calcium experiment and its cell model."""

@@ -1,25 +1,28 @@
-r"""Calcium in a heart muscle cell: the posterior of 38 parameters given one noisy transient.
+r"""Posterior of the 38 parameters of a heart muscle cell, given one noisy calcium transient.
 
-The cell of `experiments.targets.hinch` rests, is held at 0 mV for 200 ms and at -80 mV for 300 ms more. Observed is its
-calcium in uM at 5, 10, ..., 500 ms, with independent Gaussian noise of standard deviation 0.02 uM. The position is
-:math:`q = \log (\theta / \theta_0)`, where :math:`\theta_0` are the published parameters, with prior
-:math:`N(0, 0.3^2 I)`. The data inform some six directions of it.
+The cell of `experiments.targets.hinch` starts at rest. Its voltage is held at 0 mV for 200 ms and at -80 mV for the
+next 300 ms. The observations are its calcium concentrations in uM at 5, 10, ..., 500 ms with independent Gaussian
+noise of standard deviation 0.02 uM. The position is :math:`q = \log (\theta / \theta_0)` with the published
+parameters :math:`\theta_0`; its prior is :math:`N(0, 0.3^2 I)`. The data are informative in about six directions.
 
-The public chains of this model (M. Riabiz et al., "Optimal thinning of MCMC output", JRSS B 84, 2022) come without
-their observations, prior and list of parameters. **Those here are a substitute**: the same model, another posterior.
+The public chains of this model (M. Riabiz et al., "Optimal thinning of MCMC output", JRSS B 84, 2022) were published
+without the observations, the prior and the list of parameters. **Those used here are a substitute**: the same model,
+but another posterior.
 
-Integration. Over the posterior to the power 1/8, release units relax at up to 35 per ms and calcium at up to 4, in a
-transient of some 100 ms: too stiff for an explicit method, but the fast part is linear once calcium is known. So
-release units and troponin are taken implicitly, which costs a 3 x 3 system, the store explicitly, and calcium
-explicitly but for a part :math:`- \kappa C`, with :math:`\kappa` fixed for each step. The scheme, ARK4(3)6L[2]SA, has
-order 4 for any such split. Its 302 steps are short after the jumps of the voltage, and the same for all q. Calcium is
-exact to 1e-6 uM for half of the draws, to 1e-4 uM for 99 in 100. C. A. Kennedy and M. H. Carpenter, "Additive
-Runge-Kutta schemes for convection-diffusion-reaction equations", Applied Numerical Mathematics 44 (2003).
+Integration. Under the posterior to the power 1/8, release units relax at up to 35 per ms and calcium at up to 4 per ms,
+in a transient of about 100 ms. This is too stiff for an explicit method, but the fast part is linear for given calcium.
+Release units and troponin are therefore integrated implicitly, which requires the solution of a 3 x 3 system; the store
+is integrated explicitly; calcium is integrated explicitly except for a term :math:`- \kappa C`, with :math:`\kappa`
+constant within a step. The scheme ARK4(3)6L[2]SA has order 4 for any such splitting. Its 302 steps are short after the
+jumps of the voltage and the same for all q. The error of calcium is below 1e-6 uM for half of the draws and below
+1e-4 uM for 99 %. C. A. Kennedy and M. H. Carpenter, "Additive Runge-Kutta schemes for convection-diffusion-reaction
+equations", Applied Numerical Mathematics 44 (2003).
 
-The score is the exact gradient of the computed log density: the same steps, backwards.
+The score is the exact gradient of the computed log density (discrete adjoint).
 
-Cost: sixteen densities side by side take 0.35 ms, and so does a score; carried forwards, the derivatives would take 3.7
-times as long. A density from scipy's LSODA, with compiled slopes and errors of 2e-5 uM, takes as long as 110 of these.
+Cost: sixteen vectorised densities take 0.35 ms, and so does one score; with forward derivatives a score would take
+3.7 times as long. One density with scipy's LSODA, with compiled slopes and errors of 2e-5 uM, takes as long as 110 of
+these.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.targets._jit import inlined, jit
 from experiments.targets.hinch import (
     CONSTANTS,
     PARAMETERS,
@@ -41,10 +45,10 @@ from experiments.targets.hinch import (
     slopes,
     stiffness,
 )
-from experiments.targets.hinch_back import slopes_back, stiffness_back
-from steinstream._engine.jit import inlined, jit
+from experiments.targets.hinch_adjoint import slopes_adjoint, stiffness_adjoint
+from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import Array, CompiledTarget
+from steinstream.targets import CompiledTarget
 
 NAMES = tuple(PARAMETERS)
 LANES = 16
@@ -57,10 +61,10 @@ _MICRO = 1e3  # uM in one mM
 
 _INTERVAL = 5.0  # ms between observations
 _OBSERVATIONS = 100
-_PULSE = 40  # observations until the voltage falls
+_PULSE = 40  # observations before the voltage drops
 _VOLTAGES = (0.0, -80.0)
-_STEPS = np.repeat((30, 15, 5, 3, 2, 10, 5, 4, 2), (1, 1, 8, 10, 20, 1, 1, 8, 50))  # between observations
-_END = np.cumsum(_STEPS)  # steps until an observation
+_STEPS = np.repeat((30, 15, 5, 3, 2, 10, 5, 4, 2), (1, 1, 8, 10, 20, 1, 1, 8, 50))  # before each observation
+_END = np.cumsum(_STEPS)  # number of steps up to each observation
 
 _STAGES = 6
 _GAMMA = 1 / 4
@@ -94,8 +98,8 @@ _IMPLICIT = (
     _FINAL[:5],
     _FINAL,
 )
-_ROWS = 7  # of slopes: the explicit part of C', then S', z1', z2', z3', B', then the implicit part of C'
-_WEIGHTS = np.zeros((_STAGES + 1, _STAGES, _ROWS))  # of earlier stages, in a stage and at the end of the step
+_ROWS = 7  # slopes: explicit part of C', S', z1', z2', z3', B', implicit part of C'
+_WEIGHTS = np.zeros((_STAGES + 1, _STAGES, _ROWS))  # of earlier stages in each stage; last: in the result
 for _i in range(_STAGES + 1):
     _WEIGHTS[_i, : len(_EXPLICIT[_i]), :2] = np.array(_EXPLICIT[_i])[:, None]
     _WEIGHTS[_i, : len(_IMPLICIT[_i]), 2:] = np.array(_IMPLICIT[_i])[:, None]
@@ -108,8 +112,8 @@ def _constants(q: Array, voltage: float, k: Array, j: int) -> None:
 
 
 @jit
-def _constants_back(q: Array, voltage: float, k_: Array, score: Array) -> None:
-    """Add the derivative by q, where that by the constants is k_ (36, 1)."""
+def _constants_adjoint(q: Array, voltage: float, k_: Array, score: Array) -> None:
+    """Add the derivative by q to the score, given the derivative k_ (36, 1) by the constants."""
     theta = (_THETA * np.exp(q)).astype(np.complex128)
     for j in range(_DIMENSION):
         real = theta[j]
@@ -123,14 +127,14 @@ def _constants_back(q: Array, voltage: float, k_: Array, score: Array) -> None:
 
 @inlined
 def _logarithm(C: float, log: float, near: float) -> tuple[float, float]:
-    """Log C and its derivative, by a series around the C at the start of the step: a call would not vectorise."""
+    """Return log C and its derivative from a series around C at the start of the step, which can be vectorised."""
     y = C * near - 1.0
     return log + y * (1.0 - y * (0.5 - y * (1.0 / 3.0))), (1.0 - y * (1.0 - y)) * near
 
 
 @inlined
 def _evaluate(k: Groups, x: Numbers, fixed: Numbers, g: float) -> Numbers:
-    """The seven slopes of a stage, from the sums over the stages before."""
+    """Return the seven slopes of a stage, given the sums over the previous stages."""
     C, S, z1, z2, z3, B = x
     kappa, log, near = fixed
     C = C / (1.0 + g * kappa)
@@ -140,17 +144,17 @@ def _evaluate(k: Groups, x: Numbers, fixed: Numbers, g: float) -> Numbers:
 
 
 @inlined
-def _evaluate_back(
+def _evaluate_adjoint(
     k: Groups, x: Numbers, fixed: Numbers, g: float, slopes_: Numbers
 ) -> tuple[Groups, Numbers, float, float]:
-    """By the constants, by x, by kappa and by the C at the start of the step (see `hinch_back`)."""
+    """Return the derivatives by the constants, x, kappa and C at the start of the step (see `hinch_adjoint`)."""
     C, S, z1, z2, z3, B = x
     kappa, log, near = fixed
     inverse = 1.0 / (1.0 + g * kappa)
     C = C * inverse
     log, by_C = _logarithm(C, log, near)
     explicit_, S_, z1_, z2_, z3_, B_, implicit_ = slopes_
-    k_, x_, log_ = slopes_back(k, (C, S, z1, z2, z3, B), log, g, (explicit_, S_, z1_, z2_, z3_, B_))
+    k_, x_, log_ = slopes_adjoint(k, (C, S, z1, z2, z3, B), log, g, (explicit_, S_, z1_, z2_, z3_, B_))
     pull_ = explicit_ - implicit_
     C_ = (x_[0] + pull_ * kappa + log_ * by_C) * inverse
     return k_, (C_, x_[1], x_[2], x_[3], x_[4], x_[5]), (pull_ - g * C_) * C, log_ * (1.0 - by_C * C) * near
@@ -158,7 +162,7 @@ def _evaluate_back(
 
 @inlined
 def _sum(state: Array, slope: Array, stage: int, h: float, out: Array) -> None:
-    """Write what a stage starts from, or the end of the step (stage 6), into out (6, lanes)."""
+    """Write the start value of a stage, or the result of the step (stage 6), to out (6, lanes)."""
     lanes = state.shape[1]
     for row in range(6):
         for j in range(lanes):
@@ -172,7 +176,7 @@ def _sum(state: Array, slope: Array, stage: int, h: float, out: Array) -> None:
 
 @inlined
 def _step(k: Array, state: Array, h: float, fixed: Array, sums: Array, slope: Array) -> None:
-    """Advance the state (6, lanes). The way back needs what it leaves in fixed (3, lanes) and sums (6, 6, lanes)."""
+    """Advance the state (6, lanes) by one step. The adjoint uses fixed (3, lanes) and sums (6, 6, lanes)."""
     lanes = state.shape[1]
     for j in range(lanes):
         fixed[1, j] = math.log(state[0, j])
@@ -194,8 +198,8 @@ def _step(k: Array, state: Array, h: float, fixed: Array, sums: Array, slope: Ar
 
 
 @inlined
-def _step_back(k: Array, h: float, fixed: Array, sums: Array, k_: Array, state_: Array, slope_: Array) -> None:
-    """Turn the derivative by the state at the end of a step into that by its start; add to that by the constants."""
+def _step_adjoint(k: Array, h: float, fixed: Array, sums: Array, k_: Array, state_: Array, slope_: Array) -> None:
+    """Replace the derivative by the end of a step with that by its start; update the derivative by the constants."""
     groups, numbers = gather(k, 0), (fixed[0, 0], fixed[1, 0], fixed[2, 0])
     for stage in range(_STAGES):
         for row in range(_ROWS):
@@ -203,7 +207,7 @@ def _step_back(k: Array, h: float, fixed: Array, sums: Array, k_: Array, state_:
     kappa_, start_ = 0.0, 0.0
     for stage in range(_STAGES - 1, -1, -1):
         x, f_ = sums[stage], slope_[stage]
-        groups_, x_, more_kappa_, more_start_ = _evaluate_back(
+        groups_, x_, more_kappa_, more_start_ = _evaluate_adjoint(
             groups,
             (x[0, 0], x[1, 0], x[2, 0], x[3, 0], x[4, 0], x[5, 0]),
             numbers,
@@ -217,7 +221,7 @@ def _step_back(k: Array, h: float, fixed: Array, sums: Array, k_: Array, state_:
         for earlier in range(stage):
             for row in range(_ROWS):
                 slope_[earlier, row] += h * _WEIGHTS[stage, earlier, row] * x_[row % 6]
-    groups_, C_, B_ = stiffness_back(groups, sums[0, 0, 0], sums[0, 5, 0], kappa_)
+    groups_, C_, B_ = stiffness_adjoint(groups, sums[0, 0, 0], sums[0, 5, 0], kappa_)
     scatter(groups_, k_, 0)
     state_[0] += C_ + start_
     state_[5] += B_
@@ -231,8 +235,8 @@ def _log_posterior(misfit: float, square: float) -> float:
 
 @jit
 def _densities(y: Array, positions: Array, first: int, out: Array) -> None:
-    """The log density in lanes first, first + 1, ..., as many as there are, at most LANES."""
-    # Shapes known to the compiler: it then knows that rows do not overlap, and vectorises.
+    """Compute the log density of at most LANES lanes, beginning with the lane ``first``."""
+    # With constant shapes the compiler knows that rows do not overlap, and vectorises the loops.
     k, state, fixed = np.zeros((CONSTANTS, LANES)), np.zeros((6, LANES)), np.zeros((3, LANES))
     sums, slope = np.zeros((_STAGES, 6, LANES)), np.zeros((_STAGES, _ROWS, LANES))
     misfit = np.zeros(LANES)
@@ -261,7 +265,7 @@ def _square(q: Array) -> float:
 
 @jit
 def log_densities(parameters: tuple[Array], positions: Array, out: Array) -> None:
-    """The log density at many positions (38, lanes), see `steinstream.targets.CompiledTarget`."""
+    """Compute the log density at positions (38, lanes), see `steinstream.targets.CompiledTarget`."""
     (y,) = parameters
     for first in range(0, out.size, LANES):
         _densities(y, positions, first, out)
@@ -269,7 +273,7 @@ def log_densities(parameters: tuple[Array], positions: Array, out: Array) -> Non
 
 @jit
 def _record(q: Array, k: Array, fixed: Array, sums: Array) -> None:
-    """Integrate one cell and keep everything: k (2, 36, 1), fixed (n + 1, 3, 1) and sums (n + 1, 6, 6, 1)."""
+    """Integrate one cell and store k (2, 36, 1), fixed (n + 1, 3, 1) and sums (n + 1, 6, 6, 1)."""
     state, slope = np.zeros((6, 1)), np.zeros((_STAGES, _ROWS, 1))
     for row in range(6):
         state[row] = REST[row]
@@ -286,7 +290,7 @@ def _record(q: Array, k: Array, fixed: Array, sums: Array) -> None:
 
 @jit
 def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> float:
-    """The log density and its gradient at one position (38,), see `steinstream.targets.CompiledTarget`."""
+    """Compute the log density and its gradient at a position (38,), see `steinstream.targets.CompiledTarget`."""
     (y,) = parameters
     t = _END[-1]
     k, fixed, sums = np.empty((2, CONSTANTS, 1)), np.empty((t + 1, 3, 1)), np.empty((t + 1, _STAGES, 6, 1))
@@ -306,16 +310,25 @@ def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> f
         state_[0] += _MICRO * _PRECISION * (y[i] - _MICRO * sums[_END[i], 0, 0, 0])
         for _ in range(_STEPS[i]):
             t -= 1
-            _step_back(k[phase], _INTERVAL / _STEPS[i], fixed[t], sums[t], k_[phase], state_, slope_)
+            _step_adjoint(k[phase], _INTERVAL / _STEPS[i], fixed[t], sums[t], k_[phase], state_, slope_)
     for i in range(_DIMENSION):
         score[i] = -_PRECISION_PRIOR * q[i]
-    _constants_back(q, _VOLTAGES[0], k_[0], score)
-    _constants_back(q, _VOLTAGES[1], k_[1], score)
+    _constants_adjoint(q, _VOLTAGES[0], k_[0], score)
+    _constants_adjoint(q, _VOLTAGES[1], k_[1], score)
     return log_density
 
 
 def trajectory(q: Array) -> tuple[Array, Array]:
-    """Times (303,) in ms, and the states (303, 6) of the cell: C and S in mM, z1, z2, z3, and B in mM."""
+    """Integrate the cell with parameters q (38,).
+
+    Returns
+    -------
+    times : array of shape (303,)
+        Times in ms.
+    states : array of shape (303, 6)
+        C and S in mM, z1, z2, z3, and B in mM.
+
+    """
     sums = np.empty((_END[-1] + 1, _STAGES, 6, 1))
     _record(_position(q), np.empty((2, CONSTANTS, 1)), np.empty((_END[-1] + 1, 3, 1)), sums)
     times = [_INTERVAL * (i + j / n) for i, n in enumerate(_STEPS) for j in range(n)]
@@ -324,16 +337,30 @@ def trajectory(q: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Calcium:
-    """The posterior of q = log(theta / theta_0) given calcium y (100,) in uM at 5, 10, ..., 500 ms.
+    """Posterior of q = log(theta / theta_0).
 
-    Where calcium does not stay positive, the log density is -inf and the score NaN. The model does that: the start
-    is the same for all q, and with too little troponin for it calcium runs out (1 draw in 80 of the prior).
+    If calcium does not stay positive, the log density is -inf and the score is NaN. This is a property of the model:
+    the initial state is the same for all q, and calcium becomes negative if there is too little troponin (1 of 80
+    draws of the prior).
 
+    Parameters
+    ----------
+    y : array of shape (100,)
+        Observed calcium in uM at 5, 10, ..., 500 ms.
+
+    Raises
+    ------
+    InputError
+        If ``y`` has another shape or values that are not finite.
+
+    Examples
+    --------
     >>> target = Calcium.simulated(seed=0)
     >>> target.y.shape, len(NAMES)
     ((100,), 38)
     >>> float(target.solution(np.zeros(38)).max().round(3))
     0.898
+
     """
 
     y: Array
@@ -341,7 +368,7 @@ class Calcium:
     def __post_init__(self) -> None:
         y = np.array(self.y, dtype=np.float64, order="C")
         if y.shape != (_OBSERVATIONS,):
-            raise InputError(f"y has shape {y.shape}.", "Give calcium in uM at 5, 10, ..., 500 ms: (100,).")
+            raise InputError(f"y has shape {y.shape}.", "Provide calcium in uM at 5, 10, ..., 500 ms, shape (100,).")
         if not np.isfinite(y).all():
             index = int(np.flatnonzero(~np.isfinite(y))[0])
             raise InputError(f"y has the value {y[index]} at index {index}.", "Observations must be finite.")
@@ -349,38 +376,38 @@ class Calcium:
 
     @classmethod
     def simulated(cls, seed: int = 0) -> Calcium:
-        """Observations of a cell with the published parameters, with fresh noise."""
+        """Simulate observations of a cell with the published parameters; ``seed`` determines the noise."""
         _, states = trajectory(np.zeros(_DIMENSION))
         noise = np.random.default_rng(seed).normal(scale=_NOISE, size=_OBSERVATIONS)
         return cls(_MICRO * states[_END, 0] + noise)
 
     def solution(self, q: Array) -> Array:
-        """Calcium (100,) in uM at the times of observation."""
+        """Return the calcium concentrations (100,) in uM at the observation times."""
         _, states = trajectory(q)
         return np.asarray(_MICRO * states[_END, 0])
 
     def log_density(self, q: Array) -> float:
-        """Log posterior at q (38,), up to a constant."""
+        """Return the log posterior at q (38,), up to a constant."""
         out = np.empty(1)
         log_densities((self.y,), _position(q)[:, None], out)
         return float(out[0])
 
     def score(self, q: Array) -> Array:
-        """The gradient (38,) of the log posterior at q (38,)."""
+        """Return the gradient (38,) of the log posterior at q (38,)."""
         return self.log_density_and_score(q)[1]
 
     def log_density_and_score(self, q: Array) -> tuple[float, Array]:
-        """Both, for the price of the score."""
+        """Return log density and score at the cost of the score."""
         score = np.empty(_DIMENSION)
         return log_density_and_score((self.y,), _position(q), score), score
 
     def compiled(self) -> CompiledTarget:
-        """The functions above for a sampler that runs in machine code."""
+        """Return the compiled functions for samplers."""
         return CompiledTarget(log_densities, log_density_and_score, (self.y,), LANES)
 
 
 def _position(q: Array) -> Array:
     q = np.ascontiguousarray(q, dtype=np.float64)
     if q.shape != (_DIMENSION,):
-        raise InputError(f"q has shape {q.shape}.", "Give log(theta / theta_0) for the 38 parameters: (38,).")
+        raise InputError(f"q has shape {q.shape}.", "Provide log(theta / theta_0) of the 38 parameters, shape (38,).")
     return q

@@ -1,7 +1,8 @@
-r"""A heart muscle cell that lets calcium in and out: the model of Hinch et al. (2004).
+r"""Model of calcium dynamics in a heart muscle cell (Hinch et al., 2004).
 
-The state is calcium in the cell, C, and in its store, S; the shares z1, z2, z3 of release units in three of their four
-states; and troponin without calcium, B.
+The state consists of the calcium concentrations in the cell, C, and in the sarcoplasmic reticulum (the store), S; the
+fractions z1, z2, z3 of calcium release units in three of their four states; and the concentration B of troponin without
+bound calcium.
 
 .. math::
 
@@ -9,12 +10,12 @@ states; and troponin without calcium, B.
 
     S' = \frac{V_{myo}}{V_{SR}} (I_{SERCA} - I_{SR} - I_{RyR}), \qquad z' = A(C, S) z + b(C), \qquad B' = I_T
 
-Each release unit has an L-type channel to the outside (LCC) and a store channel (RyR), in equilibrium as long as they
-work; both come to rest, slowly, when calcium is high. z1 has both at work, in z2 the store channel rests, in z3 the
-L-type channel, in z4 = 1 - z1 - z2 - z3 both. Units: ms, mM, mV, um.
+Each release unit has an L-type channel to the outside (LCC) and a store channel (RyR). Active channels are in
+equilibrium; high calcium inactivates them slowly. In z1 both channels are active, in z2 the store channel is inactive,
+in z3 the L-type channel is inactive, and in z4 = 1 - z1 - z2 - z3 both are. Units: ms, mM, mV, um.
 
-What depends on the parameters and the voltage alone is computed once for as long as the voltage stays (`constants`);
-the rest is straight-line arithmetic, to be run on many cells side by side. Its derivative is in `hinch_back`.
+Quantities that depend only on the parameters and the voltage are computed once per voltage (`constants`). The rest is
+straight-line arithmetic that is vectorised over several cells. Its derivative is in `hinch_adjoint`.
 
 R. Hinch, J. L. Greenstein, A. J. Tanskanen, L. Xu, R. L. Winslow, "A simplified local control model of
 calcium-induced calcium release in cardiac ventricular myocytes", Biophysical Journal 87 (2004); constants as in its
@@ -28,9 +29,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from steinstream._engine.jit import inlined, jit
+from experiments.targets._jit import inlined, jit
 
-#: Name, value and unit of the 38 parameters that may change, in their order.
+#: Name, value and unit of the 38 free parameters, in order.
 PARAMETERS: dict[str, tuple[float, str]] = {
     "g_D": (0.065, "um^3/ms"),
     "J_R": (0.02, "um^3/ms"),
@@ -88,9 +89,10 @@ Groups = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
 
 @jit
 def constants(theta: Values, voltage: float) -> Groups:
-    """What depends on the parameters (38,) and the voltage alone.
+    """Compute the quantities that depend only on the parameters (38,) and the voltage.
 
-    Parameters may be complex: an imaginary part of 1e-30 comes out as the derivative, without cancellation.
+    The parameters may be complex: with an imaginary part of 1e-30 in one parameter, the imaginary parts of the results
+    divided by 1e-30 are the derivatives by this parameter, without cancellation (complex step).
     """
     g_D, J_R, J_L, N, Ca_o = theta[0], theta[1], theta[2], theta[3], theta[4]
     V_L, del_VL, phi_L, t_L, t_R = theta[5], theta[6], theta[7], theta[8], theta[9]
@@ -117,11 +119,11 @@ def constants(theta: Values, voltage: float) -> Groups:
     opened, closed = opening / (opening + closing), closing / (opening + closing)
     rest, wake = (E + a) / (tau_L * K_L * (E + 1.0)), b * (E + a) / (tau_L * (b * E + a))
     return (
-        # slope, shift, K2, phi, a, m, opened, closed: channels open and close (a, m: the L-type one, in units of 1/t_R)
+        # slope, shift, K2, phi, a, m, opened, closed: opening and closing (a, m: L-type channel, in units of 1/t_R)
         (1.0 / (1.0 + L), L * w / (1.0 + L), K2, phi_R, opening, closing, opened, closed),
-        # low, lower, up, down, own, store, rest, wake: they come to rest and wake up
+        # low, lower, up, down, own, store, rest, wake: inactivation and recovery
         (c * K2, c * K2 / d, phi_R / tau_R, theta_R / tau_R, 1.0 / (1.0 + R), R / (1.0 + R), rest, wake),
-        # R_co, R_oo, L_oc, L_oo, R, L, w: calcium flows through open ones
+        # R_co, R_oo, L_oc, L_oo, R, L, w: flow of calcium through open channels
         (
             units * J_R / (1.0 + R),
             units * J_R / (1.0 + R + L),
@@ -149,7 +151,7 @@ def constants(theta: Values, voltage: float) -> Groups:
 
 @inlined
 def gather(k: Values, j: int) -> Groups:
-    """The constants of lane j, from an array (36, lanes)."""
+    """Return the constants of lane j of an array (36, lanes)."""
     return (
         (k[0, j], k[1, j], k[2, j], k[3, j], k[4, j], k[5, j], k[6, j], k[7, j]),
         (k[8, j], k[9, j], k[10, j], k[11, j], k[12, j], k[13, j], k[14, j], k[15, j]),
@@ -161,7 +163,7 @@ def gather(k: Values, j: int) -> Groups:
 
 @inlined
 def scatter(groups: Groups, k: Values, j: int) -> None:
-    """Add constants, or derivatives by them, to lane j of an array (36, lanes)."""
+    """Add constants, or derivatives by constants, to lane j of an array (36, lanes)."""
     for i in range(8):
         k[i, j] += groups[0][i]
         k[8 + i, j] += groups[1][i]
@@ -174,18 +176,19 @@ def scatter(groups: Groups, k: Values, j: int) -> None:
 
 @inlined
 def inverses(x: float, y: float) -> Numbers:
-    """1/x and 1/y for one division, which costs as much as ten products."""
+    """Return 1/x and 1/y with a single division, which costs as much as ten products."""
     inverse = 1.0 / (x * y)
     return y * inverse, x * inverse
 
 
 @inlined
 def channels(k: Groups, C: float, S: float) -> tuple[Numbers, Numbers, Numbers]:
-    """The shares of open channels, the rates r1 to r5 and r7 between the states of units, and what the way back needs.
+    """Return the fractions of open channels, the rates r1 to r5 and r7, and intermediate values for the adjoint.
 
-    With the L-type channel and the store channel o(pen) or c(losed), in this order, oo, oc and co are shares of the
-    units in z1, ro is the share with an open store channel in z3. D is the calcium near an open L-type channel. All is
-    cleared of the denominators P = C^2 + K^2 and Q = D^2 + K^2.
+    The letters of oo, oc and co state whether the L-type channel and the store channel are o(pen) or c(losed), in this
+    order; they are fractions of the units in z1. ro is the fraction of units in z3 with an open store channel. D is the
+    calcium concentration near an open L-type channel. All expressions are multiplied by the denominators
+    P = C^2 + K^2 and Q = D^2 + K^2.
     """
     slope, shift, K2, phi, a, m, opened, closed = k[0]
     low, lower, up, down, own, store, rest, _ = k[1]
@@ -212,9 +215,9 @@ def channels(k: Groups, C: float, S: float) -> tuple[Numbers, Numbers, Numbers]:
 
 @inlined
 def units(rates: Numbers, wake: float, z: Numbers, g: float) -> tuple[Numbers, Numbers, Numbers]:
-    """The shares z1 to z4 with z - g z' as given, the slopes of three, and the inverse matrix that gave them.
+    """Return the fractions z1 to z4 for given z - g z', the slopes of z1 to z3, and the inverse matrix of the system.
 
-    Units move round the square 1-2-4-3: linear equations, solved by cofactors.
+    The transitions 1-2-4-3-1 give linear equations, which are solved by cofactors.
     """
     r1, r2, r3, r4, r5, r7 = rates
     a11, a12, a13 = 1.0 + g * (r1 + r5), -g * r2, -g * wake
@@ -236,7 +239,7 @@ def units(rates: Numbers, wake: float, z: Numbers, g: float) -> tuple[Numbers, N
 
 @inlined
 def currents(k: Groups, C: float, S: float, z: Numbers, shares: Numbers, log: float) -> tuple[float, float, Numbers]:
-    """The net currents into the cell, without that of troponin, and out of the store; and what the way back needs."""
+    """Return the net currents into the cell (without troponin) and out of the store, and values for the adjoint."""
     opened = k[0][6]
     R_co, R_oo, L_oc, L_oo, R, L, w = k[2]
     steady, exchanger, background, g_S, K_S, g_p, K_p, leak = k[3]
@@ -253,7 +256,7 @@ def currents(k: Groups, C: float, S: float, z: Numbers, shares: Numbers, log: fl
 
 @inlined
 def unbuffered(k: Groups, C: float) -> Numbers:
-    """The share of new calcium that calmodulin leaves free; its derivatives by C and, but for the sign, by kB."""
+    """Return the fraction of calcium not buffered by calmodulin, its derivative by C and minus that by kB."""
     _, _, _, k_b, kB = k[4]
     y = k_b + C
     i = 1.0 / (y * y + kB)
@@ -263,7 +266,7 @@ def unbuffered(k: Groups, C: float) -> Numbers:
 
 @inlined
 def stiffness(k: Groups, C: float, B: float) -> float:
-    """How fast troponin, exchanger and pumps draw calcium back: about -dC'/dC, never negative."""
+    """Return the relaxation rate of calcium by troponin, exchanger and pumps: about -dC'/dC, never negative."""
     _, exchanger, _, g_S, K_S, g_p, K_p, _ = k[3]
     i, j = inverses(K_S + C * C, K_p + C)
     return (k[4][2] * B + exchanger + g_S * (2.0 * C * K_S * i * i) + g_p * (K_p * j * j)) * unbuffered(k, C)[0]
@@ -271,9 +274,9 @@ def stiffness(k: Groups, C: float, B: float) -> float:
 
 @inlined
 def slopes(k: Groups, x: Numbers, log: float, g: float) -> Numbers:
-    """The slopes of the state, where C, S, z - g z' and B - g B' are those in x, and log is the logarithm of C.
+    """Return the slopes of the state for C, S, z - g z' and B - g B' in x; ``log`` is the logarithm of C.
 
-    With g = 0 they are those at x. With g > 0 this is an implicit step for z and B.
+    With g = 0 these are the slopes at x. With g > 0 this is an implicit step for z and B.
     """
     C, S, z1, z2, z3, B = x
     made, k_m, k_p, _, _ = k[4]

@@ -1,9 +1,9 @@
 """Error of a forecast against the number of simulations: ``python experiments/weights/forward.py``.
 
-The Goodwin oscillator, observed at 30, 60, 150 or 2400 times: the fewer, the wider and the less Gaussian its posterior,
-sampled by a random walk that starts far out and mixes slowly. Each draw chosen costs a simulation up to t = 25, of
-which three numbers are wanted. Writes forward.csv beside this file and docs/forward-simulation.png; with --draw it only
-draws what is in the csv file. About ten minutes.
+The Goodwin oscillator is observed at 30, 60, 150 or 2400 times. With fewer observations, its posterior is wider and
+less Gaussian. It is sampled by a random walk that starts far out and mixes slowly. Each selected draw requires a
+simulation up to t = 25, from which three numbers are computed. Writes forward.csv to the folder of this file and
+docs/forward-simulation.png; with --draw it only draws the existing csv file. About ten minutes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 import steinstream as ss
+from steinstream._typing import Array
 from steinstream.baselines import stein_thinning
 from steinstream.report import plots
 from steinstream.samplers import RandomWalk
@@ -30,20 +30,24 @@ PICTURE = HERE.parent.parent / "docs" / "forward-simulation.png"
 SEEDS = range(10)
 SIZES = (5, 10, 20, 40, 80, 160)
 DRAWS = 300_000
-OBSERVED = (30, 60, 150, 2400)  # until t = 1.3, 1.6, 2.5, 25
+OBSERVED = (30, 60, 150, 2400)  # up to t = 1.3, 1.6, 2.5, 25
 START = np.log([0.5, 1.0, 3.0, 2.0])
-PICTURED = (
-    "stride", "Stein thinning", "KSDT", "KSDT, weights", "KSDT, like the chain", "KSDT in order", "in order, weights",
-)  # fmt: skip
+DRAWN = (
+    "stride",
+    "Stein thinning",
+    "KSDT",
+    "KSDT, weights",
+    "KSDT, like the chain",
+    "KSDT in order",
+    "in order, weights",
+)
 
-Array = NDArray[np.float64]
-
-future = Goodwin(np.zeros((2400, 2)))  # only its times matter
+future = Goodwin(np.zeros((2400, 2)))  # only its observation times are used
 times = np.arange(1.0, 25.0, 0.01)
 
 
-class Error(NamedTuple):
-    """Root mean square over the three outputs: of the mean in standard deviations, and of those, relative."""
+class ForecastError(NamedTuple):
+    """Root mean square errors over the outputs: of the means in standard deviations, and of the relative sds."""
 
     observed: int
     method: str
@@ -53,8 +57,8 @@ class Error(NamedTuple):
     spread: float
 
 
-class Truth(NamedTuple):
-    """Mean and standard deviation of each output."""
+class ForecastTruth(NamedTuple):
+    """Exact mean and standard deviation of each output."""
 
     observed: int
     mean: Array
@@ -62,26 +66,26 @@ class Truth(NamedTuple):
 
 
 def simulate(q: Array) -> Array:
-    """The highest u, the time of the highest v, and how far v still swings after t = 10."""
+    """Return the maximum of u, the time of the maximum of v, and the range of v after t = 10."""
     u, v = future.solution(q).T
     late = v[times > 10.0]
     return np.array([u.max(), times[v.argmax()], late.max() - late.min()])
 
 
-def simulations(points: Array) -> Array:
-    """Of each point."""
-    return np.array([simulate(q) for q in points])
+def simulate_all(draws: Array) -> Array:
+    """Simulate each draw."""
+    return np.array([simulate(q) for q in draws])
 
 
 def chain(posterior: Goodwin, seed: int) -> tuple[Array, Array]:
-    """Draws and scores."""
+    """Return the draws and scores of a random walk."""
     sampler = RandomWalk(posterior, step=0.03)
     _, block = sampler.sample(sampler.init(START, seed), DRAWS)
     return block.draws, block.scores
 
 
-def truth(posterior: Goodwin, count: int = 100_000) -> Truth:
-    """By importance sampling from a t distribution of 5 degrees of freedom that is fitted to a chain."""
+def truth(posterior: Goodwin, count: int = 100_000) -> ForecastTruth:
+    """Compute the exact values by importance sampling from a t distribution fitted to a chain."""
     draws, _ = chain(posterior, seed=12345)
     draws = draws[DRAWS // 2 :]
     mean, root = draws.mean(axis=0), np.linalg.cholesky(1.5 * np.cov(draws, rowvar=False))
@@ -92,38 +96,40 @@ def truth(posterior: Goodwin, count: int = 100_000) -> Truth:
     log = np.array([posterior.log_density(q) for q in points]) - proposal
     weights = np.exp(log - log.max())
     points, weights = points[weights > 0], weights[weights > 0] / weights.sum()
-    outputs = simulations(points)
+    outputs = simulate_all(points)
     average = weights @ outputs
-    exact = Truth(len(posterior.y), average, np.sqrt(weights @ (outputs - average) ** 2))
+    exact = ForecastTruth(len(posterior.y), average, np.sqrt(weights @ (outputs - average) ** 2))
     print(f"{1 / np.sum(weights**2):.0f} effective draws: {exact}")
     return exact
 
 
-def error(method: str, size: int, seed: int, exact: Truth, outputs: Array, weights: Array | None = None) -> Error:
-    """Of the estimate that these simulations make."""
+def error(
+    method: str, size: int, seed: int, exact: ForecastTruth, outputs: Array, weights: Array | None = None
+) -> ForecastError:
+    """Return the error of the forecast from these simulations."""
     w = np.full(len(outputs), 1.0 / len(outputs)) if weights is None else weights
     mean = w @ outputs
     spread = np.sqrt(w @ (outputs - mean) ** 2)
     of_mean, of_spread = (mean - exact.mean) / exact.spread, spread / exact.spread - 1.0
     both = (float(np.sqrt(np.mean(part**2))) for part in (of_mean, of_spread))
-    return Error(exact.observed, method, size, seed, *both)
+    return ForecastError(exact.observed, method, size, seed, *both)
 
 
-def errors(posterior: Goodwin, seed: int, exact: Truth) -> Iterator[Error]:
-    """Every method on one chain."""
+def errors(posterior: Goodwin, seed: int, exact: ForecastTruth) -> Iterator[ForecastError]:
+    """Run every method on one chain."""
     draws, scores = chain(posterior, seed)
     settled = draws[DRAWS // 2 :]
     moments = ss.Moments.of(settled)
-    yield error("chain", 0, seed, exact, simulations(settled[::75]))
+    yield error("chain", 0, seed, exact, simulate_all(settled[::75]))
     ordered = ss.thin(draws, scores, size=max(SIZES)).ordered()
-    outputs = simulations(ordered.draws)
+    outputs = simulate_all(ordered.draws)
     for size in SIZES:
         every = len(settled) // size
-        yield error("stride", size, seed, exact, simulations(settled[every - 1 :: every]))
+        yield error("stride", size, seed, exact, simulate_all(settled[every - 1 :: every]))
         chosen = stein_thinning(draws, scores, size)[:, 1]
-        yield error("Stein thinning", size, seed, exact, simulations(draws[chosen]))
+        yield error("Stein thinning", size, seed, exact, simulate_all(draws[chosen]))
         kept = ss.thin(draws, scores, size=size)
-        here = simulations(kept.draws)
+        here = simulate_all(kept.draws)
         yield error("KSDT", size, seed, exact, here)
         yield error("KSDT, weights", size, seed, exact, here, kept.weighted().weights)
         yield error("KSDT, like the chain", size, seed, exact, here, kept.weighted(like=moments).weights)
@@ -133,9 +139,9 @@ def errors(posterior: Goodwin, seed: int, exact: Truth) -> Iterator[Error]:
 
 
 def main() -> None:
-    """Measure, show, draw."""
+    """Measure, print the tables and draw the figure."""
     parser = argparse.ArgumentParser(description="Error of a forecast against the number of simulations.")
-    parser.add_argument("--draw", action="store_true", help="only draw what was measured")
+    parser.add_argument("--draw", action="store_true", help="only draw the existing csv file")
     if not parser.parse_args().draw:
         rows = []
         for observed in OBSERVED:
@@ -146,35 +152,35 @@ def main() -> None:
         write(rows)
     rows = read()
     for observed in OBSERVED:
-        mine = [row for row in rows if row.observed == observed]
-        print(f"### {observed} observations", table(mine, "mean"), table(mine, "spread"), "", sep="\n\n")
+        some = [row for row in rows if row.observed == observed]
+        print(f"### {observed} observations", table(some, "mean"), table(some, "spread"), "", sep="\n\n")
     picture(rows)
 
 
-def write(rows: list[Error]) -> None:
-    """As csv, four digits."""
+def write(rows: list[ForecastError]) -> None:
+    """Write forward.csv with four digits."""
     with (HERE / "forward.csv").open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
-        out.writerow(Error._fields)
+        out.writerow(ForecastError._fields)
         out.writerows([*row[:4], f"{row.mean:.4g}", f"{row.spread:.4g}"] for row in rows)
 
 
-def read() -> list[Error]:
-    """What :func:`write` wrote."""
+def read() -> list[ForecastError]:
+    """Read forward.csv."""
     with (HERE / "forward.csv").open(newline="") as file:
         lines = csv.reader(file)
         next(lines)
-        return [Error(int(o), name, int(n), int(seed), float(a), float(b)) for o, name, n, seed, a, b in lines]
+        return [ForecastError(int(o), name, int(n), int(seed), float(a), float(b)) for o, name, n, seed, a, b in lines]
 
 
-def summary(rows: list[Error], method: str, size: int, field: str) -> tuple[float, float]:
-    """Mean over the chains, and its standard error."""
+def summary(rows: list[ForecastError], method: str, size: int, field: str) -> tuple[float, float]:
+    """Return the mean over the chains and its standard error."""
     values = [getattr(row, field) for row in rows if (row.method, row.size) == (method, size)]
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def table(rows: list[Error], field: str) -> str:
-    """Methods down, sizes across."""
+def table(rows: list[ForecastError], field: str) -> str:
+    """Return a table with a row per method and a column per size."""
     lines = [f"| {field} | {' | '.join(map(str, SIZES))} |", "|---" * (1 + len(SIZES)) + "|"]
     for method in dict.fromkeys(row.method for row in rows if row.size):
         cells = ["{:.3f} ± {:.3f}".format(*summary(rows, method, size, field)) for size in SIZES]
@@ -182,8 +188,8 @@ def table(rows: list[Error], field: str) -> str:
     return "\n".join([*lines, "", "The chain itself: {:.3f} ± {:.3f}".format(*summary(rows, "chain", 0, field))])
 
 
-def picture(rows: list[Error]) -> None:
-    """Both errors against the number of simulations, a column for each number of observations."""
+def picture(rows: list[ForecastError]) -> None:
+    """Draw both errors against the number of simulations, one column per number of observations."""
     plt = plots.pyplot()
     figure, axes = plt.subplots(2, len(OBSERVED), figsize=(12, 6), sharex=True, sharey="row", layout="constrained")
     labels = {
@@ -209,14 +215,13 @@ def picture(rows: list[Error]) -> None:
         Image.open(raw).convert("RGB").quantize(96).save(PICTURE, optimize=True)
 
 
-def draw(axis: Any, rows: list[Error], field: str) -> None:
-    """One panel."""
-    for number, method in enumerate(PICTURED):
+def draw(axis: Any, rows: list[ForecastError], field: str) -> None:
+    """Draw one panel."""
+    for number, method in enumerate(DRAWN):
         values, bars = np.array([summary(rows, method, size, field) for size in SIZES]).T
-        axis.errorbar(
-            np.array(SIZES) * 1.03 ** (number - 3), values, bars, color=plots.METHOD_COLOURS[number],
-            marker=plots.MARKERS[number], ms=4, lw=1.3, capsize=1.5, label=method,
-        )  # fmt: skip
+        style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "ms": 4, "lw": 1.3}
+        sizes = np.array(SIZES) * 1.03 ** (number - 3)
+        axis.errorbar(sizes, values, bars, capsize=1.5, label=method, **style)
     axis.axhline(summary(rows, "chain", 0, field)[0], color="0.5", ls="--", lw=1.2, label="the whole chain")
     axis.spines[["top", "right"]].set_visible(False)
 

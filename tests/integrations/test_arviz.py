@@ -13,10 +13,9 @@ pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 pyplot.switch_backend("Agg")
 
-from constrained import COUNTS, model  # noqa: E402
-
 from steinstream.integrations.pymc import Callback  # noqa: E402
 from steinstream.io import kept_of_datatree  # noqa: E402
+from tests.integrations.constrained import COUNTS, model  # noqa: E402
 
 SILENT = {"progressbar": False, "random_seed": 1}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from posterior import DIM, assert_same, constrained, log_density, run_page, score
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.integrations._common import live_thinner
+from tests.integrations.posterior import DIM, assert_same, constrained, log_density, run_page, score
 
 jax = pytest.importorskip("jax")
 blackjax = pytest.importorskip("blackjax")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from posterior import DIM, assert_same, constrained, log_density, run_page, score
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.integrations._common import live_thinner
 from steinstream.integrations.generic import batched_score, thin
+from tests.integrations.posterior import DIM, assert_same, constrained, log_density, run_page, score
 
 SIZE = 20
 
@@ -78,7 +78,7 @@ def test_jax_differentiates(chain, stored):
 
 def test_torch_differentiates(chain, stored):
     torch = pytest.importorskip("torch")
-    from posterior import ALPHA, Y
+    from tests.integrations.posterior import ALPHA, Y
 
     y, alpha = torch.tensor(Y), torch.tensor(ALPHA)
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from posterior import DIM, Y, assert_same, log_density, run_page, score
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.integrations._common import live_thinner
+from tests.integrations.posterior import DIM, Y, assert_same, log_density, run_page, score
 
 jax = pytest.importorskip("jax")
 numpyro = pytest.importorskip("numpyro")

@@ -17,10 +17,9 @@ import steinstream as ss
 nutpie = pytest.importorskip("nutpie", reason="nutpie is not installed; it needs Python 3.12")
 pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
 
-from constrained import model, scores  # noqa: E402
-
 from steinstream.errors import InputError, NegatedScoresError  # noqa: E402
 from steinstream.integrations.nutpie import follow, thin  # noqa: E402
+from tests.integrations.constrained import model, scores  # noqa: E402
 
 SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "seed": 5, "progress_bar": False}
 STORED = {**SAMPLE, "store_gradient": True, "store_unconstrained": True}

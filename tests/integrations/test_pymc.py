@@ -12,10 +12,9 @@ import steinstream as ss
 
 pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
 
-from constrained import constrained, model, scores  # noqa: E402
-
 from steinstream.errors import InputError  # noqa: E402
 from steinstream.integrations.pymc import Callback, Trace  # noqa: E402
+from tests.integrations.constrained import constrained, model, scores  # noqa: E402
 
 SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "random_seed": 3, "progressbar": False, "quiet": True}
 STORED = {**SAMPLE, "idata_kwargs": {"include_transformed": True}, "compute_convergence_checks": False}

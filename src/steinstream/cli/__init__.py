@@ -22,7 +22,6 @@ from steinstream.cli.merge import merge
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
-from steinstream.cli.reproduce import reproduce
 from steinstream.cli.thin import thin
 from steinstream.cli.usage_errors import Commands, lowered, told
 from steinstream.errors import ScoresWarning, SteinstreamError
@@ -45,21 +44,20 @@ def commands(context: click.Context) -> None:
     steinstream refine kept.npz -o best.npz --order    weights, an order of use
     steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
     steinstream compare chain.npz                      all methods at the same sizes
-    steinstream reproduce goodwin-rwm                  the paper's experiments
     """
     warnings.simplefilter("ignore", ScoresWarning)  # the closing lines tell it
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for command in (demo, inspect, thin, follow, report, ksd, merge, refine, plan, compare, reproduce, completion):
+for command in (demo, inspect, thin, follow, report, ksd, merge, refine, plan, compare, completion):
     commands.add_command(command)
 
 
-def main() -> None:
-    """What ``steinstream`` runs."""
+def main(command: click.Command = commands, name: str = "steinstream") -> None:
+    """Run a command and exit: one message and code 2 for an error, code 130 after Ctrl-C, never a traceback."""
     try:
-        code = commands.main(prog_name="steinstream", standalone_mode=False)
+        code = command.main(prog_name=name, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as mistake:
         _refuse(*told(mistake))

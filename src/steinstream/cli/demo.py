@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli.options import refuse_idle
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
@@ -17,14 +16,12 @@ if TYPE_CHECKING:
 
 _BLOCK = 2000
 _WARMUP = 10_000  # draws from which the coordinates are estimated
-_ANIMATED = 800  # draws of the chain in the animation
 _NAMES = ("log a", "log b", "log c", "log d")
 _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 
 
 @click.command(short_help="Sample a posterior and thin it live.")
 @click.option("--draws", type=click.IntRange(min=1000), default=500_000, show_default=True, help="Length of the chain.")
-@click.option("--animate", is_flag=True, help="Instead: the method at work in two dimensions, as thinning.gif.")
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
@@ -34,7 +31,7 @@ _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True,
               help="Folder for the results.")  # fmt: skip
-def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
+def demo(draws: int, seed: int, output: Path) -> None:
     """Sample the posterior of the Goodwin oscillator by a random walk, and thin it as it runs, three ways.
 
     The oscillator is a model of gene regulation with four parameters; its posterior is the paper's first experiment.
@@ -43,7 +40,6 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
 
     \b
     Example: steinstream demo --draws 50000 -o demo
-             steinstream demo --animate -o pictures
     """
     from dataclasses import replace
 
@@ -51,12 +47,7 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
     from steinstream.io.atomic import make_folder
     from steinstream.report.page import build_report
 
-    if animate:
-        refuse_idle(["draws"], "with --animate")
     make_folder(output)
-    if animate:
-        _animation(output / "thinning.gif", seed)
-        return
     click.echo("Sampling the Goodwin oscillator posterior (4 parameters, random walk) and thinning it as it runs")
     thinners, spent = _run(draws, seed)
     _table(thinners, spent, draws)
@@ -71,17 +62,6 @@ def demo(draws: int, animate: bool, seed: int, output: Path) -> None:
         click.echo(f"no picture: {missing}")
     look = "  ·  open the report to see what was kept" if len(written) > 1 else ""
     click.echo(f"wrote {', '.join(written)}{look}")
-
-
-def _animation(path: Path, seed: int) -> None:
-    """Figure 1 of the paper, moving."""
-    from experiments.animation import animate, example
-
-    from steinstream.report.plots import pyplot
-
-    pyplot()  # a missing package should be told before anything is compiled
-    last = animate(path, *example(_ANIMATED, seed))[-1]
-    click.echo(f"kept {last.size} of {last.seen} draws of a chain in two dimensions  ·  wrote {path}")
 
 
 def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:

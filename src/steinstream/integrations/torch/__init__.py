@@ -21,9 +21,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +39,17 @@ from steinstream.io import checkpoint
 from steinstream.preconditioning import Streaming, Warmup
 from steinstream.result import Kept
 from steinstream.schedules import name_of
-from steinstream.thinner import Thinner
-from steinstream.thinner.step import StepInfo, pairs
+from steinstream.thinner import StepInfo, Thinner
+from steinstream.validation import id_tuples as pairs
+
+if TYPE_CHECKING:
+    from steinstream.integrations.torch.flat_network import FlatNetwork as FlatNetwork
+    from steinstream.integrations.torch.posterior import SubspacePosterior as SubspacePosterior
+    from steinstream.integrations.torch.subspace import Subspace as Subspace
+
+__all__ = ["Collector", "FlatNetwork", "Posterior", "Subspace", "SubspacePosterior"]
+
+_WITH_TORCH = {"FlatNetwork": "flat_network", "Subspace": "subspace", "SubspacePosterior": "posterior"}
 
 SCORES = ("full", "minibatch", "independent")
 
@@ -48,13 +58,13 @@ _EVERY = 100  # steps after which a checkpoint is written though nothing changed
 _SCORE, _PREDICTION, _PAYLOAD = "steinstream/score", "steinstream/prediction", "steinstream/payload/"
 
 
-class Subspace(Protocol):
-    """Few coordinates z for many weights."""
+class WeightSubspace(Protocol):
+    """Interface of a subspace of weights: any object with ``dim`` and ``weights(z)``, such as `Subspace`."""
 
     dim: int
 
     def weights(self, z: Any, /) -> Any:
-        """The vector of weights at z, through which a gradient flows back to z."""
+        """Return the weight vector at z, differentiable by z."""
 
 
 class Collector:
@@ -102,7 +112,7 @@ class Collector:
         sync: bool = True,
         score: str = "full",
         data: Iterable[Any] | None = None,
-        subspace: Subspace | None = None,
+        subspace: WeightSubspace | None = None,
         predict: Callable[[Any], Any] | None = None,
         predictions: EnsemblePrediction | None = None,
         payload: Callable[[Any], Mapping[str, Any]] | None = None,
@@ -391,3 +401,11 @@ def _array(values: Any) -> NDArray[np.float64]:
 
 def _as_batch(batch: Any) -> tuple[Any, ...]:
     return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the classes that need PyTorch on first use."""
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    need("torch", "torch")
+    return getattr(import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)

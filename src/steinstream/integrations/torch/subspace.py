@@ -1,12 +1,8 @@
-"""A plane, or any space of few dimensions, in the space of a network's weights: w = base + z_1 v_1 + ... + z_k v_k.
+"""Low-dimensional affine subspaces of the weights of a network: w = base + z_1 v_1 + ... + z_k v_k.
 
-Three ways to choose one:
-
-- `Subspace.of_curve`: the plane of two trained networks and the middle of a curve of low loss between them. Base point
-  (w_1 + w_2) / 2, directions w_1 - base and w_middle - base: the ends are at (1, 0) and (-1, 0), the middle at (0, 1).
-- `Subspace.random`: random directions, one after another at right angles, each of unit length.
-- `Subspace.of_trajectory`: the principal directions of the weights that training passed through, each as long as their
-  standard deviation along it.
+- `Subspace.from_curve`: plane through two trained networks and the midpoint of a curve of low loss between them.
+- `Subspace.random`: random orthonormal directions.
+- `Subspace.from_trajectory`: principal components of the weights along a training trajectory.
 
 T. Garipov et al., "Loss surfaces, mode connectivity, and fast ensembling of DNNs", NeurIPS 2018. P. Izmailov et al.,
 "Subspace inference for Bayesian deep learning", UAI 2020.
@@ -28,13 +24,28 @@ from steinstream.targets import whole_number
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """``base`` (p,) and ``directions`` (k, p).
+    """Affine subspace of weight vectors.
 
-    >>> plane = Subspace.of_curve(torch.tensor([2.0, 0, 0]), torch.tensor([1.0, 3, 0]), torch.tensor([0.0, 0, 0]))
+    Parameters
+    ----------
+    base : torch.Tensor of shape (p,)
+        Weights at z = 0.
+    directions : torch.Tensor of shape (k, p)
+        Linearly independent directions.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not match or the directions are linearly dependent.
+
+    Examples
+    --------
+    >>> plane = Subspace.from_curve(torch.tensor([2.0, 0, 0]), torch.tensor([1.0, 3, 0]), torch.tensor([0.0, 0, 0]))
     >>> plane.weights([-1.0, 0.0]).tolist(), plane.weights([0.0, 1.0]).tolist()
     ([0.0, 0.0, 0.0], [1.0, 3.0, 0.0])
     >>> plane.coordinates(torch.tensor([1.0, 1.5, 7.0])).tolist()  # of the nearest point
     [0.0, 0.5]
+
     """
 
     base: torch.Tensor
@@ -43,15 +54,15 @@ class Subspace:
     def __post_init__(self) -> None:
         if self.base.ndim != 1 or self.directions.ndim != 2 or self.directions.shape[1] != len(self.base):
             raise InputError(
-                f"A subspace needs a base (p,) and directions (k, p), got {tuple(self.base.shape)} and "
-                f"{tuple(self.directions.shape)}."
+                f"base has shape {tuple(self.base.shape)} and directions have shape {tuple(self.directions.shape)}.",
+                "Provide a base of shape (p,) and directions of shape (k, p).",
             )
         gram = (self.directions @ self.directions.T).double().cpu()
         length = gram.diagonal().sqrt()
         if not (length > 0).all() or torch.linalg.cond(gram / torch.outer(length, length)) > 1e12:
             raise InputError(
-                "The directions of the subspace do not span it: one is zero, or lies in the span of the others.",
-                "Choose fewer, or train the networks apart from each other.",
+                "The directions of the subspace are linearly dependent.",
+                "Use fewer directions, or networks from different initial weights.",
             )
 
     @property
@@ -60,42 +71,86 @@ class Subspace:
         return len(self.directions)
 
     @classmethod
-    def of_curve(cls, first: torch.Tensor, middle: torch.Tensor, second: torch.Tensor) -> Subspace:
-        """The plane of the two ends of a curve and its middle."""
+    def from_curve(cls, first: torch.Tensor, midpoint: torch.Tensor, second: torch.Tensor) -> Subspace:
+        """Return the plane through both ends of a curve and its midpoint.
+
+        Parameters
+        ----------
+        first, midpoint, second : torch.Tensor of shape (p,)
+            Weights of the networks, at z = (1, 0), (0, 1) and (-1, 0).
+
+        Returns
+        -------
+        Subspace
+            The plane. Its base is (first + second) / 2.
+
+        """
         base = (first + second) / 2
-        return cls(base, torch.stack([first - base, middle - base]))
+        return cls(base, torch.stack([first - base, midpoint - base]))
 
     @classmethod
     def random(cls, base: torch.Tensor, dim: int, seed: int) -> Subspace:
-        """``dim`` random directions of unit length at right angles."""
+        """Return a subspace with random orthonormal directions.
+
+        Parameters
+        ----------
+        base : torch.Tensor of shape (p,)
+            Weights at z = 0.
+        dim : int
+            Number of directions, at most p.
+        seed : int
+            Seed of the directions.
+
+        Returns
+        -------
+        Subspace
+            The subspace.
+
+        """
         if not 1 <= whole_number(dim, "dim") <= len(base):
-            raise InputError(f"{dim} directions in a space of {len(base)} weights.", f"Choose 1 to {len(base)}.")
+            raise InputError(f"dim is {dim} for {len(base)} weights.", f"Choose a dim from 1 to {len(base)}.")
         noise = np.random.default_rng(whole_number(seed, "seed")).standard_normal((len(base), dim))
         return cls(base, torch.as_tensor(np.linalg.qr(noise)[0].T.copy()).to(base))
 
     @classmethod
-    def of_trajectory(cls, weights: Sequence[torch.Tensor] | torch.Tensor, dim: int) -> Subspace:
-        """The mean of weights (n, p) and their ``dim`` principal directions, one standard deviation long each."""
+    def from_trajectory(cls, weights: Sequence[torch.Tensor] | torch.Tensor, dim: int) -> Subspace:
+        """Return the subspace of the first principal components of some weight vectors.
+
+        Parameters
+        ----------
+        weights : sequence of n tensors of shape (p,)
+            Weight vectors, for example after each epoch of training.
+        dim : int
+            Number of directions, below n.
+
+        Returns
+        -------
+        Subspace
+            The subspace. Its base is the mean, and each direction has the length of the standard deviation along it.
+
+        """
         points = torch.stack(list(weights))
         if not 1 <= whole_number(dim, "dim") < len(points):
-            raise InputError(f"{dim} directions from {len(points)} networks.", f"Choose 1 to {len(points) - 1}.")
+            raise InputError(
+                f"dim is {dim} for {len(points)} weight vectors.", f"Choose a dim from 1 to {len(points) - 1}."
+            )
         base = points.mean(dim=0)
         _, lengths, axes = torch.linalg.svd(points - base, full_matrices=False)
         return cls(base, axes[:dim] * (lengths[:dim, None] / (len(points) - 1) ** 0.5))
 
     def weights(self, z: Any) -> torch.Tensor:
-        """The weights (p,) at z (k,), through which a gradient flows back to z if z wants one."""
+        """Return the weights (p,) at z (k,). If z requires a gradient, the result is differentiable."""
         z = torch.as_tensor(z).to(self.base)
         if z.shape != (self.dim,):
-            raise InputError(f"z has shape {tuple(z.shape)}.", f"Give {self.dim} numbers.")
+            raise InputError(f"z has shape {tuple(z.shape)}.", f"Provide {self.dim} numbers.")
         return self.base + z @ self.directions
 
     def coordinates(self, weights: torch.Tensor) -> Array:
-        """Of the point of the subspace that is nearest to these weights (p,)."""
+        """Return z (k,) of the point of the subspace that is nearest to some weights (p,)."""
         axes, offset = self.directions.double(), (weights - self.base).double()
         z = torch.linalg.solve(axes @ axes.T, axes @ offset)
         return np.asarray(z.cpu().numpy(), dtype=np.float64)
 
     def to(self, device: Any) -> Subspace:
-        """The same one on another device."""
+        """Return the subspace on another device."""
         return Subspace(self.base.to(device), self.directions.to(device))

@@ -1,0 +1,80 @@
+"""Result tables: named columns of equal length, stored as parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steinstream.io import replacing
+from steinstream.io.parquet import pyarrow
+from steinstream.result import History
+
+#: Columns of equal length, by name.
+ResultTable: TypeAlias = dict[str, NDArray[Any]]
+
+
+def from_history(history: History, **labels: object) -> ResultTable:
+    """Return the history of a run as a table.
+
+    Parameters
+    ----------
+    history : History
+        Numbers of kept draws and KSD values of a thinner.
+    **labels
+        Constant columns that identify the run.
+
+    Returns
+    -------
+    ResultTable
+        The label columns, then ``step``, ``kept``, ``ksd`` and ``normalised``.
+
+    """
+    rows = len(history.step)
+    return {
+        **{name: np.repeat(np.asarray(value), rows) for name, value in labels.items()},
+        "step": history.step,
+        "kept": history.size,
+        "ksd": history.ksd,
+        "normalised": history.ksd * np.sqrt(history.size),
+    }
+
+
+def concatenate(tables: Sequence[ResultTable]) -> ResultTable:
+    """Return the rows of several tables with the same columns as one table."""
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+def select(table: ResultTable, **values: object) -> ResultTable:
+    """Return the rows in which the named columns have the given values.
+
+    >>> select({"kernel": np.array(["imq", "rbf"]), "ksd": np.array([0.1, 0.2])}, kernel="rbf")["ksd"].tolist()
+    [0.2]
+    """
+    rows = np.logical_and.reduce([table[name] == value for name, value in values.items()])
+    return {name: column[rows] for name, column in table.items()}
+
+
+def mean_over_repeats(table: ResultTable) -> ResultTable:
+    """Return the mean size, KSD, KSD^2 (``square``) and normalised KSD at each step."""
+    steps, inverse = np.unique(table["step"], return_inverse=True)
+    count = np.bincount(inverse)
+    values = {"kept": table["kept"], "ksd": table["ksd"], "square": table["ksd"] ** 2}
+    values["normalised"] = table["normalised"]
+    return {"step": steps, **{name: np.bincount(inverse, value) / count for name, value in values.items()}}
+
+
+def write_table(path: Path, table: ResultTable) -> None:
+    """Write a table to a parquet file atomically."""
+    arrow = pyarrow()
+    with replacing(path) as file:
+        arrow.parquet.write_table(arrow.table(table), file)
+
+
+def read_table(path: Path) -> ResultTable:
+    """Read a table from a parquet file."""
+    table = pyarrow().parquet.read_table(path)
+    return {name: table[name].to_numpy() for name in table.column_names}

@@ -1,0 +1,83 @@
+"""Run the experiments of the paper at full scale and update their result folders.
+
+``python -m experiments.run_all [NAME ...] [--scale quick|medium|full] [--data FOLDER]``. The runs are stored in
+``experiments/runs`` and can be interrupted and resumed. Figures, numbers and summaries are copied to
+``experiments/NAME``.
+
+With ``--data``, the observations of the published Goodwin and calcium problems are used, the published Goodwin chain is
+thinned as well, and the networks are run. The networks are run at medium scale, because their full scale needs a GPU:
+``python -m experiments cifar10 --full``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from experiments.paper import NAMES, SCALES
+
+HERE = Path(__file__).resolve().parent
+OBSERVATIONS = {
+    "goodwin-rwm": "goodwin/goodwin_obs_effective.npz",
+    "goodwin-mala": "goodwin/goodwin_obs_effective.npz",
+    "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
+}
+FITTED = ("goodwin-rwm", "calcium")  # also run with an estimated preconditioner
+PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
+NETWORKS = {"cifar10": {"--data": "cifar10"}, "imdb": {"--data": "imdb", "--glove": "glove"}}
+COPIED = ("*.png", "results.parquet", "summary.md")
+
+
+def main() -> None:
+    """Parse the command line and run the experiments."""
+    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), "goodwin-published"]
+    parser = argparse.ArgumentParser(prog="python -m experiments.run_all", description="Run the paper's experiments.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)} (default: all)")
+    parser.add_argument("--scale", choices=SCALES, default="full", help="scale of the runs (default: full)")
+    parser.add_argument("--data", type=lambda path: Path(path).resolve(), help="folder with the published data")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(names)
+    if unknown:
+        parser.error(f"unknown experiment {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
+    needs_data = ("goodwin-published", *NETWORKS)
+    if arguments.data is None and "goodwin-published" in arguments.names:
+        parser.error("goodwin-published requires --data")
+    for name in arguments.names or [name for name in names if arguments.data or name not in needs_data]:
+        run(name, *command_line(name, arguments.scale, arguments.data))
+
+
+def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[str]]:
+    """Return the name of the experiment and its options."""
+    if name in NETWORKS and scale == "full":
+        scale = "medium"
+    options = [f"--{scale}"] if scale != "medium" else []
+    experiment = name.removesuffix("-fitted")
+    if experiment != name:
+        options += ["--preconditioner", "auto"]
+    if name == "goodwin-published" and data:
+        options += ["--chain", str(data / PUBLISHED), "--draws-name", "theta", "--scores-name", "score"]
+        return "goodwin-rwm", options
+    if data and name in NETWORKS:
+        for option, folder in NETWORKS[name].items():
+            options += [option, str(data / folder)]
+    elif data and experiment in OBSERVATIONS:
+        options += ["--observations", str(data / OBSERVATIONS[experiment])]
+    return experiment, options
+
+
+def run(name: str, experiment: str, options: list[str]) -> None:
+    """Run one experiment and copy its results to the folder ``name``."""
+    folder = HERE / "runs" / name
+    command = [sys.executable, "-m", "experiments", experiment, "-o", str(folder), *options]
+    subprocess.run(command, check=True, cwd=HERE.parent)
+    (HERE / name).mkdir(exist_ok=True)
+    for pattern in COPIED:
+        for path in folder.glob(pattern):
+            shutil.copy(path, HERE / name / path.name)
+
+
+if __name__ == "__main__":
+    main()
