@@ -169,9 +169,9 @@ def cumulative_ksd(
     squares = np.zeros(len(x))
     x, s, copies = _merge_repeats(x, s, np.ones(len(x)))
     sums = _row_sums(x, s, copies, kernel, _fixed(preconditioner, x.shape[1]), progress)
-    from steinstream._engine.pairwise import cumulative_ksd_squared  # loads numba
+    from steinstream._engine.pairwise import cumulative_squared_ksd  # loads numba
 
-    cumulative_ksd_squared(sums, copies, squares)
+    cumulative_squared_ksd(sums, copies, squares)
     return np.asarray(np.sqrt(squares))
 
 

@@ -1,8 +1,8 @@
 """Loops of the baseline methods: one draw against a whole chain, and a reservoir of fixed size.
 
 Sums over the chain are plain doubles, one per draw and added to in order of selection, so that equal states have equal
-sums. The reservoir, which also subtracts, uses exact pairs. The loops use one thread: with 10^5 or 10^6 draws two threads
-were not faster (measured), because the chain has to be read from memory.
+sums. The reservoir, which also subtracts, uses exact pairs. The loops use one thread: with 10^5 or 10^6 draws two
+threads were not faster (measured), because the chain has to be read from memory.
 """
 
 from __future__ import annotations
@@ -186,13 +186,18 @@ def empty_reservoir(size: int, dim: int) -> Reservoir:
 def update_reservoir(kernel, draws, sums, reservoir, begin, end) -> None:
     """Offer draws ``begin`` to ``end - 1`` of a chain (n, 2, d) to the reservoir.
 
-    ``sums`` (:class:`~steinstream._engine.pairwise.SumsBefore`) holds the kernel sums of each draw over those before it, and
-    its value with itself.
+    ``sums`` (:class:`~steinstream._engine.pairwise.SumsBefore`) holds the kernel sums of each draw over those before
+    it, and its value with itself.
 
     Reference: `reference.reservoir`.
     """
     tiles, places, diagonal = reservoir.tiles, reservoir.places, reservoir.diagonal
-    inside, inside_low, toward, toward_low = reservoir.inside, reservoir.inside_low, reservoir.toward, reservoir.toward_low
+    inside, inside_low, toward, toward_low = (
+        reservoir.inside,
+        reservoir.inside_low,
+        reservoir.toward,
+        reservoir.toward_low,
+    )
     size = places.shape[0]
     row, lanes, removed = np.zeros(tiles.shape[0] * LANES), new_lanes(), np.zeros((2, draws.shape[2]))
     for t in range(begin, end):

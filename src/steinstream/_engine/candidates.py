@@ -12,7 +12,6 @@ from steinstream._engine.kernel_row import (
     CACHE,
     STORE,
     SUM,
-    RowArrays,
     combine_lanes,
     compute_row,
     new_lanes,
@@ -25,7 +24,6 @@ from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import may_remove
 from steinstream._engine.updates import diagonal_of, load_draw, row_arrays
-
 
 # -- candidates ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Thinning with a factor per draw: the kernel of two draws is r_x r_y k0(x, y).
 
-Used for draws without scores (:mod:`steinstream.gradient_free`), where r is the ratio of two densities. The whole chain is
-given; one draw after another is compared with the kept ones, in the order of arrival, at a cost of O(kept * d) per step.
-Sums are exact, as in the thinner.
+Used for draws without scores (:mod:`steinstream.gradient_free`), where r is the ratio of two densities. The whole chain
+is given; one draw after another is compared with the kept ones, in the order of arrival, at a cost of O(kept * d) per
+step. Sums are exact, as in the thinner.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _total(high, low, size):
 def thin_with_ratios(kernel, draws, ratios, limits, kept, log) -> int:
     """Thin draws (n, 2, d), starting from an empty set; write the places of the kept ones and return their number.
 
-    ``kept`` (n,) receives the places, ``log`` (:class:`~steinstream._engine.thinning.StepLog`) size and KSD^2 after each
-    step. A step is that of :func:`steinstream._engine.thinning.thin_block` with one candidate.
+    ``kept`` (n,) receives the places, ``log`` (:class:`~steinstream._engine.thinning.StepLog`) size and KSD^2 after
+    each step. A step is that of :func:`steinstream._engine.thinning.thin_block` with one candidate.
 
     Reference: `reference.Reference.step`.
     """
@@ -83,5 +83,5 @@ def thin_with_ratios(kernel, draws, ratios, limits, kept, log) -> int:
                 high[i], low[i] = double_double.add(high[i], low[i], -value)
             total, rest = without, less
         before = mean_over_pairs(total, size)
-        log.sizes[t], log.ksd_squared[t] = size, before
+        log.sizes[t], log.squared_ksd[t] = size, before
     return size

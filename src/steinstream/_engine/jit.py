@@ -66,8 +66,8 @@ def jit(function: Any = None, /, **options: Any) -> Any:
 #: For loops that allocate no arrays: without reference counting, which takes a third of a step at 100 kept draws.
 bare = jit(_nrt=False)
 
-#: For functions that are called inside a loop, where a call would prevent vectorisation. Not callable from Python, which
-#: halves their compile time.
+#: For functions that are called inside a loop, where a call would prevent vectorisation. Not callable from Python,
+#: which halves their compile time.
 inlined = jit(forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 #: For inlined functions that return arrays to a function compiled by ``jit``: with reference counting.

@@ -111,6 +111,8 @@ def compute_row(context: Any, kernel: Any, operation: Any, arrays: Any, penaltie
     """Compute the kernel row of a draw over the tiles from ``begin`` to ``end - 1``, at least one.
 
     ``arrays`` is a :class:`RowArrays`, ``penalties`` is None or a :class:`RowPenalties`.
+
+    Reference: `kernels.Kernel.matrix`.
     """
     linear = not isinstance(kernel.types[4], types.NoneType)
     penalised = not isinstance(penalties, types.NoneType)
@@ -130,9 +132,9 @@ def compute_row(context: Any, kernel: Any, operation: Any, arrays: Any, penaltie
             given.append(parameters[3])
         if penalised:
             *pointers, weight, cost_scale = _named(builder, signature.args[3], penalties).values()
-            structs = [array(*field) for field in pointers]
-            count = cgutils.unpack_tuple(builder, structs[0].shape, 1)[0]
-            given += [*(each.data for each in structs), weight[1], cost_scale[1], count]
+            terms = [array(*field) for field in pointers]
+            count = cgutils.unpack_tuple(builder, terms[0].shape, 1)[0]
+            given += [*(each.data for each in terms), weight[1], cost_scale[1], count]
         for number, variant in product(range(len(PROFILES)), (STORE, SUM, EVALUATE, SUBTRACT)):
             chosen = builder.and_(
                 builder.icmp_signed("==", profile, integer(number)),

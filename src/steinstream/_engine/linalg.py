@@ -12,7 +12,7 @@ from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_
 from steinstream._engine.pairwise import as_tiles
 from steinstream._engine.simd import LANES
 from steinstream._typing import Array
-from steinstream.kernels import Compiled
+from steinstream.kernels import CompiledKernel
 
 
 def multiply(matrix: Array, rows: Array) -> Array:
@@ -50,7 +50,7 @@ def solve_cholesky(lower, right) -> None:
                 x[j] -= line[j] * value
 
 
-def stein_matrix(kernel: Compiled, draws: Array, scores: Array) -> Array:
+def stein_matrix(kernel: CompiledKernel, draws: Array, scores: Array) -> Array:
     """Return k0 of all pairs of draws, (n, n); symmetric to the last bit."""
     matrix = np.empty((len(draws), len(draws)))
     _fill(kernel, as_tiles(draws, scores), np.stack([draws, scores], axis=1), matrix)

@@ -1,7 +1,7 @@
 """Local search for a good subset of many draws: greedy selection, swaps, and partial re-selection.
 
-Inserting a draw into the subset, or removing one, costs one kernel row over all draws. Sums are plain doubles, added in a
-fixed order.
+Inserting a draw into the subset, or removing one, costs one kernel row over all draws. Sums are plain doubles, added in
+a fixed order.
 """
 
 from __future__ import annotations

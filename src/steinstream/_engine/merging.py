@@ -1,9 +1,9 @@
 """Draws with masses: sums of the Stein kernel over them, removal of the least important ones, and swaps.
 
-The *row sum* of draw i is the sum of mass_j k0(i, j) over all draws j, i included; ``high + low`` is an exact pair. With S
-the sum of mass_i times row sum i and W the sum of the masses, KSD^2 = S / W^2. An anchor adds a multiple of <g_i, g_j> to
-the kernel, where g (n, 2 M) are Fourier features minus their mean; its part of the row sums is stored separately. The
-objective is S / W^2 with both parts.
+The *row sum* of draw i is the sum of mass_j k0(i, j) over all draws j, i included; ``high + low`` is an exact pair.
+With S the sum of mass_i times row sum i and W the sum of the masses, KSD^2 = S / W^2. An anchor adds a multiple of
+<g_i, g_j> to the kernel, where g (n, 2 M) are Fourier features minus their mean; its part of the row sums is stored
+separately. The objective is S / W^2 with both parts.
 """
 
 from __future__ import annotations

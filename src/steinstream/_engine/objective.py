@@ -17,10 +17,10 @@ def mean_over_pairs(total, draws):
 
 
 @inlined
-def ksd_squared(state):
+def squared_ksd(state):
     """Return KSD^2 of the kept draws.
 
-    Reference: `reference.Reference.ksd_squared`.
+    Reference: `reference.Reference.squared_ksd`.
     """
     return mean_over_pairs(state.scalars.total, state.scalars.draws)
 
@@ -31,7 +31,7 @@ def objective(state, penalties):
 
     Reference: `reference.Reference.objective`.
     """
-    return ksd_squared(state) + anchor_term(state, penalties)
+    return squared_ksd(state) + anchor_term(state, penalties)
 
 
 @inlined

@@ -11,9 +11,9 @@ import numpy as np
 from steinstream._engine.jit import jit
 from steinstream._engine.kernel_pair import diagonal
 
-#: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last doubled,
-#: and the draws between the two doublings before. The bound is kappa * sampling + budget + diagonal * forced, both with
-#: the current terms and with the ``ceiling`` terms, those of the last step at which KSD could rise.
+#: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last
+#: doubled, and the draws between the two doublings before. The bound is kappa * sampling + budget + diagonal * forced,
+#: both with the current terms and with the ``ceiling`` terms, those of the last step at which KSD could rise.
 TRACE = np.dtype(
     [
         (name, np.float64)

@@ -93,10 +93,10 @@ def rows_before(kernel, points, begin, end, sums) -> None:
 
 
 @jit
-def cumulative_ksd_squared(sums, copies, out) -> float:
+def cumulative_squared_ksd(sums, copies, out) -> float:
     """Write KSD^2 of the first 1, 2, ... draws, each copy of a state counted; return the last sum S.
 
-    Reference: `reference.cumulative_ksd_squared`.
+    Reference: `reference.cumulative_squared_ksd`.
     """
     total, rest, count = 0.0, 0.0, 0
     for state in range(sums.high.shape[0]):

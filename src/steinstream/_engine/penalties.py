@@ -2,18 +2,18 @@
 
 Let n draws be kept, F be the sum of their Fourier features f (:mod:`steinstream._engine.fourier_features`) and m the
 mean of the features over the stream. The anchor adds w |F / n - m|^2 to the objective. After the removal of draw j,
-(n - 1)^2 times the anchor term is w |L - f_j|^2 with L = F - (n - 1) m, and |f_j|^2 is the same for all j. The objective
-is therefore smallest without the draw that has the largest
+(n - 1)^2 times the anchor term is w |L - f_j|^2 with L = F - (n - 1) m, and |f_j|^2 is the same for all j. Hence the
+objective is smallest without the draw that has the largest
 
     key_j = u_j + w <L, f_j> ,
 
-where u_j is its influence. L, the *direction*, changes with every draw of the stream, and all keys with it: every search
-recomputes them. The products <L, f_j> are computed in single precision, always in the same order; budgets are checked in
-double precision.
+where u_j is its influence. L, the *direction*, changes with every draw of the stream, and all keys with it: every
+search recomputes them. The products <L, f_j> are computed in single precision, always in the same order; budgets are
+checked in double precision.
 
 A draw of cost c is treated as if k0(x, x) were larger by lambda kappa c / (mean cost): the search is for the largest
-*penalised key* key_j + cost_scale * removal_cost_j. ``removal_cost`` is the cost of the copy in the slot that is removed
-first, or -inf if all copies are pinned.
+*penalised key* key_j + cost_scale * removal_cost_j. ``removal_cost`` is the cost of the copy in the slot that is
+removed first, or -inf if all copies are pinned.
 
 ``penalties`` may be None. Then the functions below do nothing, and their code is not compiled.
 """

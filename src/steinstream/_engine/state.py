@@ -8,9 +8,9 @@ draw x is
 Inserting x raises S by 2 u(x), removing it lowers S by 2 u(x). The best candidate therefore has the smallest u, and the
 draw whose removal leaves the smallest KSD the largest u. The state holds all u and S, both as exact pairs.
 
-A *slot* holds a distinct state of the chain. Repeated draws share a slot; each copy has a *label* with its own id. Slots
-have no order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so results do not
-depend on the order.
+A *slot* holds a distinct state of the chain. Repeated draws share a slot; each copy has a *label* with its own id.
+Slots have no order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so results
+do not depend on the order.
 """
 
 from __future__ import annotations

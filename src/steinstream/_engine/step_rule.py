@@ -37,7 +37,7 @@ class StepLimits(NamedTuple):
     floor: Integers  # smallest number of draws to keep
     budget: Array  # permitted increase of the objective
     share: Array  # further part of the budget, divided by the squared number of draws
-    monotone: bool = False  # whether the budget counts from the smaller of the objectives before and after the insertion
+    monotone: bool = False  # whether the objective before the insertion limits removals too
     cap: int = NO_CAP  # largest number of draws to keep
 
     def part(self, steps: slice) -> StepLimits:
@@ -51,8 +51,8 @@ class StepLimits(NamedTuple):
 def allowed_objective(before: Any, after: Any, size: Any, limits: Any, step: Any) -> Any:
     """Return the largest objective that a removal within the budget may leave.
 
-    ``before`` and ``after`` are the objectives before and after the insertion, ``size`` is the number of draws after it.
-    ``before`` is read only under the monotone rule, and only if a draw was kept before.
+    ``before`` and ``after`` are the objectives before and after the insertion, ``size`` is the number of draws after
+    it. ``before`` is read only under the monotone rule, and only if a draw was kept before.
 
     Reference: `reference.allowed_objective`.
     """

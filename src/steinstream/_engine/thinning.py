@@ -18,7 +18,7 @@ import numpy as np
 from steinstream._engine.argmax import new_value
 from steinstream._engine.candidates import best_candidate, next_removal
 from steinstream._engine.jit import bare
-from steinstream._engine.objective import ksd_squared, objective, objective_with_new
+from steinstream._engine.objective import objective, objective_with_new, squared_ksd
 from steinstream._engine.penalties import observe_stream
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
@@ -56,7 +56,7 @@ class StepLog(NamedTuple):
     """Results of some steps, written by :func:`thin_block`."""
 
     sizes: Integers  # (steps,): draws kept after each step
-    ksd_squared: Array  # (steps,): KSD^2 after each step
+    squared_ksd: Array  # (steps,): KSD^2 after each step
     dropped: Integers  # (n, 3): chain, draw and step of arrival of the removed draws, in order
 
 
@@ -94,5 +94,5 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
                 break
             remove(state, kernel, penalties, slot, log.dropped[removed], workers)
             removed += 1
-        log.sizes[step], log.ksd_squared[step] = state.scalars.draws, ksd_squared(state)
+        log.sizes[step], log.squared_ksd[step] = state.scalars.draws, squared_ksd(state)
     return limits.floor.shape[0], removed

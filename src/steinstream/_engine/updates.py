@@ -256,9 +256,7 @@ def remove(state, kernel, penalties, slot, dropped, workers):
     """
     scalars = state.scalars
     high, low = state.influence[slot], state.influence_low[slot]
-    scalars.total, scalars.total_low = double_double.add_pair(
-        scalars.total, scalars.total_low, -2.0 * high, -2.0 * low
-    )
+    scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, -2.0 * high, -2.0 * low)
     read_slot(state, slot)
     is_latest = slot == scalars.latest
     add_features(penalties, slot, -1.0)

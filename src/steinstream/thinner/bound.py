@@ -2,10 +2,10 @@ r"""Running upper bound on E KSD^2 of the kept draws.
 
 Let N be the number of kept draws before a step, K their KSD^2 and kappa = E k0(x, x) under the target.
 
-**Theorem** (independent draws of the target, the best of any number of candidates). The new draw raises N^2 K by at most
-kappa in the mean, and thinning raises K by at most the budget: see :mod:`steinstream.planning`. A removal that a hard
-cap forces takes the draw whose removal costs least, hence at most the average cost over all draws (the removal lemma).
-With the mean diagonal D of the N + 1 draws,
+**Theorem** (independent draws of the target, the best of any number of candidates). The new draw raises N^2 K by at
+most kappa in the mean, and thinning raises K by at most the budget: see :mod:`steinstream.planning`. A removal that a
+hard cap forces takes the draw whose removal costs least, hence at most the average cost over all draws (the removal
+lemma). With the mean diagonal D of the N + 1 draws,
 
 .. math:: K \to \left(1 - \frac{1}{N^2}\right) K + \frac{D}{N^2} \quad\text{at most.}
 
@@ -22,11 +22,11 @@ In general a step is :math:`K \to (N/(N+1))^2 K + \kappa/(N+1)^2 + \epsilon_t`, 
 of n forces out. This is linear in kappa and D, so three numbers are updated, with the sizes that the set had.
 
 **Theorem or estimate.** If the sizes are known beforehand (``size=N``; a growth that the set follows exactly), the
-recursion is a theorem, given kappa and E D. If sizes depend on the draws, it is a close estimate; the theorem is then the
-bound of :mod:`steinstream.planning` with ``sizes="any"``, which is far larger. kappa is estimated by the mean of k0(x, x)
-over the last half to three quarters of the draws, so that burn-in is forgotten; D by its current value. For a correlated
-chain nothing follows from kappa alone. The preconditioner is considered given, also if it was estimated from the same
-draws; when it changes, the bound restarts from the KSD^2 at that time.
+recursion is a theorem, given kappa and E D. If sizes depend on the draws, it is a close estimate; the theorem is then
+the bound of :mod:`steinstream.planning` with ``sizes="any"``, which is far larger. kappa is estimated by the mean of
+k0(x, x) over the last half to three quarters of the draws, so that burn-in is forgotten; D by its current value. For a
+correlated chain nothing follows from kappa alone. The preconditioner is considered given, also if it was estimated from
+the same draws; when it changes, the bound restarts from the KSD^2 at that time.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def bound(trace: Any, diagonal: float) -> float | None:
     >>> thinner = Thinner(10, size=50)
     >>> f"{thinner.extend(draws, -draws).ksd:.3f} at most {thinner.bound:.3f}"
     '0.521 at most 0.602'
+
     """
     count = trace["count"] + trace["previous_count"]
     if count == 0:

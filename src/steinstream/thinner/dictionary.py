@@ -21,7 +21,7 @@ from steinstream._engine.penalties import (
     fill_features,
 )
 from steinstream._engine.simd import LANES
-from steinstream._engine.state import NONE, KeptState, empty_state, enlarged, record_values, set_record
+from steinstream._engine.state import NONE, empty_state, enlarged, record_values, set_record
 from steinstream._engine.step_rule import NO_CAP, StepLimits
 from steinstream._engine.thinning import Batch, StepLog, thin_block
 from steinstream._engine.updates import restore_derived, worth_sharing
@@ -86,6 +86,7 @@ class Dictionary:
         Strength gamma of the stream anchor; 0 for none.
     cost : float, default 0
         Weight lambda of the costs of draws; 0 for none.
+
     """
 
     def __init__(
@@ -297,6 +298,7 @@ class Dictionary:
         ------
         InputError
             If one of them is not kept.
+
         """
         labels = self._labels(range(int(self._state.scalars["slots"])))
         known = {(chain, draw): label for label, (chain, draw, _) in zip(labels, self._state.ids[labels], strict=True)}
@@ -394,7 +396,12 @@ class Dictionary:
         new.following[last] = NONE  # before that, each label is followed by the next
         new.oldest[:slots], new.newest[:slots] = last - state["copies"] + 1, last
         scalars = new.scalars
-        scalars["slots"], scalars["draws"], scalars["free"], scalars["latest"] = slots, labels, labels, int(state["latest"])
+        scalars["slots"], scalars["draws"], scalars["free"], scalars["latest"] = (
+            slots,
+            labels,
+            labels,
+            int(state["latest"]),
+        )
         for name, value in zip(_TOTAL, state["total"], strict=True):
             scalars[name] = value
         restore_derived(new, self._kernel)
@@ -423,8 +430,8 @@ class _Stream(NamedTuple):
     """Sums over the stream, taken from the penalties of a dictionary."""
 
     features: Array | float
-    count: float
-    cost_sum: float
+    draws: float
+    costs: float
 
     @classmethod
     def of(cls, penalties: Penalties | None) -> _Stream:
@@ -437,4 +444,4 @@ class _Stream(NamedTuple):
         """Write the sums back."""
         if penalties is not None:
             penalties.stream_sum[:] = self.features
-            penalties.scalars["count"], penalties.scalars["cost_sum"] = self.count, self.cost_sum
+            penalties.scalars["count"], penalties.scalars["cost_sum"] = self.draws, self.costs

@@ -1,12 +1,12 @@
 """The kept draws of a thinner in float32, for draws of 10^5 dimensions and more of which few are kept.
 
 The algorithm is that of :mod:`steinstream.thinner.dictionary`, and results agree up to rounding. Draws and scores are
-stored as float32, which halves the memory and the time to read it. A new draw is rounded first, so that kernel values are
-those of the stored numbers. Sums run in float64, in a fixed order.
+stored as float32, which halves the memory and the time to read it. A new draw is rounded first, so that kernel values
+are those of the stored numbers. Sums run in float64, in a fixed order.
 
-The kernel values of all pairs of kept draws (n, n), rounded to the grid that makes their sums exact, are stored as well;
-they need little memory compared with the draws. Inserting a draw takes one pass over the kept draws, removing one takes
-none. Every draw has a place of its own, also if it repeats the one before.
+The kernel values of all pairs of kept draws (n, n), rounded to the grid that makes their sums exact, are stored as
+well; they need little memory compared with the draws. Inserting a draw takes one pass over the kept draws, removing one
+takes none. Every draw has a place of its own, also if it repeats the one before.
 
 Cost: O(n d) per candidate, one thread. Memory: 8 n d + 8 n^2 bytes.
 """
@@ -39,6 +39,7 @@ class WideDictionary:
     ------
     InputError
         If a setting is not available for float32 storage.
+
     """
 
     def __init__(
@@ -237,6 +238,7 @@ class WideDictionary:
         ------
         InputError
             Always.
+
         """
         raise InputError('Draws stored as float32 cannot be pinned (storage="float32").', 'Use storage="float64".')
 

@@ -1,9 +1,9 @@
 """Local search for a good set of a given size in a sample of draws.
 
 The search starts from the greedy selection of Stein thinning, without repeats, or from evenly spaced draws. Then each
-chosen draw in turn is replaced by the draw that leaves the smallest KSD, which may be the same, until nothing changes or
-ten rounds are done. Finally groups of five draws are dropped and re-selected greedily, which escapes sets that no single
-swap improves. KSD never rises.
+chosen draw in turn is replaced by the draw that leaves the smallest KSD, which may be the same, until nothing changes
+or ten rounds are done. Finally groups of five draws are dropped and re-selected greedily, which escapes sets that no
+single swap improves. KSD never rises.
 
 Inserting or removing a draw costs one kernel row over all n draws: a round of swaps takes 2 n size kernel evaluations,
 the greedy selection n size.
@@ -39,6 +39,7 @@ class Selection:
         Base kernel of the KSD.
     preconditioner : Preconditioner
         Coordinates in which the kernel is evaluated.
+
     """
 
     def __init__(self, draws: Block, size: int, kernel: Kernel, preconditioner: Preconditioner) -> None:

@@ -2,8 +2,8 @@
 
 Sharing a kernel row among threads is 1.4 to 1.9 times as fast on two idle cores, and much slower on a busy machine,
 where each step waits for a thread without a core. Results are the same bit for bit, so the choice may depend on
-timings. The multi-threaded loop is compiled separately, which takes some seconds once per machine; it is therefore tried
-only in runs that take longer than that.
+timings. The multi-threaded loop is compiled separately, which takes some seconds once per machine; it is therefore
+tried only in runs that take longer than that.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class ThreadChooser:
     threads : callable
         Returns the number of threads that may be used, or None for one. It is called at every choice, because a forked
         child may use only one.
+
     """
 
     def __init__(self, threads: Callable[[], int | None]) -> None:
