@@ -30,7 +30,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +41,9 @@ from steinstream.errors import InputError
 from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner, Streaming, Warmup, as_preconditioner, needs_covariance
 from steinstream.running_moments import Moments
+
+if TYPE_CHECKING:
+    from steinstream._engine.pairwise import SumsBefore
 
 Progress = Callable[[float], None]
 
@@ -166,9 +169,9 @@ def cumulative_ksd(
     squares = np.zeros(len(x))
     x, s, copies = _merge_repeats(x, s, np.ones(len(x)))
     sums = _row_sums(x, s, copies, kernel, _fixed(preconditioner, x.shape[1]), progress)
-    from steinstream._engine.pairwise import running_squares  # loads numba
+    from steinstream._engine.pairwise import cumulative_squared_ksd  # loads numba
 
-    running_squares(*sums, copies, squares)
+    cumulative_squared_ksd(sums, copies, squares)
     return np.asarray(np.sqrt(squares))
 
 
@@ -282,23 +285,20 @@ def _fixed(preconditioner: Preconditioner | ArrayLike | None, dim: int) -> Preco
 
 def _row_sums(
     x: Array, s: Array, copies: Array, kernel: Kernel, preconditioner: Preconditioner, progress: Progress | None
-) -> tuple[Array, Array, Array]:
+) -> SumsBefore:
     """Return for each draw the sum of copies * k0 over the preceding draws, as a pair of doubles, and k0(x, x)."""
-    from steinstream._engine.pairwise import as_tiles, rows_before  # loads numba
+    from steinstream._engine.pairwise import empty_sums, rows_before, tiled  # loads numba
 
     x, s = preconditioner.apply(x, s)
     compiled = kernel.compiled(x.shape[1])
-    tiles, draws = as_tiles(x, s), np.stack([x, s], axis=1)
-    padded = np.zeros(len(tiles) * tiles.shape[-1])
-    padded[: len(copies)] = copies
-    high, low, diagonal = (np.zeros(len(x)) for _ in range(3))
+    points, sums = tiled(x, s, copies), empty_sums(len(x))
 
     def rows(begin: int, end: int) -> int:
-        rows_before(compiled, tiles, draws, padded, begin, end, high, low, diagonal)
+        rows_before(compiled, points, begin, end, sums)
         return end * end - begin * begin
 
     run_rows_in_threads(rows, len(x), progress)
-    return high, low, diagonal
+    return sums
 
 
 def _merge_repeats(x: Array, s: Array, weights: Array) -> tuple[Array, Array, Array]:

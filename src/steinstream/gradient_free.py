@@ -196,7 +196,9 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
         The kept draws; the density ratio is the variable ``"ratio"``.
 
     """
-    from steinstream._engine.density_ratio import thin_with_factors  # loads numba
+    from steinstream._engine.density_ratio import thin_with_ratios  # loads numba
+    from steinstream._engine.step_rule import StepLimits
+    from steinstream._engine.thinning import StepLog
 
     for difference in config.differences(ThinConfig()):
         if difference.name in _UNSUPPORTED:
@@ -211,12 +213,11 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     thinner = Thinner(dim, config.replace(preconditioner=fitted))
     ratios, clipped = _ratios(proxied, clip)
     steps = np.arange(1, count + 1)
-    plan = step_limits(thinner.config, thinner.state, steps)
+    limits = StepLimits(*step_limits(thinner.config, thinner.state, steps), cap=config.size or count)
     kept, sizes, squares = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
-    size = thin_with_factors(
-        config.kernel.compiled(dim), np.stack(fitted.apply(block.draws, block.scores), axis=1), ratios,
-        plan.floor, plan.budget, plan.share, plan.monotone, config.size or count, kept, sizes, squares,
-    )  # fmt: skip
+    log = StepLog(sizes, squares, np.zeros((0, 3), dtype=np.int64))
+    both = np.stack(fitted.apply(block.draws, block.scores), axis=1)
+    size = thin_with_ratios(config.kernel.compiled(dim), both, ratios, limits, kept, log)
     recorder = HistoryRecorder("log")
     recorder.add(steps, sizes, squares)
     recorded = np.union1d(recorder.history().step, count) - 1

@@ -1,4 +1,4 @@
-r"""Base kernels as radial profiles, and the Stein kernel made from one.
+r"""Base kernels as radial profiles, and the Stein kernel derived from them.
 
 A base kernel is :math:`k(x, y) = \phi(u)` with :math:`u = |x - y|^2`. With the score
 :math:`s = \nabla \log p` the Stein kernel is
@@ -6,16 +6,18 @@ A base kernel is :math:`k(x, y) = \phi(u)` with :math:`u = |x - y|^2`. With the 
 .. math:: k_0(x, y) = \phi \langle s_x, s_y \rangle
           - 2 \phi' \left( \langle s_x - s_y, x - y \rangle + d \right) - 4 \phi'' u .
 
-A profile returns the three factors :math:`\phi, -2\phi', 4\phi''`. The same lines serve twice: on numpy arrays as the
-readable reference, and traced on vector registers as the compiled kernel (``steinstream._engine.simd``).
+A profile returns the three factors :math:`\phi, -2\phi', 4\phi''`. Each profile is written once and used three times:
+on NumPy arrays as the reference, in compiled scalar code (``steinstream._engine.kernel_pair``), and traced to vector
+code (``steinstream._engine.kernel_row``).
 
 With a linear term :math:`b (1 + \langle x, y \rangle)` in the base kernel, the Stein kernel gains
 
 .. math:: b \left( \langle s_x, s_y \rangle (1 + \langle x, y \rangle)
           + \langle s_x, x \rangle + \langle s_y, y \rangle + d \right) .
 
-A radial kernel decays, so it hardly sees how wide a set is; the linear term sees mean and second moments. It speaks
-of x itself, not of differences: the draws must be centred, or the coordinates have a centre.
+A radial kernel decays, so it is not sensitive to the width of a set; the linear term is sensitive to mean and second
+moments. It depends on x itself and not on differences: the draws must be centred, or the preconditioner must have a
+centre.
 """
 
 from __future__ import annotations
@@ -24,17 +26,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._typing import Array
 from steinstream.errors import InputError
 
-Array = NDArray[np.float64]
 
+class CompiledKernel(NamedTuple):
+    """A kernel as the engine uses it: number of the profile, its two parameters, and the grid of its values.
 
-class Compiled(NamedTuple):
-    """What the engine needs of a kernel: which profile, its two parameters, and the grid its values live on.
-
-    ``linear`` is None without a linear term, and the engine then compiled without one.
+    ``linear`` is the weight of the linear term, or None: the engine is then compiled without the term.
     """
 
     profile: int
@@ -45,7 +45,7 @@ class Compiled(NamedTuple):
 
 
 def inverse_square_root(u: Any, c2: Any, beta: Any) -> Any:
-    """IMQ with beta = -1/2: one square root and one division."""
+    """Return the profile of IMQ with beta = -1/2: one square root and one division."""
     w2 = 1.0 / (u + c2)
     w = np.sqrt(w2)
     w3 = w * w2
@@ -53,7 +53,7 @@ def inverse_square_root(u: Any, c2: Any, beta: Any) -> Any:
 
 
 def inverse_power(u: Any, c2: Any, beta: Any) -> Any:
-    """IMQ with any exponent."""
+    """Return the profile of IMQ with any exponent."""
     w = 1.0 / (u + c2)
     phi = (u + c2) ** beta
     slope = -2.0 * beta * (phi * w)
@@ -61,7 +61,7 @@ def inverse_power(u: Any, c2: Any, beta: Any) -> Any:
 
 
 def gaussian(u: Any, rate: Any, _: Any) -> Any:
-    """exp(-rate u)."""
+    """Return the profile exp(-rate u) of RBF."""
     phi = np.exp(-(rate * u))
     slope = 2.0 * rate * phi
     return phi, slope, 2.0 * rate * slope
@@ -69,37 +69,66 @@ def gaussian(u: Any, rate: Any, _: Any) -> Any:
 
 PROFILES = (inverse_square_root, inverse_power, gaussian)
 
-_LARGEST = 1e30  # parameters, and the inverse of those that must be positive: none of their powers overflows
-_SENSIBLE = "In coordinates of unit scale something near 1 serves."
+_LARGEST = 1e30  # limit of parameters, and of the inverse of positive ones: none of their powers overflows
+_SCALE_HINT = "In coordinates of unit scale, use a value near 1."
 
 
 class Kernel:
-    """A base kernel; see :class:`IMQ` and :class:`RBF`."""
+    """Base class of :class:`IMQ` and :class:`RBF`."""
 
     linear: float
 
-    def compiled(self, dim: int) -> Compiled:
-        """Profile number and parameters for ``dim`` dimensions, with the grid that makes sums exact.
+    def compiled(self, dim: int) -> CompiledKernel:
+        """Return the kernel as the engine uses it.
 
-        ``k0(x, x) >= -2 phi'(0) d`` for every point, so that number sets the scale: the grid is 2^-53 of it, as fine
-        as the rounding of the smallest diagonal entry, and sums stay exact up to 2^51 times it.
+        ``k0(x, x) >= -2 phi'(0) d`` for every draw; this number sets the scale. The grid is 2^-53 of it, as fine as the
+        rounding of the smallest diagonal entry, and sums are exact up to 2^51 times it.
+
+        Parameters
+        ----------
+        dim : int
+            Number of dimensions.
+
+        Returns
+        -------
+        CompiledKernel
+            Profile, parameters, and the grid that makes sums exact.
+
         """
         profile, first, second = self._parameters(dim)
         _, slope, _ = PROFILES[profile](0.0, first, second)
-        least = float(slope) * dim
-        grid = 2.0 ** (np.floor(np.log2(least)) - 53)
-        return Compiled(profile, first, second, grid, float(self.linear) if self.linear else None)
+        smallest = float(slope) * dim
+        grid = 2.0 ** (np.floor(np.log2(smallest)) - 53)
+        return CompiledKernel(profile, first, second, grid, float(self.linear) if self.linear else None)
 
     def _parameters(self, dim: int) -> tuple[int, float, float]:
+        """Return the number of the profile and its two parameters."""
         raise TypeError(f"{type(self).__name__} defines no profile")
 
     def matrix(self, x: Array, sx: Array, y: Array, sy: Array) -> Array:
-        """The Stein kernel of every row of ``x`` with every row of ``y``, in plain numpy: slow, short, the reference.
+        """Return the Stein kernel of every row of ``x`` with every row of ``y``, in plain NumPy.
 
+        This is the reference for the compiled kernel; it is slow and takes O(n m d) memory.
+
+        Parameters
+        ----------
+        x, sx : array
+            Draws and scores (n, d).
+        y, sy : array
+            Draws and scores (m, d).
+
+        Returns
+        -------
+        array
+            Kernel values (n, m).
+
+        Examples
+        --------
         >>> x = np.array([[0.0], [2.0]])
         >>> IMQ().matrix(x, -x, x, -x)
         array([[ 1.        , -0.48299068],
                [-0.48299068,  5.        ]])
+
         """
         x, sx, y, sy = (np.atleast_2d(np.asarray(a, dtype=np.float64)) for a in (x, sx, y, sy))
         dim = x.shape[1]
@@ -111,16 +140,36 @@ class Kernel:
         phi, slope, curvature = PROFILES[profile](u, first, second)
         matrix: Array = phi * scores + slope * (cross + dim) - curvature * u
         if self.linear:
-            points = np.sum(x[:, None, :] * y[None, :, :], axis=-1)  # x @ y.T may tell equal rows apart in the last bit
+            products = np.sum(x[:, None, :] * y[None, :, :], axis=-1)  # x @ y.T may differ for equal rows
             own = np.sum(sx * x, axis=1)[:, None] + np.sum(sy * y, axis=1)[None, :]
-            matrix += self.linear * (scores * (1.0 + points) + own + dim)
+            matrix += self.linear * (scores * (1.0 + products) + own + dim)
         return matrix
 
-    def diagonal(self, scores: Array, points: Array | None = None) -> Array:
-        """The Stein kernel of each point with itself; only with a linear term do the points matter beside the scores.
+    def diagonal(self, scores: Array, draws: Array | None = None) -> Array:
+        """Return the Stein kernel of each draw with itself.
 
+        Parameters
+        ----------
+        scores : array
+            Scores (n, d).
+        draws : array, optional
+            Draws (n, d), required only with a linear term.
+
+        Returns
+        -------
+        array
+            Kernel values (n,).
+
+        Raises
+        ------
+        InputError
+            If the kernel has a linear term and ``draws`` is missing.
+
+        Examples
+        --------
         >>> IMQ().diagonal(np.array([[0.0], [-2.0]]))
         array([1., 5.])
+
         """
         dim = scores.shape[1]
         profile, first, second = self._parameters(dim)
@@ -128,25 +177,41 @@ class Kernel:
         diagonal = np.asarray(phi * np.sum(scores**2, axis=1) + slope * dim)
         if not self.linear:
             return diagonal
-        if points is None:
-            raise InputError("With a linear term the diagonal of the Stein kernel depends on the points.", "Give them.")
-        return np.asarray(diagonal + self.linear_diagonal(scores, points))
+        if draws is None:
+            raise InputError(
+                "With a linear term the diagonal of the Stein kernel depends on the draws, and none were given.",
+                "Pass the draws as well.",
+            )
+        return np.asarray(diagonal + self.linear_diagonal(scores, draws))
 
-    def linear_diagonal(self, scores: Array, points: Array) -> Array:
-        """The linear term's part of the diagonal."""
-        squares, own = np.sum(scores**2, axis=1), np.sum(scores * points, axis=1)
-        lengths = np.sum(points**2, axis=1)
+    def linear_diagonal(self, scores: Array, draws: Array) -> Array:
+        """Return the part of the linear term in the diagonal (n,)."""
+        squares, own = np.sum(scores**2, axis=1), np.sum(scores * draws, axis=1)
+        lengths = np.sum(draws**2, axis=1)
         return np.asarray(self.linear * (squares * (1.0 + lengths) + 2.0 * own + scores.shape[1]))
 
-    def square_factor(self, points: Array) -> Array:
-        """What |s|^2 is multiplied by in the Stein kernel of each point with itself.
+    def square_factor(self, draws: Array) -> Array:
+        """Return the factor of the squared score in the diagonal of the Stein kernel, one per draw.
 
+        Parameters
+        ----------
+        draws : array
+            Draws (n, d).
+
+        Returns
+        -------
+        array
+            Factors (n,).
+
+        Examples
+        --------
         >>> IMQ(c=2.0).square_factor(np.zeros((1, 3)))
         array([0.5])
+
         """
-        profile, first, second = self._parameters(points.shape[1])
+        profile, first, second = self._parameters(draws.shape[1])
         phi, _, _ = PROFILES[profile](0.0, first, second)
-        return np.asarray(phi + self.linear * (1.0 + np.sum(points**2, axis=1)))
+        return np.asarray(phi + self.linear * (1.0 + np.sum(draws**2, axis=1)))
 
     def length(self, dim: int) -> float:
         """Return the length scale sqrt(phi(0) / -2 phi'(0)), which is c for IMQ with beta = -1/2."""
@@ -155,26 +220,58 @@ class Kernel:
         return float(np.sqrt(phi / slope))
 
     def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
-        """Rates s of which exp(-s u), averaged, is the base kernel up to a factor; each has frequencies N(0, 2 s I)."""
+        """Draw rates s such that the mean of exp(-s u) is the base kernel up to a factor.
+
+        Parameters
+        ----------
+        dim : int
+            Number of dimensions.
+        rng : numpy.random.Generator
+            Source of random numbers.
+        count : int
+            Number of rates.
+
+        Returns
+        -------
+        array
+            Rates (count,). A Gaussian of rate s has frequencies N(0, 2 s I).
+
+        """
         raise TypeError(f"{type(self).__name__} defines no spectrum")
 
-    def _require_linear(self) -> None:
-        object.__setattr__(self, "linear", _number(self.linear))
+    def _validate_linear(self) -> None:
+        """Convert the weight of the linear term to a float and validate it."""
+        object.__setattr__(self, "linear", _as_float(self.linear))
         if not 0 <= self.linear < _LARGEST:
             raise InputError(
                 f"The linear term of a kernel must be a number of at least 0, got {self.linear}.",
-                "0 leaves it out.",
+                "Use 0 for no linear term.",
             )
 
 
 @dataclass(frozen=True)
 class IMQ(Kernel):
-    """Inverse multiquadric (c^2 + u)^beta with -1 < beta < 0; KSD with it controls weak convergence.
+    """Inverse multiquadric kernel (c^2 + u)^beta; its KSD controls weak convergence.
 
-    ``linear`` adds that many times 1 + <x, y>; the draws must then be centred.
+    Parameters
+    ----------
+    c : float, default 1.0
+        Length scale.
+    beta : float, default -0.5
+        Exponent, between -1 and 0.
+    linear : float, default 0.0
+        Weight of a linear term 1 + <x, y>. The draws must then be centred.
 
+    Raises
+    ------
+    InputError
+        If a parameter is out of range.
+
+    Examples
+    --------
     >>> IMQ(), IMQ(linear=0.1)
     (IMQ(c=1.0, beta=-0.5), IMQ(c=1.0, beta=-0.5, linear=0.1))
+
     """
 
     c: float = 1.0
@@ -182,63 +279,79 @@ class IMQ(Kernel):
     linear: float = 0.0
 
     def __post_init__(self) -> None:
-        self._require_linear()
+        self._validate_linear()
         for name in ("c", "beta"):
-            object.__setattr__(self, name, _number(getattr(self, name)))
+            object.__setattr__(self, name, _as_float(getattr(self, name)))
         if not 1 / _LARGEST < self.c < _LARGEST:
-            raise InputError(f"IMQ's c must be positive, got {self.c}.", _SENSIBLE)
+            raise InputError(f"IMQ's c must be positive, got {self.c}.", _SCALE_HINT)
         if not -1 < self.beta < 0:
-            raise InputError(f"IMQ's beta must lie between -1 and 0, got {self.beta}.")
+            raise InputError(f"IMQ's beta must be between -1 and 0, got {self.beta}.", "The default is -0.5.")
 
     def __repr__(self) -> str:
-        return f"IMQ(c={self.c}, beta={self.beta}{_linear(self.linear)})"
+        return f"IMQ(c={self.c}, beta={self.beta}{_linear_repr(self.linear)})"
 
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         return 0 if self.beta == -0.5 else 1, self.c**2, self.beta
 
     def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
-        """(c^2 + u)^beta is the mean of exp(-s u) over a gamma distribution, up to a factor."""
+        """Draw rates from a gamma distribution: (c^2 + u)^beta is the mean of exp(-s u) over it, up to a factor."""
         return rng.gamma(-self.beta, 1.0 / self.c**2, count)
 
 
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """Gaussian exp(-u / (2 h)); h is the number of dimensions unless given, as in the paper. ``linear`` as for IMQ.
+    """Gaussian kernel exp(-u / (2 h)).
 
+    Parameters
+    ----------
+    h : float, optional
+        Squared length scale. Default: the number of dimensions, as in the paper.
+    linear : float, default 0.0
+        Weight of a linear term 1 + <x, y>. The draws must then be centred.
+
+    Raises
+    ------
+    InputError
+        If a parameter is out of range.
+
+    Examples
+    --------
     >>> RBF(h=2.0)
     RBF(h=2.0)
+
     """
 
     h: float | None = None
     linear: float = 0.0
 
     def __post_init__(self) -> None:
-        self._require_linear()
+        self._validate_linear()
         if self.h is not None:
-            object.__setattr__(self, "h", _number(self.h))
+            object.__setattr__(self, "h", _as_float(self.h))
         if self.h is not None and not 1 / _LARGEST < self.h < _LARGEST:
-            raise InputError(f"RBF's h must be positive, got {self.h}.", _SENSIBLE)
+            raise InputError(f"RBF's h must be positive, got {self.h}.", _SCALE_HINT)
 
     def __repr__(self) -> str:
-        return f"RBF(h={self.h}{_linear(self.linear)})"
+        return f"RBF(h={self.h}{_linear_repr(self.linear)})"
 
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         return 2, 1.0 / (2.0 * (self.h or dim)), 0.0
 
     def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
-        """One rate."""
+        """Return the single rate 1 / (2 h), repeated."""
         return np.full(count, 1.0 / (2.0 * (self.h or dim)))
 
 
-def _number(value: Any) -> float:
-    """As a plain float, which compiled code wants; not a number if it is none."""
+def _as_float(value: Any) -> float:
+    """Convert to a float, which compiled code requires; NaN if that is not possible."""
     try:
         return float(value)
     except (TypeError, ValueError):
         return float("nan")
 
 
-def _linear(weight: float) -> str:
+def _linear_repr(weight: float) -> str:
+    """Return the part of a repr for the linear term."""
     return f", linear={weight}" if weight else ""
 
 

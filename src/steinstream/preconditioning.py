@@ -232,7 +232,7 @@ class Preconditioner:
             draws = draws - self.centre
         if self.factor.ndim < 2:
             return draws / self.factor, scores * self.factor
-        from steinstream._engine.triangular import multiply  # loads numba only where it is needed
+        from steinstream._engine.linalg import multiply  # loads numba only where it is needed
 
         return multiply(self._inverse, draws), multiply(self.factor, scores)
 

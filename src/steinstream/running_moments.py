@@ -85,7 +85,7 @@ class Moments:
             If the draws have another number of parameters, or a value is not finite.
 
         """
-        from steinstream._engine.online_stats import absorb  # imports numba
+        from steinstream._engine.online_stats import update_moments  # imports numba
 
         x = np.ascontiguousarray(draws, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.mean):
@@ -93,7 +93,7 @@ class Moments:
         if not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise InputError(f"Draws must be finite, got {x[row]} in row {row}.", "Leave out such draws.")
-        absorb(x, self._counts, self.mean, self._second, self._last, np.empty(len(self.mean)))
+        update_moments(x, self._counts, self.mean, self._second, self._last, np.empty(len(self.mean)))
 
     @property
     def count(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.test_invariance import same
+from tests.thinners import assert_same
 
 import steinstream as ss
 from steinstream.running_moments import Moments
@@ -64,7 +64,7 @@ def test_blocks_do_not_matter(stream, choice, data):
     for draw, score in zip(x, s, strict=True):
         one_by_one.push(draw, score)
     for other in (blocks, one_by_one):
-        same(whole, other)
+        assert_same(whole, other)
         assert whole.settings == other.settings and np.array_equal(
             whole.preconditioner.factor, other.preconditioner.factor
         )
@@ -94,7 +94,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
         resumed.save(path)
         resumed = ss.Thinner.load(path, **own)
         resumed.push(draw, score)
-    same(through, resumed)
+    assert_same(through, resumed)
     assert through.settings == resumed.settings
     assert np.array_equal(through.preconditioner.factor, resumed.preconditioner.factor)
     through.save(path)

@@ -1,8 +1,28 @@
-"""The compiled core. Layers, each resting on the ones before:
+"""Compiled core of the package.
 
-``jit`` compiles and caches; ``exact`` adds without rounding; ``lanes`` writes vector code; ``sweep`` runs one draw
-against all kept ones; ``store`` holds what is kept, ``moves`` change it; ``thinning`` is the algorithm; ``pairs`` the
-KSD of arrays. ``decimals`` reads numbers from text.
+Each module builds on the ones above it:
 
-Nothing here checks its input: that happens once, at the door (:mod:`steinstream.validation`).
+======================  ==============================================================================================
+``jit``                 compilation with numba and the cache of machine code
+``double_double``       exact sums as pairs of doubles
+``simd``                vector code from Python expressions
+``kernel_pair``         Stein kernel of one pair of draws
+``kernel_row``          Stein kernel of one draw with all stored draws, with sums and influences
+``fourier_features``    features and formulas of the stream anchor
+``state``               the kept draws as arrays
+``penalties``           anchor, costs and pins
+``argmax``              search for the draw to remove
+``updates``             insert, reject and remove draws
+``objective``           KSD^2 and the objective
+``step_rule``           floor, budget, monotone rule and cap of a step
+``candidates``          choice of the draw to insert and of the draw to remove
+``thinning``            the algorithm
+``online_stats``        running moments; terms of the bound on E KSD^2
+======================  ==============================================================================================
+
+``density_ratio``, ``float32``, ``merging``, ``local_search``, ``baseline_loops``, ``pairwise`` and ``linalg`` hold the
+loops of other methods; ``csv_parser`` parses numbers in text files. ``reference`` is the specification of the
+algorithms in NumPy: compiled functions name their counterpart there, and only tests import it.
+
+Nothing here validates its input; :mod:`steinstream.validation` does.
 """

@@ -1,6 +1,6 @@
-"""The searches among what is kept: who is the least influential, who goes first of several copies.
+"""Search for the kept draw to remove: the largest influence, with penalties the largest penalised key.
 
-Without a guide a search goes by influences; with one by keys (:mod:`steinstream._engine.penalties`), costs included.
+Of several slots with the largest value, the search takes the one with the smallest id.
 """
 
 from __future__ import annotations
@@ -9,135 +9,169 @@ import numpy as np
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
-from steinstream._engine.kernel_row import GREATEST as TOP
-from steinstream._engine.kernel_row import SCALE, WEIGHT, collect
-from steinstream._engine.penalties import NEW_TILTED, lean, tilted
-from steinstream._engine.simd import LANES, fused
-from steinstream._engine.state import GREATEST, NONE, OWN, SLOTS
+from steinstream._engine.kernel_row import lane_results
+from steinstream._engine.penalties import penalised_key, set_direction
+from steinstream._engine.simd import LANES, fma
+from steinstream._engine.state import NONE
 
 
 @inlined
-def own_key(store, guide):
-    """What the search goes by, for the draw that was weighed."""
-    if guide is None:
-        return store.sums[OWN]
-    return guide.numbers[NEW_TILTED]
+def new_value(state, penalties):
+    """Return the value that the search compares for the evaluated draw.
+
+    Reference: `reference.Reference.keys`.
+    """
+    if penalties is None:
+        return state.scalars.new_influence
+    return penalties.scalars.new_penalised_key
 
 
 @inlined
-def greatest_of(store, guide):
-    """The greatest influence."""
-    if guide is not None:
-        lean(store, guide)
-        return greatest_key(store, guide, None)
-    found, high = store.found, store.high
+def start_search(largest):
+    """Initialise the largest value of each lane. Storage bookkeeping."""
     for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top = found[TOP]
-    for first in range(0, store.counts[SLOTS], LANES):
-        some = high[first : first + LANES]
+        largest[lane] = -np.inf
+
+
+@inlined
+def end_search(largest):
+    """Return the largest value of all lanes. Storage bookkeeping."""
+    value = -np.inf
+    for lane in range(LANES):
+        value = max(value, largest[lane])
+    return value
+
+
+@inlined
+def largest_value(state, penalties):
+    """Return the largest influence, with penalties the largest penalised key.
+
+    Reference: `reference.Reference.keys`.
+    """
+    if penalties is not None:
+        set_direction(state, penalties)
+        return largest_penalised_key(state, penalties, None)
+    largest, influences = lane_results(state.lanes).largest, state.influence
+    start_search(largest)
+    for first in range(0, state.scalars.slots, LANES):
+        tile = influences[first : first + LANES]
         for lane in range(LANES):
-            top[lane] = some[lane] if some[lane] > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
+            largest[lane] = tile[lane] if tile[lane] > largest[lane] else largest[lane]
+    return end_search(largest)
 
 
 @inlined
-def greatest_with_row(store, guide):
-    """The greatest influence if the latest state's kernel values were added once more."""
-    if guide is not None:
-        return greatest_key(store, guide, store.row)
-    high, low, row, found = store.high, store.low, store.row, store.found
-    for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top = found[TOP]
-    for first in range(0, store.counts[SLOTS], LANES):
-        some, rest, more = high[first : first + LANES], low[first : first + LANES], row[first : first + LANES]
+def largest_value_with_row(state, penalties):
+    """Return the largest value if the kernel values with the latest state were added once more.
+
+    Reference: `reference.Reference.keys`.
+    """
+    if penalties is not None:
+        return largest_penalised_key(state, penalties, state.row)
+    largest = lane_results(state.lanes).largest
+    start_search(largest)
+    for first in range(0, state.scalars.slots, LANES):
+        high, low = state.influence[first : first + LANES], state.influence_low[first : first + LANES]
+        row = state.row[first : first + LANES]
         for lane in range(LANES):
-            influence, _ = double_double.add(some[lane], rest[lane], more[lane])
-            top[lane] = influence if influence > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
+            influence, _ = double_double.add(high[lane], low[lane], row[lane])
+            largest[lane] = influence if influence > largest[lane] else largest[lane]
+    return end_search(largest)
 
 
 @inlined
-def greatest_key(store, guide, row):
-    """Make all keys; the greatest one, costs included. ``row`` is None, or kernel values to add to the influences."""
-    high, low, found, keys, count = store.high, store.low, store.found, guide.keys, guide.lean.shape[0]
-    for lane in range(LANES):
-        found[TOP, lane] = -np.inf
-    top, weight, scale, parts = found[TOP], guide.numbers[WEIGHT], guide.numbers[SCALE], guide.parts
-    for first in range(0, store.counts[SLOTS], LANES):
-        some, rest, key = high[first : first + LANES], low[first : first + LANES], keys[first : first + LANES]
-        dear, waves = guide.dear[first : first + LANES], guide.waves[first // LANES]
+def largest_penalised_key(state, penalties, row):
+    """Compute all keys and return the largest penalised one; ``row`` is None or values to add to the influences.
+
+    Reference: `reference.Reference.keys`.
+    """
+    largest, sums, count = lane_results(state.lanes).largest, penalties.partial_sums, penalties.direction.shape[0]
+    start_search(largest)
+    weight, cost_scale = penalties.scalars.weight, penalties.scalars.cost_scale
+    for first in range(0, state.scalars.slots, LANES):
+        high, low = state.influence[first : first + LANES], state.influence_low[first : first + LANES]
+        keys, cost = penalties.keys[first : first + LANES], penalties.removal_cost[first : first + LANES]
+        features = penalties.features[first // LANES]
         for part in range(4):
             for lane in range(LANES):
-                parts[part, lane] = 0.0
+                sums[part, lane] = 0.0
         for m in range(count):
-            factor, line, total = guide.lean[m], waves[m], parts[m % 4]
+            factor, line, total = penalties.direction[m], features[m], sums[m % 4]
             for lane in range(LANES):
-                total[lane] = fused(factor, line[lane], total[lane])
+                total[lane] = fma(factor, line[lane], total[lane])
         for lane in range(LANES):
-            product = np.float64((parts[0, lane] + parts[1, lane]) + (parts[2, lane] + parts[3, lane]))
-            influence = some[lane]
+            projection = np.float64((sums[0, lane] + sums[1, lane]) + (sums[2, lane] + sums[3, lane]))
+            influence = high[lane]
             if row is not None:
-                influence, _ = double_double.add(some[lane], rest[lane], row[first + lane])
-            key[lane] = fused(weight, product, influence)
-            with_cost = fused(scale, dear[lane], key[lane])
-            top[lane] = with_cost if with_cost > top[lane] else top[lane]
-    _, _, greatest = collect(found)
-    return greatest
+                influence, _ = double_double.add(high[lane], low[lane], row[first + lane])
+            keys[lane] = fma(weight, projection, influence)
+            value = fma(cost_scale, cost[lane], keys[lane])
+            largest[lane] = value if value > largest[lane] else largest[lane]
+    return end_search(largest)
 
 
 @inlined
-def least_influential(store, guide):
-    """The slot with the greatest influence, or key; of several the one with the smallest id. None if all are pinned."""
-    if np.isnan(store.sums[GREATEST]):
-        store.sums[GREATEST] = greatest_of(store, guide)
-    best, greatest = NONE, store.sums[GREATEST]
-    if guide is not None:
-        return with_key(store, guide, greatest)
-    slots, high = store.counts[SLOTS], store.high
+def slot_to_remove(state, penalties):
+    """Return the slot with the largest value, or NONE if every draw is pinned.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    if np.isnan(state.scalars.largest):
+        state.scalars.largest = largest_value(state, penalties)
+    best, largest = NONE, state.scalars.largest
+    if penalties is not None:
+        return slot_with_penalised_key(state, penalties, largest)
+    slots, influences = state.scalars.slots, state.influence
     for first in range(0, slots, LANES):
         hits = 0
-        some = high[first : first + LANES]
+        tile = influences[first : first + LANES]
         for lane in range(LANES):
-            hits += some[lane] == greatest
+            hits += tile[lane] == largest
         if hits > 0:
             for slot in range(first, min(first + LANES, slots)):
-                if high[slot] == greatest and (best == NONE or precedes(store, guide, slot, best)):
+                if influences[slot] == largest and (best == NONE or precedes(state, penalties, slot, best)):
                     best = slot
     return best
 
 
 @inlined
-def with_key(store, guide, greatest):
-    """The slot with this key, costs included; of several the one with the smallest id. None where all are pinned."""
-    best, slots, scale = NONE, store.counts[SLOTS], guide.numbers[SCALE]
-    if greatest == -np.inf:
+def slot_with_penalised_key(state, penalties, largest):
+    """Return the slot with this penalised key, or NONE if every draw is pinned.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    best, slots, cost_scale = NONE, state.scalars.slots, penalties.scalars.cost_scale
+    if largest == -np.inf:
         return best
     for first in range(0, slots, LANES):
         hits = 0
-        key, dear = guide.keys[first : first + LANES], guide.dear[first : first + LANES]
+        keys, cost = penalties.keys[first : first + LANES], penalties.removal_cost[first : first + LANES]
         for lane in range(LANES):
-            hits += fused(scale, dear[lane], key[lane]) == greatest
+            hits += fma(cost_scale, cost[lane], keys[lane]) == largest
         if hits > 0:
             for slot in range(first, min(first + LANES, slots)):
-                if tilted(guide, slot) == greatest and (best == NONE or precedes(store, guide, slot, best)):
+                equal = penalised_key(penalties, slot) == largest
+                if equal and (best == NONE or precedes(state, penalties, slot, best)):
                     best = slot
     return best
 
 
 @inlined
-def precedes(store, guide, slot, other):
-    """Whether the id of the slot's draw that goes first comes before the other's."""
-    ids, mine, its = store.ids, first_to_go(store, guide, slot), first_to_go(store, guide, other)
-    return ids[mine, 0] < ids[its, 0] or (ids[mine, 0] == ids[its, 0] and ids[mine, 1] < ids[its, 1])
+def precedes(state, penalties, slot, other):
+    """Whether the id of the copy removed first from a slot is smaller than that of another slot.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    ids, one, two = state.ids, first_removed(state, penalties, slot), first_removed(state, penalties, other)
+    return ids[one, 0] < ids[two, 0] or (ids[one, 0] == ids[two, 0] and ids[one, 1] < ids[two, 1])
 
 
 @inlined
-def first_to_go(store, guide, slot):
-    """The label of the copy that goes first: the oldest, unless there is a guide."""
-    if guide is None:
-        return store.oldest[slot]
-    return guide.going[slot]
+def first_removed(state, penalties, slot):
+    """Return the label of the copy that is removed first: the oldest one, with penalties the most expensive one.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    if penalties is None:
+        return state.oldest[slot]
+    return penalties.next_removed[slot]

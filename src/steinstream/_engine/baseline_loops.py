@@ -1,168 +1,231 @@
-"""Loops of the methods that are compared with ours: one draw against a whole chain, and a reservoir of fixed size.
+"""Loops of the baseline methods: one draw against a whole chain, and a reservoir of fixed size.
 
 Sums over the chain are plain doubles, one per draw and added to in order of selection, so that equal states have equal
-sums. The reservoir, which also subtracts, uses exact pairs. One thread: sharing a sweep over 10^5 or 10^6 draws between
-two gained nothing (measured), for the chain has to come from memory.
+sums. The reservoir, which also subtracts, uses exact pairs. The loops use one thread: with 10^5 or 10^6 draws two
+threads were not faster (measured), because the chain has to be read from memory.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import profile_at, value_of
-from steinstream._engine.kernel_row import ROW, sweep_tiles
+from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
 from steinstream._engine.simd import LANES
+from steinstream._typing import Array, Integers
 
-_PIECE = 64  # tiles whose kernel values stay in the first-level cache until they are added
+_PART = 64  # tiles whose kernel values remain in the first-level cache until they are added
+
+
+# -- tiles ---------------------------------------------------------------------------------------------------------
 
 
 @jit
-def fill_tiles(tiles, start, points, scores) -> None:
-    """Write draws into the slots from ``start`` on."""
-    for i in range(points.shape[0]):
-        write_draw(tiles, start + i, points[i], scores[i])
+def fill_tiles(tiles, start, draws, scores) -> None:
+    """Write draws and scores (n, d) into the slots from ``start`` on. Storage bookkeeping."""
+    for i in range(draws.shape[0]):
+        write_draw(tiles, start + i, draws[i], scores[i])
 
 
 @inlined
-def write_draw(tiles, slot, point, score):
-    """Write a draw into its slot."""
+def write_draw(tiles, slot, draw, score):
+    """Write a draw into a slot. Storage bookkeeping."""
     tile, lane = slot // LANES, slot % LANES
-    for k in range(point.shape[0]):
-        tiles[tile, k, 0, lane] = point[k]
+    for k in range(draw.shape[0]):
+        tiles[tile, k, 0, lane] = draw[k]
         tiles[tile, k, 1, lane] = score[k]
 
 
 @inlined
 def read_draw(tiles, slot, draw):
-    """Read a draw (2, d) out of its slot."""
+    """Read a draw (2, d) from a slot. Storage bookkeeping."""
     tile, lane = slot // LANES, slot % LANES
     for k in range(draw.shape[1]):
         draw[0, k] = tiles[tile, k, 0, lane]
         draw[1, k] = tiles[tile, k, 1, lane]
 
 
+# -- Stein thinning and kernel thinning ----------------------------------------------------------------------------
+
+
 @jit
 def add_row(kernel, tiles, chosen, sums) -> int:
-    """Add k0(., chosen) to the sums of all slots; the first slot with the least sum."""
-    draw, found = np.zeros((2, tiles.shape[1])), np.zeros((3, LANES))
-    row, least = np.zeros(_PIECE * LANES), np.zeros(LANES)
+    """Add k0(., chosen) to the sums of all slots; return the first slot with the smallest sum.
+
+    Reference: `reference.stein_thinning`.
+    """
+    draw, row, smallest = np.zeros((2, tiles.shape[1])), np.zeros(_PART * LANES), np.zeros(LANES)
+    lanes = new_lanes()
     read_draw(tiles, chosen, draw)
-    best, where = np.inf, 0
-    for start in range(0, tiles.shape[0], _PIECE):
-        count = min(_PIECE, tiles.shape[0] - start)
-        sweep_tiles(kernel, ROW, draw, tiles[start : start + count], row, row, row, row, found, None, 0, count)
-        least[:] = np.inf
+    best, slot = np.inf, 0
+    for start in range(0, tiles.shape[0], _PART):
+        count = min(_PART, tiles.shape[0] - start)
+        compute_row(kernel, STORE, store_arrays(draw, tiles[start : start + count], row, lanes), None, 0, count)
+        smallest[:] = np.inf
         for at in range(0, count * LANES, LANES):
-            some, more = sums[start * LANES + at : start * LANES + at + LANES], row[at : at + LANES]
+            part, values = sums[start * LANES + at : start * LANES + at + LANES], row[at : at + LANES]
             for lane in range(LANES):
-                some[lane] += more[lane]
-                least[lane] = some[lane] if some[lane] < least[lane] else least[lane]
-        if least.min() < best:
-            best, where = least.min(), start * LANES
-    while sums[where] != best and where + 1 < sums.shape[0]:
-        where += 1
-    return where
+                part[lane] += values[lane]
+                smallest[lane] = part[lane] if part[lane] < smallest[lane] else smallest[lane]
+        if smallest.min() < best:
+            best, slot = smallest.min(), start * LANES
+    while sums[slot] != best and slot + 1 < sums.shape[0]:
+        slot += 1
+    return slot
 
 
 @jit
 def pairs(kernel, draws, one, other, out) -> None:
-    """The Stein kernel of the draws ``one[i]`` and ``other[i]`` of (n, 2, d)."""
+    """Write the Stein kernel of the draws ``one[i]`` and ``other[i]`` of (n, 2, d).
+
+    Reference: `kernels.Kernel.matrix`.
+    """
     for i in range(out.shape[0]):
         out[i] = value_of(kernel, draws[one[i]], draws[other[i]])
 
 
 @jit
 def add_weighted_row(kernel, weights, columns, chosen, sums) -> int:
-    """As ``add_row`` for draws (2, d, n), each coordinate's part of the Stein kernel with a weight of its own."""
-    parts = np.zeros((4, _PIECE * LANES))
+    """Do what :func:`add_row` does for draws (2, d, n) and a Stein kernel with a weight per coordinate.
+
+    Reference: `reference.weighted_matrix`.
+    """
+    parts = np.zeros((4, _PART * LANES))
     best, where = np.inf, 0
-    for start in range(0, sums.shape[0], _PIECE * LANES):
-        stop = min(start + _PIECE * LANES, sums.shape[0])
+    for start in range(0, sums.shape[0], _PART * LANES):
+        stop = min(start + _PART * LANES, sums.shape[0])
         count = stop - start
         u, squares, cross, scores = parts[0, :count], parts[1, :count], parts[2, :count], parts[3, :count]
         parts[:] = 0.0
         for k in range(weights.shape[0]):
-            point, score = columns[0, k, start:stop], columns[1, k, start:stop]
-            add_distances(weights[k], columns[0, k, chosen], point, u, squares)
-            add_products(weights[k], columns[0, k, chosen], columns[1, k, chosen], point, score, cross, scores)
-        some = sums[start:stop]
-        add_values(kernel, u, squares, cross, scores, some)
+            draw, score = columns[0, k, start:stop], columns[1, k, start:stop]
+            x, s = columns[0, k, chosen], columns[1, k, chosen]
+            add_distances(weights[k], x, draw, u, squares)
+            add_cross_terms(weights[k], x, s, draw, score, cross)
+            add_score_products(weights[k], s, score, scores)
+        part = sums[start:stop]
+        add_values(kernel, u, squares, cross, scores, part)
         for i in range(count):
-            if some[i] < best:
-                best, where = some[i], start + i
+            if part[i] < best:
+                best, where = part[i], start + i
     return where
 
 
-# A loop each: of more arrays at once the compiler cannot tell that they do not overlap.
-@inlined
-def add_distances(weight, here, there, u, squares):
-    """One coordinate's part of the squared distances, without and with its weight."""
-    for i in range(there.shape[0]):
-        apart = here - there[i]
-        u[i] += apart * apart
-        squares[i] += weight * (apart * apart)
+# One loop per sum or two: with more arrays in one loop the compiler cannot rule out that they overlap.
 
 
 @inlined
-def add_products(weight, here, slope_here, there, slope_there, cross, scores):
-    """One coordinate's part of <s_x - s_y, x - y> + d and of <s_x, s_y>."""
-    for i in range(there.shape[0]):
-        cross[i] += weight * (1.0 + (slope_here - slope_there[i]) * (here - there[i]))
-        scores[i] += weight * (slope_here * slope_there[i])
+def add_distances(weight, x, draws, u, squares):
+    """Add the part of one coordinate to the squared distances, without and with its weight.
+
+    Reference: `reference.weighted_matrix`.
+    """
+    for i in range(draws.shape[0]):
+        difference = x - draws[i]
+        u[i] += difference * difference
+        squares[i] += weight * (difference * difference)
+
+
+@inlined
+def add_cross_terms(weight, x, s, draws, scores, cross):
+    """Add the part of one coordinate to <s_x - s_y, x - y> + d.
+
+    Reference: `reference.weighted_matrix`.
+    """
+    for i in range(draws.shape[0]):
+        cross[i] += weight * (1.0 + (s - scores[i]) * (x - draws[i]))
+
+
+@inlined
+def add_score_products(weight, s, scores, products):
+    """Add the part of one coordinate to <s_x, s_y>.
+
+    Reference: `reference.weighted_matrix`.
+    """
+    for i in range(scores.shape[0]):
+        products[i] += weight * (s * scores[i])
 
 
 @inlined
 def add_values(kernel, u, squares, cross, scores, sums):
-    """The kernel values that these parts make."""
+    """Add the kernel values made of these parts.
+
+    Reference: `reference.weighted_matrix`.
+    """
     for i in range(sums.shape[0]):
         phi, slope, curvature = profile_at(kernel, u[i])
         sums[i] += phi * scores[i] + slope * cross[i] - curvature * squares[i]
 
 
-@jit
-def swap_in(kernel, draws, begin, end, past, rest, own, slots, tiles, places) -> None:
-    """Run draws begin .. end - 1 of a chain (n, 2, d) past a reservoir, which then holds those at ``places``.
+# -- reservoir -----------------------------------------------------------------------------------------------------
 
-    ``past`` and ``rest`` are the sums of each draw's kernel values with the draws before it, ``own`` the value with
-    itself. For each slot ``slots`` has the kernel's sum over the reservoir and over the chain so far, both as pairs,
-    and its value with itself.
+
+class Reservoir(NamedTuple):
+    """A set of fixed size, with kernel sums over itself and over the chain so far, both as exact pairs."""
+
+    tiles: Array  # the draws
+    places: Integers  # (size,): their indices in the chain
+    inside: Array  # (size,): sum of k0 over the reservoir
+    inside_low: Array
+    toward: Array  # (size,): sum of k0 over the chain
+    toward_low: Array
+    diagonal: Array  # (size,): k0(x, x)
+
+
+def empty_reservoir(size: int, dim: int) -> Reservoir:
+    """Return a reservoir without draws."""
+    sums = (np.zeros(size) for _ in range(5))
+    return Reservoir(np.zeros((-(-size // LANES), dim, 2, LANES)), np.zeros(size, dtype=np.int64), *sums)
+
+
+@jit
+def update_reservoir(kernel, draws, sums, reservoir, begin, end) -> None:
+    """Offer draws ``begin`` to ``end - 1`` of a chain (n, 2, d) to the reservoir.
+
+    ``sums`` (:class:`~steinstream._engine.pairwise.SumsBefore`) holds the kernel sums of each draw over those before
+    it, and its value with itself.
+
+    Reference: `reference.reservoir`.
     """
-    inside, inside_rest, toward, toward_rest, diagonal = slots[0], slots[1], slots[2], slots[3], slots[4]
+    tiles, places, diagonal = reservoir.tiles, reservoir.places, reservoir.diagonal
+    inside, inside_low, toward, toward_low = (
+        reservoir.inside,
+        reservoir.inside_low,
+        reservoir.toward,
+        reservoir.toward_low,
+    )
     size = places.shape[0]
-    row, found, gone = np.zeros(tiles.shape[0] * LANES), np.zeros((3, LANES)), np.zeros((2, draws.shape[2]))
+    row, lanes, removed = np.zeros(tiles.shape[0] * LANES), new_lanes(), np.zeros((2, draws.shape[2]))
     for t in range(begin, end):
         held, share = min(t, size), size / (t + 1.0)
-        _row(kernel, draws[t], tiles, row, found)
+        own = sums.diagonal[t]
+        compute_row(kernel, STORE, store_arrays(draws[t], tiles, row, lanes), None, 0, tiles.shape[0])
         total, low, worst, most = 0.0, 0.0, 0, -np.inf
         for j in range(held):
             total, low = double_double.add(total, low, row[j])
-            toward[j], toward_rest[j] = double_double.add(toward[j], toward_rest[j], row[j])
-            inside[j], inside_rest[j] = double_double.add(inside[j], inside_rest[j], row[j])
+            toward[j], toward_low[j] = double_double.add(toward[j], toward_low[j], row[j])
+            inside[j], inside_low[j] = double_double.add(inside[j], inside_low[j], row[j])
             excess = inside[j] - 0.5 * diagonal[j] - share * toward[j]
             if excess > most:
                 worst, most = j, excess
-        total, low = double_double.add(total, low, own[t])
-        seen, seen_rest = double_double.add(past[t], rest[t], own[t])
-        comes = t < size or most >= total - 0.5 * own[t] - share * seen
+        total, low = double_double.add(total, low, own)
+        seen, seen_low = double_double.add(sums.high[t], sums.low[t], own)
+        enters = t < size or most >= total - 0.5 * own - share * seen
         if t < size:
             worst = t
-        elif comes:
+        elif enters:
             total, low = double_double.add(total, low, -row[worst])
-            read_draw(tiles, worst, gone)
-            _row(kernel, gone, tiles, row, found)
-        if t >= size:  # whoever goes takes its kernel values along
+            read_draw(tiles, worst, removed)
+            compute_row(kernel, STORE, store_arrays(removed, tiles, row, lanes), None, 0, tiles.shape[0])
+        if t >= size:  # subtract the kernel values of the removed draw, which may be the new one
             for j in range(size):
-                inside[j], inside_rest[j] = double_double.add(inside[j], inside_rest[j], -row[j])
-        if comes:
+                inside[j], inside_low[j] = double_double.add(inside[j], inside_low[j], -row[j])
+        if enters:
             write_draw(tiles, worst, draws[t, 0], draws[t, 1])
-            inside[worst], inside_rest[worst] = total, low
-            toward[worst], toward_rest[worst] = seen, seen_rest
-            diagonal[worst], places[worst] = own[t], t
-
-
-@inlined
-def _row(kernel, draw, tiles, row, found):
-    """Kernel values of a draw with every slot."""
-    sweep_tiles(kernel, ROW, draw, tiles, row, row, row, row, found, None, 0, tiles.shape[0])
+            inside[worst], inside_low[worst] = total, low
+            toward[worst], toward_low[worst] = seen, seen_low
+            diagonal[worst], places[worst] = own, t

@@ -1,94 +1,187 @@
-"""Who comes in of several candidates, and who goes next."""
+"""Choice of the candidate to insert and of the draw to remove."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-from steinstream._engine.argmax import least_influential, precedes
+from steinstream._engine import double_double
+from steinstream._engine.argmax import precedes, slot_to_remove
 from steinstream._engine.jit import inlined, jit
-from steinstream._engine.kernel_row import WEIGHT
+from steinstream._engine.kernel_row import (
+    CACHE,
+    STORE,
+    SUM,
+    combine_lanes,
+    compute_row,
+    new_lanes,
+    store_arrays,
+    sum_arrays,
+)
 from steinstream._engine.objective import objective_without
-from steinstream._engine.penalties import LAMBDA, key_of_candidate, make_waves, tilted
-from steinstream._engine.state import DRAWS, NONE, SLOTS, TOTAL
-from steinstream._engine.updates import influence_of, influences, repeats
+from steinstream._engine.penalties import candidate_key, compute_features, penalised_key
+from steinstream._engine.simd import LANES
+from steinstream._engine.state import NONE
+from steinstream._engine.step_rule import may_remove
+from steinstream._engine.updates import diagonal_of, load_draw, row_arrays
+
+# -- candidates ----------------------------------------------------------------------------------------------------
 
 
 @inlined
-def best_candidate(store, kernel, guide, draws, scores, first, last, sums, workers):
-    """Which of the draws first .. last - 1 would have the least influence, or key, if added; the first of equals.
+def best_candidate(state, kernel, penalties, batch, first, workers):
+    """Return the candidate with the smallest influence, with penalties the smallest key; the first of several.
 
-    A guide is left with its waves.
+    The penalties then hold its features.
+
+    Reference: `reference.Reference.best_candidate`.
     """
+    if batch.candidates == 1:
+        return first
     if workers is not None:
-        best = best_candidate_shared(store, kernel, guide, draws, scores, first, last)
+        tiles = (state.scalars.slots + LANES - 1) // LANES
+        shared_influences(kernel, row_arrays(state, state.draw), batch, first, tiles)
     else:
-        influences(store, kernel, draws, scores, first, last, sums)
-        keys_of_candidates(store, guide, first, last, sums)
-        best = first
-        for candidate in range(first + 1, last):
-            if sums[candidate - first, 0] < sums[best - first, 0]:
-                best = candidate
-    if guide is not None:
-        make_waves(guide.turns, guide.given, best, guide.here)
+        candidate_influences(state, kernel, batch, first)
+    repeat_influences(batch, first)
+    best, smallest = first, np.inf
+    for i in range(batch.candidates):
+        value = batch.influence[i, 0]
+        if penalties is not None:
+            value = candidate_key(state, penalties, batch, first + i, value)
+        if i == 0 or value < smallest:
+            best, smallest = first + i, value
+    if penalties is not None:
+        compute_features(penalties.frequencies, batch.unscaled, best, penalties.new_features)
     return best
 
 
 @inlined
-def keys_of_candidates(store, guide, first, last, sums):
-    """Where there is a guide, turn influences into keys."""
-    if guide is not None:
-        for candidate in range(first, last):
-            make_waves(guide.turns, guide.given, candidate, guide.here)
-            influence = sums[candidate - first, 0]
-            sums[candidate - first, 0] = key_of_candidate(store, guide, influence, candidate, guide.here)
+def candidate_influences(state, kernel, batch, first):
+    """Write the influence of each candidate, an exact pair. Candidates that repeat the one before are left out.
+
+    The kept draws are read once for all candidates, in parts that fit the cache.
+
+    Reference: `reference.Reference.candidate_key`.
+    """
+    tiles = (state.scalars.slots + LANES - 1) // LANES
+    step = max(1, CACHE // (batch.draws.shape[1] * 2 * LANES * 8))
+    influence = batch.influence
+    for i in range(batch.candidates):
+        load_draw(state, batch, first + i)
+        influence[i, 0], influence[i, 1] = 0.5 * diagonal_of(state, kernel, state.draw), 0.0
+    for begin in range(0, tiles, step):
+        for i in range(batch.candidates):
+            if i == 0 or not repeats(batch, first + i):
+                load_draw(state, batch, first + i)
+                arrays = row_arrays(state, state.draw)
+                compute_row(kernel, SUM, arrays, None, begin, min(begin + step, tiles))
+                more, rest, _ = combine_lanes(arrays.lanes)
+                influence[i, 0], influence[i, 1] = double_double.add_pair(influence[i, 0], influence[i, 1], more, rest)
 
 
 @jit(parallel=True)
-def best_candidate_shared(store, kernel, guide, draws, scores, first, last):
-    """The same, with the candidates spread over the threads."""
-    keys = np.zeros(last - first)
-    for i in numba.prange(last - first):
-        if guide is None:
-            again = i > 0 and repeats(draws, scores, first + i)
-            keys[i] = np.inf if again else influence_of(store, kernel, draws, scores, first + i)
-        else:
-            here = np.zeros(guide.here.shape[0])
-            make_waves(guide.turns, guide.given, first + i, here)
-            own = influence_of(store, kernel, draws, scores, first + i)
-            keys[i] = key_of_candidate(store, guide, own, first + i, here)
-    return first + np.argmin(keys)
+def shared_influences(kernel, arrays, batch, first, tiles):
+    """Write the influence of each candidate as :func:`candidate_influences` does, spread over the threads.
+
+    Reference: `reference.Reference.candidate_key`.
+    """
+    stored, copies, influence = arrays.tiles, arrays.copies, batch.influence
+    for i in numba.prange(influence.shape[0]):
+        if i == 0 or not repeats(batch, first + i):
+            influence[i, 0], influence[i, 1] = influence_of(kernel, stored, copies, batch, first + i, tiles)
+
+
+@jit
+def influence_of(kernel, stored, copies, batch, new, tiles):
+    """Return the influence of a candidate, an exact pair. The state is not changed: threads may share it.
+
+    Reference: `reference.Reference.candidate_key`.
+    """
+    dim = batch.draws.shape[1]
+    lanes, row, draw, tile = new_lanes(), np.zeros(LANES), np.zeros((2, dim)), np.zeros((1, dim, 2, LANES))
+    for k in range(dim):
+        draw[0, k] = tile[0, k, 0, 0] = batch.draws[new, k]
+        draw[1, k] = tile[0, k, 1, 0] = batch.scores[new, k]
+    compute_row(kernel, STORE, store_arrays(draw, tile, row, lanes), None, 0, 1)
+    high, low = 0.5 * row[0], 0.0
+    if tiles > 0:
+        compute_row(kernel, SUM, sum_arrays(draw, stored, copies, lanes), None, 0, tiles)
+        more, rest, _ = combine_lanes(lanes)
+        high, low = double_double.add_pair(high, low, more, rest)
+    return high, low
 
 
 @inlined
-def next_to_go(store, guide, allowed, cap):
-    """The slot that loses a draw next: the least influential one, if that may go; none if no draw may."""
-    slot = least_influential(store, guide)
-    if slot == NONE or store.counts[DRAWS] > cap or objective_without(store, guide, slot) <= allowed:
+def repeat_influences(batch, first):
+    """Copy the influence of a candidate to those that repeat it. Storage bookkeeping."""
+    for i in range(1, batch.candidates):
+        if repeats(batch, first + i):
+            batch.influence[i, 0], batch.influence[i, 1] = batch.influence[i - 1, 0], batch.influence[i - 1, 1]
+
+
+@inlined
+def repeats(batch, i):
+    """Whether a draw equals the one before it exactly. Storage bookkeeping."""
+    draws, scores = batch.draws, batch.scores
+    for k in range(draws.shape[1]):
+        if draws[i, k] != draws[i - 1, k]:
+            return False
+    for k in range(draws.shape[1]):  # noqa: SIM110 (numba has no all())
+        if scores[i, k] != scores[i - 1, k]:
+            return False
+    return True
+
+
+# -- removal -------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def next_removal(state, penalties, limit):
+    """Return the slot of the next draw to remove, or NONE; ``limit`` is the largest objective it may leave.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    if limit == -np.inf:
+        return NONE
+    slot = slot_to_remove(state, penalties)
+    if slot == NONE or limit == np.inf or may_remove(objective_without(state, penalties, slot), limit):
         return slot
-    return dearest_allowed(store, guide, allowed)
+    return costliest_removable(state, penalties, limit)
 
 
 @inlined
-def dearest_allowed(store, guide, allowed):
-    """Where costs point to a draw that may not go: of those that may, the one they point to; or none."""
+def costliest_removable(state, penalties, limit):
+    """Return the slot with the largest penalised key among those that may lose a draw, or NONE.
+
+    Without costs there is none: the slot with the largest key leaves the smallest objective.
+
+    Reference: `reference.Reference.next_removed`.
+    """
     best = NONE
-    if guide is not None and guide.numbers[LAMBDA] > 0.0:
-        least = least_key(store, guide, allowed)
-        for slot in range(store.counts[SLOTS]):
-            if guide.keys[slot] >= least and guide.going[slot] != NONE:
-                key, other = tilted(guide, slot), -np.inf if best == NONE else tilted(guide, best)
-                before = key > other or (key == other and precedes(store, guide, slot, best))
-                if before and objective_without(store, guide, slot) <= allowed:
+    if penalties is not None and penalties.scalars.cost_weight > 0.0:
+        smallest = smallest_removable_key(state, penalties, limit)
+        for slot in range(state.scalars.slots):
+            if penalties.keys[slot] >= smallest and penalties.next_removed[slot] != NONE:
+                value = penalised_key(penalties, slot)
+                other = -np.inf if best == NONE else penalised_key(penalties, best)
+                better = value > other or (value == other and precedes(state, penalties, slot, best))
+                if better and may_remove(objective_without(state, penalties, slot), limit):
                     best = slot
     return best
 
 
 @inlined
-def least_key(store, guide, allowed):
-    """No draw with a lesser key may go: (n - 1)^2 times the objective without j is S + w (|L|^2 + M) - 2 key_j."""
-    square, others = 0.5 * guide.lean.shape[0], float(store.counts[DRAWS] - 1)
-    for m in range(guide.lean.shape[0]):
-        square += np.float64(guide.lean[m]) * np.float64(guide.lean[m])
-    most = store.sums[TOTAL] + guide.numbers[WEIGHT] * square
-    return 0.5 * (most - allowed * others * others) - 1e-6 * most  # for |L|^2 and keys come from single precision
+def smallest_removable_key(state, penalties, limit):
+    """Return a key below which no draw may be removed.
+
+    (n - 1)^2 times the objective without draw j is S + w (|L|^2 + M) - 2 key_j. The margin covers the rounding of L and
+    of the keys in single precision.
+
+    Reference: `reference.Reference.objective_without`.
+    """
+    square, others = 0.5 * penalties.direction.shape[0], float(state.scalars.draws - 1)
+    for m in range(penalties.direction.shape[0]):
+        square += np.float64(penalties.direction[m]) * np.float64(penalties.direction[m])
+    most = state.scalars.total + penalties.scalars.weight * square
+    return 0.5 * (most - limit * others * others) - 1e-6 * most

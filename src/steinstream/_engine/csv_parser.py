@@ -1,20 +1,22 @@
-"""Lines of decimal numbers to float64, each correctly rounded: one pass over the bytes of a chunk.
+"""Parser for lines of decimal numbers: float64 values, correctly rounded, in one pass over the bytes of a chunk.
 
 A field ``[-]digits[.digits][e[+-]digits]`` is m 10^e with an integer m < 10^19. If m < 2^53 and |e| <= 22, both are
-exact in float64 and one multiplication or division rounds once (Clinger, PLDI 1990). Else write 10^e = head + tail,
-where head has 21 bits: then both 32-bit halves of m times head are exact, and what is left, m tail, is small. The sum
-is known within 2^-70 of its size; if both ends of that interval round to the same float64, it is the nearest.
+exact in float64 and one multiplication or division rounds once (Clinger, PLDI 1990). Otherwise let 10^e = head + tail,
+where head has 21 bits: then the products of head with both 32-bit halves of m are exact, and the remainder m tail is
+small. The sum is known within 2^-70 of its size; if both ends of that interval round to the same float64, that is the
+nearest one.
 
-Eight digits at a time are one 64-bit word, made a number by three multiplications (Lemire, "Number parsing at a
-gigabyte per second", Software: Practice and Experience 51, 2021).
+Eight digits are read as one 64-bit word and converted by three multiplications (Lemire, "Number parsing at a gigabyte
+per second", Software: Practice and Experience 51, 2021).
 
-Every other field (nan, inf, blanks, extreme exponents, ties) is left to the caller, who is told where it stands.
+The positions of all other fields (nan, inf, blanks, extreme exponents, ties) are returned to the caller.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 from math import floor, frexp, ldexp
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -23,16 +25,20 @@ from numba.extending import intrinsic
 
 from steinstream._engine.jit import bare, inlined
 
-#: Digits that must follow the text, so that eight bytes can be read at its last one.
+#: Number of bytes that must follow the text, so that eight bytes can be read at its last one.
 PAD = 8
-_REACH = 64  # largest |e| of 10^e in the table
+_LARGEST_EXPONENT = 64  # largest |e| of 10^e in the table
+
+#: Position of a field that was not parsed: row and column of the table, first byte, last byte + 1.
+FIELD = np.dtype([("row", np.int64), ("column", np.int64), ("begin", np.int64), ("end", np.int64)])
 
 _POINT, _MINUS, _PLUS, _COMMA, _NEWLINE, _RETURN, _HASH, _EXPONENT = b".-+,\n\r#e"
 
 
 def _powers():
+    """Return the powers of ten as heads of 21 bits and tails."""
     heads, tails = [], []
-    for exponent in range(-_REACH, _REACH + 1):
+    for exponent in range(-_LARGEST_EXPONENT, _LARGEST_EXPONENT + 1):
         exact = Fraction(10) ** exponent
         mantissa, shift = frexp(float(exact))
         heads.append(ldexp(floor(mantissa * 2**21), shift - 21))
@@ -46,7 +52,7 @@ _EXACT = np.array([10.0**k for k in range(23)])
 
 @intrinsic
 def _word(context, data, at):
-    """Eight bytes from any position, the first one lowest."""
+    """Load eight bytes from any position, the first one lowest."""
 
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -58,13 +64,15 @@ def _word(context, data, at):
 
 @inlined
 def _are_digits(word):
+    """Whether all eight bytes are digits."""
     high = word & np.uint64(0xF0F0F0F0F0F0F0F0)
     carried = (word + np.uint64(0x0606060606060606)) & np.uint64(0xF0F0F0F0F0F0F0F0)
     return (high | (carried >> np.uint64(4))) == np.uint64(0x3333333333333333)
 
 
 @inlined
-def _eight(word):
+def _eight_digits(word):
+    """Convert eight digits to a number."""
     word = (word & np.uint64(0x0F0F0F0F0F0F0F0F)) * np.uint64(2561) >> np.uint64(8)
     word = (word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601) >> np.uint64(16)
     return (word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001) >> np.uint64(32)
@@ -72,36 +80,56 @@ def _eight(word):
 
 @inlined
 def _rounded(mantissa, exponent):
-    """The float64 nearest to mantissa 10^exponent, and whether it surely is."""
+    """Return the float64 nearest to mantissa 10^exponent, and whether it is certain to be the nearest."""
     if mantissa < np.uint64(1 << 53) and -22 <= exponent <= 22:
         value = np.float64(np.int64(mantissa))
         return (value / _EXACT[-exponent] if exponent < 0 else value * _EXACT[exponent]), True
     if mantissa == np.uint64(0):
         return 0.0, True
-    if exponent < -_REACH or exponent > _REACH:
+    if exponent < -_LARGEST_EXPONENT or exponent > _LARGEST_EXPONENT:
         return 0.0, False
     high = np.float64(np.int64(mantissa >> np.uint64(32))) * 4294967296.0
     low = np.float64(np.int64(mantissa & np.uint64(0xFFFFFFFF)))
-    head, tail = _HEADS[exponent + _REACH], _TAILS[exponent + _REACH]
+    head, tail = _HEADS[exponent + _LARGEST_EXPONENT], _TAILS[exponent + _LARGEST_EXPONENT]
     large, small = high * head, low * head
     total = large + small
-    rest = small - (total - large)  # what the sum lost, exactly
+    rest = small - (total - large)  # rounding error of the sum, exactly
     rest += (high + low) * tail
     slack = total * 2.0**-70
     upper = total + (rest + slack)
     return upper, upper == total + (rest - slack)
 
 
-@bare
-def scan(data, at, stop, width, slots, table, row, odd):
-    """Lines of ``width`` fields, the last of which ends at ``stop``: field j goes to column ``slots[j]`` unless < 0.
+class Text(NamedTuple):
+    """Bytes of complete lines: a newline at ``stop - 1``, then ``PAD`` more bytes."""
 
-    Begins at byte ``at`` with row ``row`` of the table. Blank lines and those that begin with # are passed over.
-    Returns where it stopped, the rows there are then, and the number of fields which are for the caller to read:
-    ``odd`` gets row, column, first and last byte of each, and when it is full the scan stops early. Rows are -1 if a
-    line has another number of fields. ``data`` has a newline at ``stop - 1`` and ``PAD`` bytes after that.
+    data: Any
+    stop: int
+
+
+class Layout(NamedTuple):
+    """Number of fields per line, and for each field its column in the table or -1."""
+
+    width: int
+    columns: Any
+
+
+@bare
+def parse_lines(text, at, layout, table, row, unparsed):
+    """Parse lines from byte ``at`` on into the table from row ``row`` on.
+
+    Blank lines and lines that start with # are skipped. ``unparsed`` receives the positions (:data:`FIELD`) of the
+    fields that the caller has to parse; when it is full, the function returns early.
+
+    Returns
+    -------
+    tuple of int
+        The byte after the last parsed line, the number of rows of the table (-1 if a line has a different number of
+        fields), and the number of unparsed fields.
+
     """
-    odds = np.int64(0)
+    data, stop, width, columns = text.data, text.stop, layout.width, layout.columns
+    count = np.int64(0)
     while at < stop:
         byte = data[at]
         if byte == _NEWLINE:
@@ -115,13 +143,13 @@ def scan(data, at, stop, width, slots, table, row, odd):
                 at += 1
             at += 1
             continue
-        if odds + width > len(odd):
-            return at, row, odds
-        for column in range(width):
-            slot = slots[column]
+        if count + width > len(unparsed):
+            return at, row, count
+        for field in range(width):
+            column = columns[field]
             first = at
             sure = True
-            if slot >= 0:
+            if column >= 0:
                 negative = data[at] == _MINUS
                 if negative:
                     at += 1
@@ -139,7 +167,7 @@ def scan(data, at, stop, width, slots, table, row, odd):
                     point = at
                     word = _word(data, at)
                     while _are_digits(word):
-                        mantissa = mantissa * np.uint64(100000000) + _eight(word)
+                        mantissa = mantissa * np.uint64(100000000) + _eight_digits(word)
                         at += 8
                         word = _word(data, at)
                     digit = np.uint64(data[at]) - np.uint64(48)
@@ -172,7 +200,7 @@ def scan(data, at, stop, width, slots, table, row, odd):
                     sure = sure and at > begin
                     exponent += -power if down else power
                 value, certain = _rounded(mantissa, exponent)
-                table[row, slot] = -value if negative else value
+                table[row, column] = -value if negative else value
                 sure = sure and certain
                 byte = data[at]
                 sure = sure and (byte in (_COMMA, _NEWLINE, _RETURN))
@@ -180,14 +208,12 @@ def scan(data, at, stop, width, slots, table, row, odd):
                 if data[at] != _RETURN or data[at + 1] != _NEWLINE:
                     sure = sure and data[at] != _RETURN
                 at += 1
-            if (data[at] == _NEWLINE) != (column == width - 1):
-                return at, np.int64(-1), odds
-            if slot >= 0 and not sure:
-                odd[odds, 0] = row
-                odd[odds, 1] = slot
-                odd[odds, 2] = first
-                odd[odds, 3] = at
-                odds += 1
+            if (data[at] == _NEWLINE) != (field == width - 1):
+                return at, np.int64(-1), count
+            if column >= 0 and not sure:
+                position = unparsed[count]
+                position.row, position.column, position.begin, position.end = row, column, first, at
+                count += 1
             at += 1
         row += 1
-    return at, row, odds
+    return at, row, count

@@ -1,16 +1,16 @@
-"""Sums without rounding: an unevaluated pair ``high + low`` of doubles, kept normalised.
+"""Exact sums as unevaluated pairs ``high + low`` of doubles, always normalised.
 
-Stein kernel values are rounded once to a fixed grid (:mod:`steinstream._engine.kernel_row`). Sums and differences of grid
-values are again on the grid, so as long as they fit the pair's 106 bits every addition below is *exact*. Therefore
+Stein kernel values are rounded once to a fixed grid (:mod:`steinstream._engine.kernel_row`). Sums and differences of
+multiples of the grid are again multiples of it. As long as they fit the 106 bits of a pair, every addition below is
+*exact*. It follows that
 
-- the order of a sum does not matter: blocks, threads, storage order and vector width never change a bit;
-- removing a point undoes its addition completely: nothing drifts, however long the stream;
-- ``high`` is the exact sum correctly rounded, so equal influences compare equal and ties are real ties.
+- the order of a sum does not matter: block size, threads, storage order and vector width never change a bit;
+- removing a draw undoes its insertion completely: nothing drifts, however long the stream;
+- ``high`` is the exact sum, correctly rounded, so that equal influences compare equal.
 
-Values that do not fit, of draws with scores some million times too long, are dealt with in
-:mod:`steinstream._engine.updates`.
+:mod:`steinstream._engine.updates` handles values beyond the exact range.
 
-Each function works on whatever adds: floats, numpy arrays, compiled code, and vector lanes that are being traced.
+The functions work on anything that can be added: floats, NumPy arrays, compiled code, and vector lanes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-#: Times the grid: 2^40 times the least that a draw can have with itself. With such kernel values sums begin to round.
-WILD = 2.0**93
+#: Upper end of the exact range, in units of the grid: 2^40 times the smallest possible k0(x, x).
+EXACT_RANGE = 2.0**93
 
 
 @register_jitable
 def two_sum(a: Any, b: Any) -> Any:
-    """``a + b`` as the rounded sum and its exact error (Knuth).
+    """Return ``a + b`` as the rounded sum and its exact error (Knuth).
 
     >>> two_sum(1.0, 1e-20)
     (1.0, 1e-20)
@@ -37,7 +37,7 @@ def two_sum(a: Any, b: Any) -> Any:
 
 @register_jitable
 def add(high: Any, low: Any, value: Any) -> Any:
-    """The pair plus a double.
+    """Add a double to a pair.
 
     >>> add(1e16, 1.0, 1.0), add(1e16, 1.0, -1e16)
     ((1.0000000000000002e+16, 0.0), (1.0, 0.0))
@@ -50,7 +50,7 @@ def add(high: Any, low: Any, value: Any) -> Any:
 
 @register_jitable
 def add_pair(high: Any, low: Any, value: Any, rest: Any) -> Any:
-    """The pair plus another pair.
+    """Add a pair to a pair.
 
     >>> add_pair(1e16, 1.0, 0.25, 0.0)
     (1.0000000000000002e+16, -0.75)

@@ -1,4 +1,4 @@
-"""Compile with numba, once per machine: the machine code is cached on disk under a name that depends on our sources."""
+"""Compilation with numba. Machine code is cached on disk in a folder whose name depends on the source text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from numba.core import config
 
 
 def _cache_folder() -> str:
-    """A folder for this very source text.
+    """Return the cache folder for the current source text.
 
-    Numba alone would judge by the time stamp of the file that holds the outermost function: it would run stale machine
-    code after a change in another file, or after an upgrade from wheels that carry one fixed time stamp.
+    Numba by itself compares only the time stamp of the file that holds the outermost function. It would run stale
+    machine code after a change in another file, or after an upgrade between wheels with the same fixed time stamp.
     """
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
@@ -43,38 +43,42 @@ def jit(function: F, /) -> F: ...
 @overload
 def jit(**options: Any) -> Callable[[F], F]: ...
 def jit(function: Any = None, /, **options: Any) -> Any:
-    """``numba.njit`` with IEEE division, no GIL, no reassociation, and the cache above.
+    """Apply ``numba.njit`` with IEEE division, without the GIL, and with the cache above.
 
-    ``fastmath`` stays off: results must not depend on how a compiler chose to reorder a sum.
+    ``fastmath`` stays off: results must not depend on the order in which a compiler evaluates a sum.
     """
     if function is None:
         return lambda function: jit(function, **options)
-    options = {"_nrt": True, **options}  # said outright, or it is inherited from the caller
+    options = {"_nrt": True, **options}  # set explicitly; otherwise it is inherited from the caller
     compiled = numba.njit(function, error_model="numpy", nogil=True, **options)
-    if options.get("forceinline"):  # it lives in its callers, and is cached with them
+    if options.get("forceinline"):  # inlined into its callers and cached with them
         return compiled
-    ours, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
+    previous, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
     try:
         compiled.enable_caching()
-    except RuntimeError:  # no writable place: compile in every process instead
+    except RuntimeError:  # no writable folder: compile in every process
         pass
     finally:
-        config.CACHE_DIR = ours
+        config.CACHE_DIR = previous
     return compiled
 
 
-#: For the engine's loops: no array is made there, hence none counted (a third of a step at a hundred kept draws).
+#: For loops that allocate no arrays: without reference counting, which takes a third of a step at 100 kept draws.
 bare = jit(_nrt=False)
 
-#: For what runs inside a loop, where a call would stop vectorisation. Not callable from Python, which halves the time
-#: that compiling it takes.
+#: For functions that are called inside a loop, where a call would prevent vectorisation. Not callable from Python,
+#: which halves their compile time.
 inlined = jit(forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+#: For inlined functions that return arrays to a function compiled by ``jit``: with reference counting.
+inlined_with_arrays = jit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 _forked = False
 
 
 def _mark_forked() -> None:
+    """Remember that this process is a forked child."""
     global _forked
     _forked = True
 
@@ -84,19 +88,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def threads() -> int | None:
-    """How many threads a compiled loop may use; None for one.
+    """Return the number of threads that a compiled loop may use, or None for one thread.
 
-    Only OpenMP and TBB wake threads fast enough to pay here, and only they can be used from several Python threads at
-    once. GNU OpenMP does not survive a fork, so a forked child keeps to one thread.
+    Several threads are used only with OpenMP or TBB: other threading layers start threads too slowly and cannot be
+    used from several Python threads at once. GNU OpenMP does not survive a fork, so a forked child uses one thread.
     """
-    if _forked or not _threads_pay():
+    if _forked or not _has_fast_threads():
         return None
-    count = int(numba.get_num_threads())  # of the calling thread: its owner may have set it
+    count = int(numba.get_num_threads())  # setting of the calling thread
     return count if count > 1 else None
 
 
 @cache
-def _threads_pay() -> bool:
+def _has_fast_threads() -> bool:
+    """Whether numba can use OpenMP or TBB."""
     if config.THREADING_LAYER in ("workqueue", "forksafe"):
         return False
     return any(find_spec(f"numba.np.ufunc.{layer}") for layer in ("tbbpool", "omppool"))

@@ -1,26 +1,32 @@
-"""The Stein kernel in plain numbers, for one pair of draws at a time."""
+"""Stein kernel of one pair of draws, in scalar code."""
 
 from __future__ import annotations
 
 from steinstream._engine.jit import inlined
 from steinstream.kernels import PROFILES
 
-_root, _power, _gaussian = (inlined(profile) for profile in PROFILES)
+_inverse_square_root, _inverse_power, _gaussian = (inlined(profile) for profile in PROFILES)
 
 
 @inlined
 def profile_at(kernel, u):
-    """The three factors of the kernel's profile."""
-    if kernel[0] == 0:
-        return _root(u, kernel[1], kernel[2])
-    if kernel[0] == 1:
-        return _power(u, kernel[1], kernel[2])
-    return _gaussian(u, kernel[1], kernel[2])
+    """Return phi, -2 phi' and 4 phi'' at the squared distance u.
+
+    Reference: `kernels.PROFILES`.
+    """
+    if kernel.profile == 0:
+        return _inverse_square_root(u, kernel.first, kernel.second)
+    if kernel.profile == 1:
+        return _inverse_power(u, kernel.first, kernel.second)
+    return _gaussian(u, kernel.first, kernel.second)
 
 
 @inlined
-def slant(linear, scores, product, own):
-    """The linear term's part, if there is one."""
+def linear_part(linear, scores, product, own):
+    """Return the part of the Stein kernel due to the linear term; 0 without one.
+
+    Reference: `kernels.Kernel.matrix`.
+    """
     if linear is None:
         return 0.0
     return linear * (scores * product + own)
@@ -28,22 +34,28 @@ def slant(linear, scores, product, own):
 
 @inlined
 def value_of(kernel, x, y):
-    """k0(x, y) of two draws (2, d)."""
+    """Return k0(x, y) of two draws (2, d).
+
+    Reference: `kernels.Kernel.matrix`.
+    """
     u, cross, scores, product, own = 0.0, float(x.shape[1]), 0.0, 1.0, float(x.shape[1])
     for k in range(x.shape[1]):
-        apart = x[0, k] - y[0, k]
-        u += apart * apart
-        cross += (x[1, k] - y[1, k]) * apart
+        difference = x[0, k] - y[0, k]
+        u += difference * difference
+        cross += (x[1, k] - y[1, k]) * difference
         scores += x[1, k] * y[1, k]
         product += x[0, k] * y[0, k]
         own += x[1, k] * x[0, k] + y[1, k] * y[0, k]
     phi, slope, curvature = profile_at(kernel, u)
-    return phi * scores + slope * cross - curvature * u + slant(kernel[4], scores, product, own)
+    return phi * scores + slope * cross - curvature * u + linear_part(kernel.linear, scores, product, own)
 
 
 @inlined
 def diagonal(kernel, draws, scores, i):
-    """k0(x, x) of a draw (in the kernel's coordinates)."""
+    """Return k0(x, x) of draw i, given in the coordinates of the kernel.
+
+    Reference: `kernels.Kernel.diagonal`.
+    """
     dim = float(draws.shape[1])
     squares, lengths, own = 0.0, 1.0, dim
     for k in range(draws.shape[1]):
@@ -51,4 +63,4 @@ def diagonal(kernel, draws, scores, i):
         lengths += draws[i, k] * draws[i, k]
         own += 2.0 * (scores[i, k] * draws[i, k])
     phi, slope, _ = profile_at(kernel, 0.0)
-    return phi * squares + slope * dim + slant(kernel[4], squares, lengths, own)
+    return phi * squares + slope * dim + linear_part(kernel.linear, squares, lengths, own)

@@ -1,99 +1,129 @@
-"""Choosing some of many draws: greedily, by swaps, and by dropping a few and choosing greedily anew.
+"""Local search for a good subset of many draws: greedy selection, swaps, and partial re-selection.
 
-The state of a choice: ``chosen`` are the places of the draws, ``taken`` says of each draw whether it is chosen, and
-``sums[i]`` is half k0(i, i) plus the kernel's sum of draw i over the chosen ones. A draw that comes or goes costs one
-sweep over all. Sums are plain doubles, added up in a fixed order.
+Inserting a draw into the subset, or removing one, costs one kernel row over all draws. Sums are plain doubles, added in
+a fixed order.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from steinstream._engine.baseline_loops import read_draw
 from steinstream._engine.jit import jit
-from steinstream._engine.kernel_row import ROW, sweep_tiles
-from steinstream._engine.simd import LANES
+from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
+from steinstream._typing import Array, Flags, Integers
+
+
+class Subset(NamedTuple):
+    """A subset of draws, with the kernel sums of all draws over it."""
+
+    tiles: Array  # all draws
+    chosen: Integers  # (size,): indices of the draws in the subset
+    taken: Flags  # (n,): whether a draw is in the subset
+    sums: Array  # (n,): k0(x, x) / 2 plus the sum of k0(x, y) over the subset
+    half: Array  # (n,): k0(x, x) / 2; infinite for padding
+    row: Array  # (n,): scratch
 
 
 @jit
-def move(kernel, tiles, which, sign, taken, sums, row) -> None:
-    """Let the sums take in a draw, or forget it."""
-    draw, found = np.zeros((2, tiles.shape[1])), np.zeros((3, LANES))
-    read_draw(tiles, which, draw)
-    sweep_tiles(kernel, ROW, draw, tiles, row, row, row, row, found, None, 0, tiles.shape[0])
-    taken[which] = sign > 0.0
-    for i in range(sums.shape[0]):
-        sums[i] += sign * row[i]
+def update_sums(kernel, subset, i, sign) -> None:
+    """Insert draw i into the subset (``sign`` 1) or remove it (-1).
+
+    Reference: `reference.subset_sums`.
+    """
+    draw, tiles = np.zeros((2, subset.tiles.shape[1])), subset.tiles
+    read_draw(tiles, i, draw)
+    compute_row(kernel, STORE, store_arrays(draw, tiles, subset.row, new_lanes()), None, 0, tiles.shape[0])
+    subset.taken[i] = sign > 0.0
+    for j in range(subset.sums.shape[0]):
+        subset.sums[j] += sign * subset.row[j]
 
 
 @jit
-def best_free(taken, sums) -> int:
-    """The draw that makes KSD smallest, of those that are not taken."""
-    best, least = -1, np.inf
-    for i in range(sums.shape[0]):
-        if sums[i] < least and not taken[i]:
-            best, least = i, sums[i]
+def best_addition(subset) -> int:
+    """Return the draw outside the subset that leaves the smallest KSD if it is inserted.
+
+    Reference: `reference.greedy_subset`.
+    """
+    best, smallest = -1, np.inf
+    for i in range(subset.sums.shape[0]):
+        if subset.sums[i] < smallest and not subset.taken[i]:
+            best, smallest = i, subset.sums[i]
     return best
 
 
 @jit
-def energy(kernel, tiles, chosen, taken, sums, row, half) -> float:
-    """n^2 KSD^2 of the chosen draws."""
+def energy(subset) -> float:
+    """Return n^2 KSD^2 of the subset.
+
+    Reference: `reference.subset_energy`.
+    """
     total = 0.0
-    for i in chosen:
-        total += sums[i] - half[i]
+    for i in subset.chosen:
+        total += subset.sums[i] - subset.half[i]
     return total
 
 
 @jit
-def take(kernel, tiles, chosen, taken, sums, row, which) -> None:
-    """Choose these."""
-    for place, i in enumerate(which):
-        chosen[place] = i
-        move(kernel, tiles, i, 1.0, taken, sums, row)
+def choose(kernel, subset, indices) -> None:
+    """Fill the empty subset with these draws. Storage bookkeeping."""
+    for place, i in enumerate(indices):
+        subset.chosen[place] = i
+        update_sums(kernel, subset, i, 1.0)
 
 
 @jit
-def refill(kernel, tiles, chosen, taken, sums, row, places) -> None:
-    """At these places of ``chosen`` put the best draws that are not taken, one after another."""
+def choose_greedily(kernel, subset, places) -> None:
+    """Fill these places of ``chosen`` with the best additions, one after another.
+
+    Reference: `reference.greedy_subset`.
+    """
     for place in places:
-        chosen[place] = best_free(taken, sums)
-        move(kernel, tiles, chosen[place], 1.0, taken, sums, row)
+        subset.chosen[place] = best_addition(subset)
+        update_sums(kernel, subset, subset.chosen[place], 1.0)
 
 
 @jit
-def swap_each(kernel, tiles, chosen, taken, sums, row) -> bool:
-    """Put the best draw in place of each chosen one in turn, or the same one again; whether there was a better one."""
-    better = False
-    for place in range(chosen.shape[0]):
-        old = chosen[place]
-        move(kernel, tiles, old, -1.0, taken, sums, row)
-        best = best_free(taken, sums)
-        if sums[best] < sums[old]:
-            better, chosen[place] = True, best
-            move(kernel, tiles, best, 1.0, taken, sums, row)
+def swap_each(kernel, subset) -> bool:
+    """Replace each draw of the subset in turn by the best draw; return whether any draw changed.
+
+    Reference: `reference.swap_subset`.
+    """
+    changed = False
+    for place in range(subset.chosen.shape[0]):
+        old = subset.chosen[place]
+        update_sums(kernel, subset, old, -1.0)
+        best = best_addition(subset)
+        if subset.sums[best] < subset.sums[old]:
+            changed, subset.chosen[place] = True, best
+            update_sums(kernel, subset, best, 1.0)
         else:
-            taken[old] = True
-            for i in range(sums.shape[0]):
-                sums[i] += row[i]
-    return better
+            subset.taken[old] = True
+            for i in range(subset.sums.shape[0]):
+                subset.sums[i] += subset.row[i]
+    return changed
 
 
 @jit
-def shake(kernel, tiles, chosen, taken, sums, row, half, drops) -> None:
-    """For each row of ``drops`` put others at these places of ``chosen``, if that makes KSD smaller."""
-    least = energy(kernel, tiles, chosen, taken, sums, row, half)
-    for drop in drops:
-        before, behind = chosen.copy(), sums.copy()
-        for place in drop:
-            move(kernel, tiles, chosen[place], -1.0, taken, sums, row)
-        refill(kernel, tiles, chosen, taken, sums, row, drop)
-        now = energy(kernel, tiles, chosen, taken, sums, row, half)
-        if now < least:
-            least = now
+def reselect(kernel, subset, trials) -> None:
+    """For each row of ``trials``, re-select the draws at these places greedily; undo it unless KSD is smaller.
+
+    Reference: `reference.reselect_subset`.
+    """
+    smallest = energy(subset)
+    for places in trials:
+        chosen, sums = subset.chosen.copy(), subset.sums.copy()
+        for place in places:
+            update_sums(kernel, subset, subset.chosen[place], -1.0)
+        choose_greedily(kernel, subset, places)
+        now = energy(subset)
+        if now < smallest:
+            smallest = now
         else:
-            for place in drop:
-                taken[chosen[place]] = False
-            chosen[:], sums[:] = before, behind
-            for place in drop:
-                taken[chosen[place]] = True
+            for place in places:
+                subset.taken[subset.chosen[place]] = False
+            subset.chosen[:], subset.sums[:] = chosen, sums
+            for place in places:
+                subset.taken[subset.chosen[place]] = True

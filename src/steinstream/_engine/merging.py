@@ -1,137 +1,211 @@
-"""Draws with masses: sums of the Stein kernel over them, dropping those that matter least, swapping better ones in.
+"""Draws with masses: sums of the Stein kernel over them, removal of the least important ones, and swaps.
 
-``high + low`` of draw i is the sum of mass_j k0(i, j) over all draws j, itself included: its *row sum*. With S the sum
-of mass_i times row sum i, and W that of the masses, KSD^2 = S / W^2. An anchor adds a multiple of <g_i, g_j> to the
-kernel, where the g (n, 2 M) are waves less their mean; ``pull`` is its part of the row sums, and ``diagonal`` is
-k0(x, x) with its part. The objective is S / W^2 with all of it.
+The *row sum* of draw i is the sum of mass_j k0(i, j) over all draws j, i included; ``high + low`` is an exact pair.
+With S the sum of mass_i times row sum i and W the sum of the masses, KSD^2 = S / W^2. An anchor adds a multiple of
+<g_i, g_j> to the kernel, where g (n, 2 M) are Fourier features minus their mean; its part of the row sums is stored
+separately. The objective is S / W^2 with both parts.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from steinstream._engine import double_double
-from steinstream._engine.jit import jit
-from steinstream._engine.kernel_row import CACHE, LOOK, ROW, WEIGH, collect, sweep_tiles
-from steinstream._engine.simd import LANES, fused
+from steinstream._engine.jit import inlined, jit
+from steinstream._engine.kernel_row import (
+    CACHE,
+    EVALUATE,
+    STORE,
+    SUM,
+    RowArrays,
+    combine_lanes,
+    compute_row,
+    new_lanes,
+    store_arrays,
+    sum_arrays,
+)
+from steinstream._engine.simd import LANES, fma
+from steinstream._typing import Array, Integers
+
+
+class WeightedDraws(NamedTuple):
+    """Draws with masses."""
+
+    draws: Array  # (n, 2, d): draws and scores
+    masses: Array  # (n,)
+    diagonal: Array  # (n,): k0(x, x), with the part of the anchor
+    features: Array  # (n, 2 M): Fourier features minus their mean; M is 0 without an anchor
+    anchor_weight: float  # factor of the products of features
+
+    def take(self, places: Integers) -> WeightedDraws:
+        """Return some of the draws."""
+        return WeightedDraws(
+            self.draws[places], self.masses[places], self.diagonal[places], self.features[places], self.anchor_weight
+        )
+
+
+class RowSums(NamedTuple):
+    """Row sums of some draws over the same draws."""
+
+    high: Array
+    low: Array
+    anchor: Array  # part of the anchor
+
+    def take(self, places: Integers) -> RowSums:
+        """Return a copy of some of the row sums."""
+        return RowSums(self.high[places], self.low[places], self.anchor[places])
+
+
+class DropLimits(NamedTuple):
+    """When to stop dropping draws: at ``least`` draws, or at ``most`` or fewer if the objective would exceed
+    ``allowed``.
+    """
+
+    least: int
+    most: int
+    allowed: float
 
 
 @jit
-def add_cross_terms(kernel, tiles, masses, draws, begin, end, high, low) -> None:
-    """To the row sums of draws begin .. end - 1 of (n, 2, d) add those over the draws in the tiles."""
-    step = max(1, CACHE // (draws.shape[2] * 2 * LANES * 8))
-    spare, found = np.zeros(LANES), np.zeros((3, LANES))
+def add_row_sums(kernel, points, draws, begin, end, sums) -> None:
+    """Add the sums over the draws of ``points`` to the row sums of draws ``begin`` to ``end - 1`` of (n, 2, d).
+
+    ``points`` is a :class:`~steinstream._engine.pairwise.TiledDraws` whose ``copies`` are masses.
+
+    Reference: `reference.row_sums`.
+    """
+    tiles, masses = points.tiles, points.copies
+    step, lanes = max(1, CACHE // (draws.shape[2] * 2 * LANES * 8)), new_lanes()
     for start in range(0, tiles.shape[0], step):
-        count = min(step, tiles.shape[0] - start)
+        stop = min(start + step, tiles.shape[0])
         for i in range(begin, end):
-            sweep_tiles(
-                kernel, LOOK, draws[i], tiles[start : start + count], masses[start * LANES :], spare, spare, spare,
-                found, None, 0, count,
-            )  # fmt: skip
-            more, rest, _ = collect(found)
-            high[i], low[i] = double_double.add_pair(high[i], low[i], more, rest)
+            compute_row(kernel, SUM, sum_arrays(draws[i], tiles, masses, lanes), None, start, stop)
+            more, rest, _ = combine_lanes(lanes)
+            sums.high[i], sums.low[i] = double_double.add_pair(sums.high[i], sums.low[i], more, rest)
 
 
 @jit
 def add_product(high, low, factor, value):
-    """The pair plus factor * value."""
+    """Add factor * value to a pair.
+
+    Reference: `reference.row_sum`.
+    """
     product = factor * value
     high, low = double_double.add(high, low, product)
-    return double_double.add(high, low, fused(factor, value, -product))
+    return double_double.add(high, low, fma(factor, value, -product))
 
 
 @jit
-def energy_of(masses, high, low, alive) -> tuple[float, float]:
-    """S and W of the draws that are alive, without the anchor."""
+def energy_of(masses, sums, alive) -> tuple[float, float]:
+    """Return S and W of the draws that are ``alive``, without the anchor.
+
+    Reference: `reference.energy`.
+    """
     energy, rest, mass = 0.0, 0.0, 0.0
     for i in range(masses.shape[0]):
         if alive[i]:
-            energy, rest = add_product(energy, rest, masses[i], high[i])
-            energy, rest = double_double.add(energy, rest, masses[i] * low[i])
+            energy, rest = add_product(energy, rest, masses[i], sums.high[i])
+            energy, rest = double_double.add(energy, rest, masses[i] * sums.low[i])
             mass += masses[i]
     return energy, mass
 
 
 @jit
-def objective(masses, high, low, pull, alive) -> tuple[float, float]:
-    """S and W with the anchor."""
-    energy, mass = energy_of(masses, high, low, alive)
+def energy_with_anchor(masses, sums, alive) -> tuple[float, float]:
+    """Return S and W of the draws that are ``alive``, with the anchor.
+
+    Reference: `reference.energy`.
+    """
+    energy, mass = energy_of(masses, sums, alive)
     for i in range(alive.shape[0]):
         if alive[i]:
-            energy += masses[i] * pull[i]
+            energy += masses[i] * sums.anchor[i]
     return energy, mass
 
 
-@jit
-def take_in(row, mass, waves, which, others, anchor, high, low, pull) -> None:
-    """Let the row sums of others take in a draw with this mass, or give it back if that is negative."""
-    for i in range(others.shape[0]):
-        high[i], low[i] = add_product(high[i], low[i], mass, row[i])
-        product = 0.0
-        for m in range(waves.shape[1]):
-            product += waves[which, m] * waves[others[i], m]
-        pull[i] += mass * anchor * product
+@inlined
+def feature_product(pool, i, j):
+    """Return <g_i, g_j>.
 
-
-@jit
-def drop(kernel, tiles, draws, masses, diagonal, waves, anchor, high, low, pull, alive, least, most, allowed) -> None:
-    """Drop draws, each time the one without which the objective is least, of equals the first.
-
-    It ends with ``least`` draws, or with ``most`` or fewer where the next would raise the objective above ``allowed``.
+    Reference: `reference.row_sums`.
     """
+    product = 0.0
+    for m in range(pool.features.shape[1]):
+        product += pool.features[i, m] * pool.features[j, m]
+    return product
+
+
+@jit
+def add_to_sums(pool, i, mass, row, others, sums) -> None:
+    """Add draw i with this mass to the row sums of the draws ``others``; subtract it if the mass is negative.
+
+    Reference: `reference.row_sums`.
+    """
+    for k in range(others.shape[0]):
+        sums.high[k], sums.low[k] = add_product(sums.high[k], sums.low[k], mass, row[k])
+        sums.anchor[k] += mass * pool.anchor_weight * feature_product(pool, i, others[k])
+
+
+@jit
+def drop(kernel, tiles, pool, sums, alive, limits) -> None:
+    """Drop draws of the pool, each time the one without which the objective is smallest, of equals the first.
+
+    Reference: `reference.drop_draws`.
+    """
+    masses, diagonal, high, low, anchor = pool.masses, pool.diagonal, sums.high, sums.low, sums.anchor
     count = alive.shape[0]
-    row, found, every = np.zeros(tiles.shape[0] * LANES), np.zeros((3, LANES)), np.arange(count)
-    energy, mass = objective(masses, high, low, pull, alive)
+    row, lanes, every = np.zeros(tiles.shape[0] * LANES), new_lanes(), np.arange(count)
+    energy, mass = energy_with_anchor(masses, sums, alive)
     rest = 0.0
-    for left in range(count, least, -1):
+    for left in range(count, limits.least, -1):
         best, lowest = -1, np.inf
         for i in range(count):
             if alive[i]:
-                gain = masses[i] * (2.0 * (high[i] + pull[i]) - masses[i] * diagonal[i])
+                gain = masses[i] * (2.0 * (high[i] + anchor[i]) - masses[i] * diagonal[i])
                 without = (energy - gain) / (mass - masses[i]) ** 2
                 if without < lowest:
                     best, lowest = i, without
-        if left <= most and lowest > allowed:
+        if left <= limits.most and lowest > limits.allowed:
             break
-        energy, rest = add_product(energy, rest, -2.0 * masses[best], high[best] + pull[best])
+        energy, rest = add_product(energy, rest, -2.0 * masses[best], high[best] + anchor[best])
         energy, rest = double_double.add(energy, rest, masses[best] * (masses[best] * diagonal[best] - 2.0 * low[best]))
         mass -= masses[best]
-        sweep_tiles(kernel, ROW, draws[best], tiles, row, row, row, row, found, None, 0, tiles.shape[0])
-        take_in(row, -masses[best], waves, best, every, anchor, high, low, pull)
+        compute_row(kernel, STORE, store_arrays(pool.draws[best], tiles, row, lanes), None, 0, tiles.shape[0])
+        add_to_sums(pool, best, -masses[best], row, every, sums)
         alive[best] = False
 
 
 @jit
-def swap(kernel, tiles, draws, masses, diagonal, waves, anchor, order, kept, high, low, pull, alive) -> int:
-    """Offer every dropped draw, in this order, the place of the kept one whose loss costs least then; how many came in?
+def swap(kernel, points, pool, kept, sums, order) -> int:
+    """Offer each draw of the pool that is not kept, in this order, the place of a kept one; return the number of swaps.
 
-    ``kept`` are the places of those in the tiles, whose row sums these are; all else is of all draws. The objective
-    only falls: a swap that would leave it as it is, but for rounding, is not made.
+    The kept draw to be replaced is the one whose removal then leaves the smallest objective. A swap is made only if it
+    lowers the objective by more than rounding. ``points`` (:class:`~steinstream._engine.pairwise.TiledDraws`) holds the
+    kept draws, ``kept`` their indices in the pool and ``sums`` their row sums; all three are updated.
+
+    Reference: `reference.swap_draws`.
     """
-    size, every = kept.shape[0], np.ones(kept.shape[0], dtype=np.bool_)
-    padded, row, out = (
-        np.zeros(tiles.shape[0] * LANES),
-        np.zeros(tiles.shape[0] * LANES),
-        np.zeros(tiles.shape[0] * LANES),
-    )
-    spare, found, swaps = np.zeros(tiles.shape[0] * LANES), np.zeros((3, LANES)), 0
-    padded[:size] = masses[kept]
-    energy, mass = objective(padded[:size], high, low, pull, every)
+    tiles, padded, masses, diagonal = points.tiles, points.copies, pool.masses, pool.diagonal
+    size, every, slots = kept.shape[0], np.ones(kept.shape[0], dtype=np.bool_), tiles.shape[0] * LANES
+    row, old_row, spare, lanes, swaps = np.zeros(slots), np.zeros(slots), np.zeros(slots), new_lanes(), 0
+    is_kept = np.zeros(masses.shape[0], dtype=np.bool_)
+    is_kept[kept] = True
+    energy, mass = energy_with_anchor(padded[:size], sums, every)
     for new in order:
-        if alive[new]:
+        if is_kept[new]:
             continue
-        sweep_tiles(kernel, WEIGH, draws[new], tiles, padded, spare, spare, row, found, None, 0, tiles.shape[0])
-        own, _, _ = collect(found)
+        arrays = RowArrays(pool.draws[new], tiles, padded, spare, spare, row, lanes)
+        compute_row(kernel, EVALUATE, arrays, None, 0, tiles.shape[0])
+        own, _, _ = combine_lanes(lanes)
         for i in range(size):
-            product = 0.0
-            for m in range(waves.shape[1]):
-                product += waves[new, m] * waves[kept[i], m]
-            spare[i] = anchor * product
+            spare[i] = pool.anchor_weight * feature_product(pool, new, kept[i])
             own += padded[i] * spare[i]
         more = masses[new] * (2.0 * own + masses[new] * diagonal[new])
         best, lowest = -1, energy / mass**2 * (1.0 - 1e-12)
         for i in range(size):
-            with_new = high[i] + pull[i] + masses[new] * (row[i] + spare[i])
+            with_new = sums.high[i] + sums.anchor[i] + masses[new] * (row[i] + spare[i])
             gain = padded[i] * (2.0 * with_new - padded[i] * diagonal[kept[i]])
             without = (energy + more - gain) / (mass + masses[new] - padded[i]) ** 2
             if without < lowest:
@@ -140,30 +214,29 @@ def swap(kernel, tiles, draws, masses, diagonal, waves, anchor, order, kept, hig
         if best < 0:
             continue
         old = kept[best]
-        sweep_tiles(kernel, ROW, draws[old], tiles, out, out, out, out, found, None, 0, tiles.shape[0])
-        take_in(row, masses[new], waves, new, kept, anchor, high, low, pull)
-        take_in(out, -masses[old], waves, old, kept, anchor, high, low, pull)
-        replace(kernel, tiles, draws, masses, waves, anchor, kept, padded, high, low, pull, best, new, found, row)
-        alive[old], alive[new] = False, True
-        energy, mass = objective(padded[:size], high, low, pull, every)
+        compute_row(kernel, STORE, store_arrays(pool.draws[old], tiles, old_row, lanes), None, 0, tiles.shape[0])
+        add_to_sums(pool, new, masses[new], row, kept, sums)
+        add_to_sums(pool, old, -masses[old], old_row, kept, sums)
+        kept[best], padded[best] = new, masses[new]
+        replace(kernel, points, pool, kept, sums, best)
+        is_kept[old], is_kept[new] = False, True
+        energy, mass = energy_with_anchor(padded[:size], sums, every)
         swaps += 1
     return swaps
 
 
 @jit
-def replace(
-    kernel, tiles, draws, masses, waves, anchor, kept, padded, high, low, pull, slot, new, found, spare
-) -> None:
-    """Put a draw into a slot, with the row sum it has among the draws that are then kept."""
+def replace(kernel, points, pool, kept, sums, slot) -> None:
+    """Write the draw ``kept[slot]`` into its slot and compute its row sum over the kept draws.
+
+    Reference: `reference.row_sums`.
+    """
+    tiles, padded, new, lanes = points.tiles, points.copies, kept[slot], new_lanes()
     tile, lane = slot // LANES, slot % LANES
-    for k in range(draws.shape[2]):
-        tiles[tile, k, 0, lane], tiles[tile, k, 1, lane] = draws[new, 0, k], draws[new, 1, k]
-    kept[slot], padded[slot] = new, masses[new]
-    sweep_tiles(kernel, LOOK, draws[new], tiles, padded, spare, spare, spare, found, None, 0, tiles.shape[0])
-    high[slot], low[slot], _ = collect(found)
-    pull[slot] = 0.0
+    for k in range(pool.draws.shape[2]):
+        tiles[tile, k, 0, lane], tiles[tile, k, 1, lane] = pool.draws[new, 0, k], pool.draws[new, 1, k]
+    compute_row(kernel, SUM, sum_arrays(pool.draws[new], tiles, padded, lanes), None, 0, tiles.shape[0])
+    sums.high[slot], sums.low[slot], _ = combine_lanes(lanes)
+    sums.anchor[slot] = 0.0
     for i in range(kept.shape[0]):
-        product = 0.0
-        for m in range(waves.shape[1]):
-            product += waves[new, m] * waves[kept[i], m]
-        pull[slot] += padded[i] * anchor * product
+        sums.anchor[slot] += padded[i] * pool.anchor_weight * feature_product(pool, new, kept[i])

@@ -1,26 +1,39 @@
-"""What is carried along the stream, one draw after another, so that no cut into blocks changes a bit.
+"""Statistics that are updated draw by draw, so that the division into blocks does not change a bit.
 
-Running mean and covariance (B. P. Welford, Technometrics 4, 1962), and the numbers of which the bound on E KSD^2 is
-made (:mod:`steinstream.thinner.bound`).
+Running mean and covariance (B. P. Welford, Technometrics 4, 1962), and the terms of the bound on E KSD^2
+(:mod:`steinstream.thinner.bound`).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from steinstream._engine.jit import jit
 from steinstream._engine.kernel_pair import diagonal
 
-# Places in a trace. The values k0(x, x) are summed in two windows: the draws since the last doubling of their number,
-# and those between the two doublings before it.
-PAST_COUNT, PAST_SUM, COUNT, SUM, DUE = 0, 1, 2, 3, 4
-# The bound is kappa * SAMPLING + SPENT + diagonal * FORCED, as it is now and as it was when KSD last could rise.
-SIZE, SAMPLING, SPENT, FORCED, FLAT_SAMPLING, FLAT_SPENT, FLAT_FORCED = 5, 6, 7, 8, 9, 10, 11
-TRACE = 12
+#: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last
+#: doubled, and the draws between the two doublings before. The bound is kappa * sampling + budget + diagonal * forced,
+#: both with the current terms and with the ``ceiling`` terms, those of the last step at which KSD could rise.
+TRACE = np.dtype(
+    [
+        (name, np.float64)
+        for name in (
+            *("previous_count", "previous_diagonals", "count", "diagonals", "doubling"),
+            *("kept", "sampling", "budget", "forced"),
+            *("ceiling_sampling", "ceiling_budget", "ceiling_forced"),
+        )
+    ]
+)
 
 
 @jit
-def absorb(draws, counts, mean, second, last, apart) -> None:
-    """Take draws (n, d) into ``mean`` (d,) and ``second``, the sums of products about it: (d, d), or (1, d) if only its
-    diagonal is wanted. ``counts``: how many draws, and how many that differ from the one before, ``last``.
+def update_moments(draws, counts, mean, second, last, difference) -> None:
+    """Add draws (n, d) to ``mean`` (d,) and to ``second``, the sums of products about the mean.
+
+    ``second`` is (d, d), of which the lower half is used, or (1, d) for the diagonal only. ``counts`` holds the number
+    of draws and of draws that differ from the one before, ``last``. ``difference`` (d,) is scratch.
+
+    Reference: `reference.moments`.
     """
     dim = draws.shape[1]
     for i in range(draws.shape[0]):
@@ -31,42 +44,46 @@ def absorb(draws, counts, mean, second, last, apart) -> None:
         counts[0] += 1
         counts[1] += new
         for k in range(dim):
-            apart[k] = draws[i, k] - mean[k]
-            mean[k] += apart[k] / counts[0]
+            difference[k] = draws[i, k] - mean[k]
+            mean[k] += difference[k] / counts[0]
         share = (counts[0] - 1) / counts[0]
         if second.shape[0] == 1:
             for k in range(dim):
-                second[0, k] += share * (apart[k] * apart[k])
+                second[0, k] += share * (difference[k] * difference[k])
         else:
             for k in range(dim):
-                line, factor = second[k], share * apart[k]
-                for j in range(k + 1):  # the lower half: the matrix is symmetric
-                    line[j] += factor * apart[j]
+                line, factor = second[k], share * difference[k]
+                for j in range(k + 1):
+                    line[j] += factor * difference[j]
 
 
 @jit
-def follow(trace, kernel, draws, scores, sizes, floor, budget, share, cap) -> None:
-    """Take in the steps of a run, and all its draws: see the places of a trace above."""
+def update_bound(trace, kernel, draws, scores, sizes, limits) -> None:
+    """Add the draws and steps of a run to the terms of the bound. ``sizes`` are the numbers of draws after each step.
+
+    Reference: `reference.bound`.
+    """
+    cap = float(limits.cap)
     for i in range(scores.shape[0]):
-        if trace[COUNT] >= trace[DUE]:
-            trace[PAST_COUNT], trace[PAST_SUM] = trace[COUNT], trace[SUM]
-            trace[DUE] += trace[COUNT]
-            trace[COUNT] = trace[SUM] = 0.0
-        trace[COUNT] += 1.0
-        trace[SUM] += diagonal(kernel, draws, scores, i)
+        if trace.count >= trace.doubling:
+            trace.previous_count, trace.previous_diagonals = trace.count, trace.diagonals
+            trace.doubling += trace.count
+            trace.count = trace.diagonals = 0.0
+        trace.count += 1.0
+        trace.diagonals += diagonal(kernel, draws, scores, i)
     for step in range(sizes.shape[0]):
-        before, after = trace[SIZE], trace[SIZE] + 1.0
+        before, after = trace.kept, trace.kept + 1.0
         shrink = (before / after) ** 2
-        sampling = shrink * trace[SAMPLING] + 1.0 / after**2
-        spent, forced = shrink * trace[SPENT], shrink * trace[FORCED]
-        if before == cap and floor[step] == cap:  # exactly one goes, the one whose loss costs least
+        sampling = shrink * trace.sampling + 1.0 / after**2
+        budget, forced = shrink * trace.budget, shrink * trace.forced
+        if before == cap and limits.floor[step] == cap:  # exactly one draw is removed, the one that costs least
             rest = 1.0 - 1.0 / before**2
-            sampling, spent, forced = rest * sampling, rest * spent, rest * forced + 1.0 / before**2
+            sampling, budget, forced = rest * sampling, rest * budget, rest * forced + 1.0 / before**2
         else:
-            spent += budget[step] + share[step] / after**2
+            budget += limits.budget[step] + limits.share[step] / after**2
             while after > cap:
                 after -= 1.0
                 forced += 1.0 / after**2
-            trace[FLAT_SAMPLING], trace[FLAT_SPENT], trace[FLAT_FORCED] = sampling, spent, forced
-        trace[SAMPLING], trace[SPENT], trace[FORCED] = sampling, spent, forced
-        trace[SIZE] = sizes[step]
+            trace.ceiling_sampling, trace.ceiling_budget, trace.ceiling_forced = sampling, budget, forced
+        trace.sampling, trace.budget, trace.forced = sampling, budget, forced
+        trace.kept = sizes[step]

@@ -1,342 +1,430 @@
-"""What guides the choice of who goes, beside KSD: an anchor to the stream, costs, pins.
+"""Penalties: terms besides KSD that affect which draw is removed, namely the stream anchor, costs and pins.
 
-With n draws kept, F the sum of their waves f (:mod:`steinstream._engine.fourier_features`) and m the stream's mean, the anchor adds
-w |F / n - m|^2 to the objective. After draw j is gone, (n - 1)^2 times the anchor's term is w |L - f_j|^2 with
-L = F - (n - 1) m; and |f_j|^2 is the same for all j. So the objective is least without the draw that has the greatest
+Let n draws be kept, F be the sum of their Fourier features f (:mod:`steinstream._engine.fourier_features`) and m the
+mean of the features over the stream. The anchor adds w |F / n - m|^2 to the objective. After the removal of draw j,
+(n - 1)^2 times the anchor term is w |L - f_j|^2 with L = F - (n - 1) m, and |f_j|^2 is the same for all j. Hence the
+objective is smallest without the draw that has the largest
 
     key_j = u_j + w <L, f_j> ,
 
-u_j being its influence. L changes with every draw of the stream, and all keys with it: every search makes them anew.
-The products <L, f_j> are made in single precision, always in the same order; budgets are judged in double precision.
+where u_j is its influence. L, the *direction*, changes with every draw of the stream, and all keys with it: every
+search recomputes them. The products <L, f_j> are computed in single precision, always in the same order; budgets are
+checked in double precision.
 
-A draw of cost c goes as if its Stein kernel with itself were greater by lambda kappa c / (mean cost): the search is for
-the greatest key_j + scale * dear_j, where ``dear`` is the cost of the slot's copy that would go first, or -inf where
-all copies are pinned.
+A draw of cost c is treated as if k0(x, x) were larger by lambda kappa c / (mean cost): the search is for the largest
+*penalised key* key_j + cost_scale * removal_cost_j. ``removal_cost`` is the cost of the copy in the slot that is
+removed first, or -inf if all copies are pinned.
 
-A guide may be None: then nothing here does anything, and nothing of it is compiled.
+``penalties`` may be None. Then the functions below do nothing, and their code is not compiled.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numba import types
+from numba.extending import overload
 
 from steinstream._engine.fourier_features import wave
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import diagonal
-from steinstream._engine.kernel_row import SCALE as SCALE
-from steinstream._engine.kernel_row import WEIGHT
-from steinstream._engine.simd import LANES, fused
-from steinstream._engine.state import DRAWS, GREATEST, LATEST, NONE, OWN, SLOTS, Floats, Integers, Store, aligned
+from steinstream._engine.kernel_row import RowPenalties
+from steinstream._engine.simd import LANES, fma
+from steinstream._engine.state import NONE, KeptState, aligned, new_record
+from steinstream._typing import Array, Flags, Float32Array, Integers
 
 _wave = inlined(wave)
 
-# Places in Guide.numbers. WEIGHT and SCALE, which the sweep knows: w / M and the factor of costs, as of this step. Then
-# the latest draw's cost, key, and key with its cost; whether the stream is listened to, and not only run once more.
-NEW_DEAR, NEW_KEY, NEW_TILTED, LISTENS = 2, 3, 4, 5
-GAMMA, LAMBDA = 6, 7
-# Sums over the stream, beside that of the waves: draws, costs.
-COUNT, COSTS = OVER_THE_STREAM = 8, 9
-# Logarithms of k0(x, x), and how many, since the coordinates last changed: of what was kept then and of the stream.
-LOGS, LOGGED = 10, 11
-NUMBERS = 12
+#: Numbers of the penalties; ``new`` refers to the draw that was evaluated last.
+SCALARS = np.dtype(
+    [
+        # As of the current step.
+        ("weight", np.float64),  # w / M
+        ("cost_scale", np.float64),  # factor of costs
+        ("new_removal_cost", np.float64),
+        ("new_key", np.float64),
+        ("new_penalised_key", np.float64),
+        ("first_pass", np.float64),  # 1 if draws are added to the sums over the stream, 0 in a later pass
+        # Settings.
+        ("gamma", np.float64),  # strength of the anchor
+        ("cost_weight", np.float64),  # lambda
+        # Sums over the stream.
+        ("count", np.float64),  # draws
+        ("cost_sum", np.float64),
+        # Sums over the draws kept at the last change of the preconditioner and the stream since then.
+        ("log_diagonal_sum", np.float64),  # of log k0(x, x)
+        ("log_diagonal_count", np.float64),
+    ]
+)
 
-_LEAST_SPREAD = 1e-6  # of the waves over the stream: below it there are no proportions to keep
-
-
-class Guide(NamedTuple):
-    """Slots and labels as in the store; 2 M waves, none without an anchor."""
-
-    waves: NDArray[np.float32]  # (slots / 16, 2 M, 16)
-    dear: Floats  # (slots,)
-    keys: Floats  # (slots,): of the last search
-    going: Integers  # (slots,): the label that would go first, or none
-    cost: Floats  # (labels,)
-    pinned: NDArray[np.bool_]  # (labels,)
-    turns: Floats  # (d, M): the frequencies, for draws as they were given
-    here: Floats  # (2 M,): the latest draw's waves
-    kept: Floats  # (2 M,): summed over what is kept
-    stream: Floats  # (2 M,): summed over the stream
-    mean: Floats  # (2 M,): of the stream
-    lean: NDArray[np.float32]  # (2 M,): L
-    parts: NDArray[np.float32]  # (4, 16): scratch
-    numbers: Floats
-    given: Floats  # (n, d): the draws of this block as they were given
-    costs: Floats  # (n,)
-    pins: NDArray[np.bool_]  # (n,)
+_SMALLEST_SPREAD = 1e-6  # of the features over the stream, relative to M: below it the anchor has no effect
 
 
-def empty_guide(turns: Floats, slots: int, labels: int) -> Guide:
-    """For a store of so many slots and labels."""
-    count = 2 * turns.shape[1]
-    return Guide(
-        waves=aligned(slots // LANES, count, LANES, kind=np.float32),
-        dear=aligned(slots),
+class Penalties(NamedTuple):
+    """Slots and labels as in the state; 2 M features, none without an anchor."""
+
+    features: Float32Array  # (slots / 16, 2 M, 16)
+    removal_cost: Array  # (slots,): cost of the copy that is removed first; -inf if all are pinned
+    keys: Array  # (slots,): keys of the last search
+    next_removed: Integers  # (slots,): label of the copy that is removed first, or NONE
+    cost: Array  # (labels,)
+    pinned: Flags  # (labels,)
+    frequencies: Array  # (d, M), for draws before preconditioning
+    new_features: Array  # (2 M,): features of the draw that is evaluated
+    kept_sum: Array  # (2 M,): sum of the features over the kept draws
+    stream_sum: Array  # (2 M,): sum of the features over the stream
+    stream_mean: Array  # (2 M,)
+    direction: Float32Array  # (2 M,): L
+    partial_sums: Float32Array  # (4, 16): scratch
+    scalars: Any  # a record of SCALARS
+
+
+def empty_penalties(frequencies: Array, slots: int, labels: int) -> Penalties:
+    """Return the penalties of a state with this number of slots and labels and of a stream without draws."""
+    count = 2 * frequencies.shape[1]
+    return Penalties(
+        features=aligned(slots // LANES, count, LANES, kind=np.float32),
+        removal_cost=aligned(slots),
         keys=aligned(slots),
-        going=np.full(slots, NONE, dtype=np.int64),
+        next_removed=np.full(slots, NONE, dtype=np.int64),
         cost=np.zeros(labels),
         pinned=np.zeros(labels, dtype=np.bool_),
-        turns=turns,
-        here=aligned(count),
-        kept=aligned(count),
-        stream=aligned(count),
-        mean=aligned(count),
-        lean=aligned(count, kind=np.float32),
-        parts=aligned(4, LANES, kind=np.float32),
-        numbers=np.zeros(NUMBERS),
-        given=np.zeros((0, turns.shape[0])),
-        costs=np.zeros(0),
-        pins=np.zeros(0, dtype=np.bool_),
+        frequencies=frequencies,
+        new_features=aligned(count),
+        kept_sum=aligned(count),
+        stream_sum=aligned(count),
+        stream_mean=aligned(count),
+        direction=aligned(count, kind=np.float32),
+        partial_sums=aligned(4, LANES, kind=np.float32),
+        scalars=new_record(SCALARS),
     )
 
 
-def roomier_guide(guide: Guide, store: Store) -> Guide:
-    """The same contents with room for what the store has room for."""
-    new = empty_guide(guide.turns, len(store.copies), len(store.following))
-    for name in ("waves", "dear", "keys", "going", "cost", "pinned"):
-        old = getattr(guide, name)
+def enlarged_penalties(penalties: Penalties, state: KeptState) -> Penalties:
+    """Copy the penalties into arrays that fit an enlarged state."""
+    new = empty_penalties(penalties.frequencies, len(state.copies), len(state.following))
+    sized = ("features", "removal_cost", "keys", "next_removed", "cost", "pinned")
+    for name in sized:
+        old = getattr(penalties, name)
         getattr(new, name)[: len(old)] = old
-    same = ("here", "kept", "stream", "mean", "lean", "parts", "numbers")
-    return new._replace(**{name: getattr(guide, name) for name in same})
+    return penalties._replace(**{name: getattr(new, name) for name in sized})
+
+
+def row_penalties(penalties: Penalties | None) -> RowPenalties | None:
+    """Return the terms that a kernel row needs, or None. For compiled code only. Storage bookkeeping."""
+    raise TypeError("row_penalties is compiled")
+
+
+@overload(row_penalties, jit_options={"forceinline": True, "_nrt": False})
+def _row_penalties(penalties):
+    """Choose by type: one function would return an optional tuple."""
+    if isinstance(penalties, types.NoneType):
+        return lambda penalties: None
+
+    def terms(penalties):
+        scalars = penalties.scalars
+        return RowPenalties(
+            penalties.direction,
+            penalties.features,
+            penalties.removal_cost,
+            penalties.keys,
+            scalars.weight,
+            scalars.cost_scale,
+        )
+
+    return terms
 
 
 # -- the stream ----------------------------------------------------------------------------------------------------
 
 
 @inlined
-def make_waves(turns, given, i, out):
-    """The waves of a draw."""
-    pairs = turns.shape[1]
+def compute_features(frequencies, draws, i, out):
+    """Write the Fourier features of draw i, given before preconditioning.
+
+    Reference: `reference.fourier_features`.
+    """
+    pairs = frequencies.shape[1]
     for m in range(pairs):
         out[m] = 0.0
-    for k in range(turns.shape[0]):
-        value, line = given[i, k], turns[k]
+    for k in range(frequencies.shape[0]):
+        value, line = draws[i, k], frequencies[k]
         for m in range(pairs):
-            out[m] = fused(value, line[m], out[m])
+            out[m] = fma(value, line[m], out[m])
     for m in range(pairs):
         out[m], out[pairs + m] = _wave(out[m])
 
 
 @inlined
-def meet(store, kernel, guide, draws, scores, first, last):
-    """The stream goes on by these draws: what is its mean now, and how much do anchor and costs weigh?
+def observe_stream(state, kernel, penalties, batch, first):
+    """Add the candidates of a step to the sums over the stream, in the first pass, and update the weights.
 
-    The waves of the last one are left behind. Keys of before hold no more.
+    The features of the last candidate remain in ``new_features``. Keys computed before are no longer valid.
+
+    Reference: `reference.Reference.observe`.
     """
-    if guide is not None:
-        numbers, here, stream = guide.numbers, guide.here, guide.stream
-        for i in range(first, last):
-            make_waves(guide.turns, guide.given, i, here)
-            if numbers[LISTENS] > 0.0:
-                for m in range(here.shape[0]):
-                    stream[m] += here[m]
-                numbers[COUNT] += 1.0
-                numbers[COSTS] += guide.costs[i]
-                numbers[LOGS] += np.log(diagonal(kernel, draws, scores, i))
-                numbers[LOGGED] += 1.0
-        settle(guide)
-        store.sums[GREATEST] = np.nan
+    if penalties is not None:
+        scalars, new, stream = penalties.scalars, penalties.new_features, penalties.stream_sum
+        for i in range(first, first + batch.candidates):
+            compute_features(penalties.frequencies, batch.unscaled, i, new)
+            if scalars.first_pass > 0.0:
+                for m in range(new.shape[0]):
+                    stream[m] += new[m]
+                scalars.count += 1.0
+                scalars.cost_sum += batch.costs[i]
+                scalars.log_diagonal_sum += np.log(diagonal(kernel, batch.draws, batch.scores, i))
+                scalars.log_diagonal_count += 1.0
+        update_weights(penalties)
+        state.scalars.largest = np.nan
 
 
 @inlined
-def settle(guide):
-    """Mean and weights, from the sums over the stream."""
-    numbers, stream, mean = guide.numbers, guide.stream, guide.mean
-    count, pairs = numbers[COUNT], 0.5 * guide.stream.shape[0]
-    kappa, square = np.exp(numbers[LOGS] / numbers[LOGGED]), 0.0
+def update_weights(penalties):
+    """Compute the mean of the features and the weights from the sums over the stream.
+
+    Reference: `reference.Reference.anchor_weight`, `reference.Reference.cost_scale`.
+    """
+    scalars, mean = penalties.scalars, penalties.stream_mean
+    count, pairs = scalars.count, 0.5 * mean.shape[0]
+    kappa, square = np.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count), 0.0
     for m in range(mean.shape[0]):
-        mean[m] = stream[m] / count
+        mean[m] = penalties.stream_sum[m] / count
         square += mean[m] * mean[m]
-    numbers[WEIGHT], numbers[SCALE] = 0.0, 1.0  # not 0: it multiplies -inf where a draw is pinned
-    spread = pairs - square  # for cosine^2 + sine^2 = 1
-    if spread > _LEAST_SPREAD * pairs:
-        numbers[WEIGHT] = numbers[GAMMA] * kappa / spread
-    if numbers[LAMBDA] * numbers[COSTS] > 0.0:
-        numbers[SCALE] = 0.5 * numbers[LAMBDA] * kappa / (numbers[COSTS] / count)
+    scalars.weight, scalars.cost_scale = 0.0, 1.0  # not 0: it multiplies -inf where a draw is pinned
+    spread = pairs - square  # since cosine^2 + sine^2 = 1
+    if spread > _SMALLEST_SPREAD * pairs:
+        scalars.weight = scalars.gamma * kappa / spread
+    if scalars.cost_weight * scalars.cost_sum > 0.0:
+        scalars.cost_scale = 0.5 * scalars.cost_weight * kappa / (scalars.cost_sum / count)
 
 
-# -- the objective -------------------------------------------------------------------------------------------------
-
-
-@inlined
-def gap_now(store, guide):
-    """What the anchor adds to the objective."""
-    if guide is None:
-        return 0.0
-    total, draws = 0.0, float(store.counts[DRAWS])
-    for m in range(guide.kept.shape[0]):
-        apart = guide.kept[m] / draws - guide.mean[m]
-        total += apart * apart
-    return guide.numbers[WEIGHT] * total
+# -- the anchor term of the objective ------------------------------------------------------------------------------
 
 
 @inlined
-def gap_with_latest(store, guide):
-    """The same if the draw that was weighed were added."""
-    if guide is None:
+def anchor_term(state, penalties):
+    """Return the anchor term of the kept draws.
+
+    Reference: `reference.Reference.anchor_term`.
+    """
+    if penalties is None:
         return 0.0
-    total, draws = 0.0, float(store.counts[DRAWS] + 1)
-    for m in range(guide.kept.shape[0]):
-        apart = (guide.kept[m] + guide.here[m]) / draws - guide.mean[m]
-        total += apart * apart
-    return guide.numbers[WEIGHT] * total
+    total, draws = 0.0, float(state.scalars.draws)
+    for m in range(penalties.kept_sum.shape[0]):
+        difference = penalties.kept_sum[m] / draws - penalties.stream_mean[m]
+        total += difference * difference
+    return penalties.scalars.weight * total
 
 
 @inlined
-def gap_without(store, guide, slot):
-    """The same if one draw of this slot were gone."""
-    if guide is None:
+def anchor_term_with_new(state, penalties):
+    """Return the anchor term if the evaluated draw were inserted.
+
+    Reference: `reference.Reference.anchor_term`.
+    """
+    if penalties is None:
         return 0.0
-    total, draws, tile, lane = 0.0, float(store.counts[DRAWS] - 1), slot // LANES, slot % LANES
-    for m in range(guide.kept.shape[0]):
-        apart = (guide.kept[m] - np.float64(guide.waves[tile, m, lane])) / draws - guide.mean[m]
-        total += apart * apart
-    return guide.numbers[WEIGHT] * total
+    total, draws = 0.0, float(state.scalars.draws + 1)
+    for m in range(penalties.kept_sum.shape[0]):
+        difference = (penalties.kept_sum[m] + penalties.new_features[m]) / draws - penalties.stream_mean[m]
+        total += difference * difference
+    return penalties.scalars.weight * total
+
+
+@inlined
+def anchor_term_without(state, penalties, slot):
+    """Return the anchor term if one draw of this slot were removed.
+
+    Reference: `reference.Reference.anchor_term`.
+    """
+    if penalties is None:
+        return 0.0
+    total, draws, tile, lane = 0.0, float(state.scalars.draws - 1), slot // LANES, slot % LANES
+    for m in range(penalties.kept_sum.shape[0]):
+        feature = np.float64(penalties.features[tile, m, lane])
+        difference = (penalties.kept_sum[m] - feature) / draws - penalties.stream_mean[m]
+        total += difference * difference
+    return penalties.scalars.weight * total
 
 
 @jit
-def gap_as_of_now(store, guide) -> float:
-    """What the anchor adds to the objective, whatever step was made last."""
-    settle(guide)
-    return float(gap_now(store, guide))
+def current_anchor_term(state, penalties) -> float:
+    """Return the anchor term of the kept draws with weights that are up to date.
+
+    Reference: `reference.Reference.anchor_term`.
+    """
+    update_weights(penalties)
+    return float(anchor_term(state, penalties))
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
 @inlined
-def lean(store, guide):
-    """L for a search among what is kept."""
-    if guide is not None:
-        others = float(store.counts[DRAWS] - 1)
-        for m in range(guide.lean.shape[0]):
-            guide.lean[m] = guide.kept[m] - others * guide.mean[m]
+def set_direction(state, penalties):
+    """Compute L for a search among the kept draws.
+
+    Reference: `reference.Reference.keys`.
+    """
+    if penalties is not None:
+        others = float(state.scalars.draws - 1)
+        for m in range(penalties.direction.shape[0]):
+            penalties.direction[m] = penalties.kept_sum[m] - others * penalties.stream_mean[m]
 
 
 @inlined
-def lean_with_latest(store, guide):
-    """L for a search among what is kept and the draw that is weighed."""
-    if guide is not None:
-        others = float(store.counts[DRAWS])
-        for m in range(guide.lean.shape[0]):
-            guide.lean[m] = (guide.kept[m] + guide.here[m]) - others * guide.mean[m]
+def set_direction_with_new(state, penalties):
+    """Compute L for a search among the kept draws and the evaluated one.
+
+    Reference: `reference.Reference.keys`.
+    """
+    if penalties is not None:
+        others = float(state.scalars.draws)
+        for m in range(penalties.direction.shape[0]):
+            kept = penalties.kept_sum[m] + penalties.new_features[m]
+            penalties.direction[m] = kept - others * penalties.stream_mean[m]
 
 
 @inlined
-def key_of_latest(store, guide, new):
-    """Key and cost of the draw that was weighed; a repeated state goes as the dearest of its copies."""
-    if guide is not None:
-        numbers, parts, slot = guide.numbers, guide.parts, store.counts[LATEST]
+def set_new_key(state, penalties, batch, new):
+    """Compute key and removal cost of the evaluated draw; a repeated state has that of its most expensive copy.
+
+    Reference: `reference.Reference.keys`.
+    """
+    if penalties is not None:
+        scalars, sums, slot = penalties.scalars, penalties.partial_sums, state.scalars.latest
         for part in range(4):
-            parts[part, 0] = 0.0
-        for m in range(0, guide.lean.shape[0], 4):
+            sums[part, 0] = 0.0
+        for m in range(0, penalties.direction.shape[0], 4):
             for part in range(4):
-                parts[part, 0] = fused(guide.lean[m + part], np.float32(guide.here[m + part]), parts[part, 0])
-        product = np.float64((parts[0, 0] + parts[1, 0]) + (parts[2, 0] + parts[3, 0]))
-        dear = -np.inf if guide.pins[new] else guide.costs[new]
-        if slot < store.counts[SLOTS]:
-            dear = max(dear, guide.dear[slot])
-        numbers[NEW_DEAR] = dear
-        numbers[NEW_KEY] = fused(numbers[WEIGHT], product, store.sums[OWN])
-        numbers[NEW_TILTED] = fused(numbers[SCALE], dear, numbers[NEW_KEY])
+                feature = np.float32(penalties.new_features[m + part])
+                sums[part, 0] = fma(penalties.direction[m + part], feature, sums[part, 0])
+        projection = np.float64((sums[0, 0] + sums[1, 0]) + (sums[2, 0] + sums[3, 0]))
+        cost = -np.inf if batch.pinned[new] else batch.costs[new]
+        if slot < state.scalars.slots:
+            cost = max(cost, penalties.removal_cost[slot])
+        scalars.new_removal_cost = cost
+        scalars.new_key = fma(scalars.weight, projection, state.scalars.new_influence)
+        scalars.new_penalised_key = fma(scalars.cost_scale, cost, scalars.new_key)
 
 
 @inlined
-def note_key(guide, slot):
-    """The draw that was weighed is in this slot now."""
-    if guide is not None:
-        guide.keys[slot] = guide.numbers[NEW_KEY]
+def candidate_key(state, penalties, batch, new, influence):
+    """Return the increase of the objective by a candidate, up to a factor: the smallest is best. Pinned ones have -inf.
 
-
-@inlined
-def key_of_candidate(store, guide, influence, new, here):
-    """What adding this draw would raise the objective by, up to a factor: the least is best. Pinned ones come first."""
-    numbers, size, product = guide.numbers, float(store.counts[DRAWS] + 1), 0.0
-    for m in range(here.shape[0]):
-        product = fused(guide.kept[m] - size * guide.mean[m], here[m], product)
-    if guide.pins[new]:
+    Reference: `reference.Reference.candidate_key`.
+    """
+    scalars, size, projection = penalties.scalars, float(state.scalars.draws + 1), 0.0
+    features = penalties.new_features
+    compute_features(penalties.frequencies, batch.unscaled, new, features)
+    for m in range(features.shape[0]):
+        projection = fma(penalties.kept_sum[m] - size * penalties.stream_mean[m], features[m], projection)
+    if batch.pinned[new]:
         return -np.inf
-    return fused(numbers[SCALE], guide.costs[new], fused(numbers[WEIGHT], product, influence))
+    return fma(scalars.cost_scale, batch.costs[new], fma(scalars.weight, projection, influence))
 
 
 @inlined
-def tilted(guide, slot):
-    """The slot's key with its cost."""
-    return fused(guide.numbers[SCALE], guide.dear[slot], guide.keys[slot])
+def penalised_key(penalties, slot):
+    """Return the key of a slot plus its cost term.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    return fma(penalties.scalars.cost_scale, penalties.removal_cost[slot], penalties.keys[slot])
 
 
 # -- slots and labels ----------------------------------------------------------------------------------------------
 
 
 @inlined
-def put_waves(guide, slot):
-    """Write the waves of the draw that is weighed into its slot."""
-    if guide is not None:
+def store_features(penalties, slot):
+    """Write the features of the evaluated draw into its slot. Storage bookkeeping."""
+    if penalties is not None:
         tile, lane = slot // LANES, slot % LANES
-        for m in range(guide.here.shape[0]):
-            guide.waves[tile, m, lane] = guide.here[m]
-        guide.dear[slot], guide.going[slot] = -np.inf, NONE
+        for m in range(penalties.new_features.shape[0]):
+            penalties.features[tile, m, lane] = penalties.new_features[m]
+        penalties.removal_cost[slot], penalties.next_removed[slot] = -np.inf, NONE
 
 
 @inlined
-def add_waves(guide, slot, sign):
-    """A draw of this slot comes or goes."""
-    if guide is not None:
+def add_features(penalties, slot, sign):
+    """Add the features of a draw to the sum over the kept draws, or subtract them. Storage bookkeeping."""
+    if penalties is not None:
         tile, lane = slot // LANES, slot % LANES
-        for m in range(guide.kept.shape[0]):
-            guide.kept[m] += sign * np.float64(guide.waves[tile, m, lane])
+        for m in range(penalties.kept_sum.shape[0]):
+            penalties.kept_sum[m] += sign * np.float64(penalties.features[tile, m, lane])
 
 
 @inlined
-def move_slot(guide, slot, last):
-    """Fill the slot with the last one."""
-    if guide is not None:
+def store_new_key(penalties, slot):
+    """Write the key of the evaluated draw into its slot. Storage bookkeeping."""
+    if penalties is not None:
+        penalties.keys[slot] = penalties.scalars.new_key
+
+
+@inlined
+def move_penalties(penalties, slot, last):
+    """Copy the last slot into this one. Storage bookkeeping."""
+    if penalties is not None:
         to_tile, to_lane, tile, lane = slot // LANES, slot % LANES, last // LANES, last % LANES
-        for m in range(guide.here.shape[0]):
-            guide.waves[to_tile, m, to_lane] = guide.waves[tile, m, lane]
-        guide.dear[slot], guide.keys[slot], guide.going[slot] = guide.dear[last], guide.keys[last], guide.going[last]
+        for m in range(penalties.new_features.shape[0]):
+            penalties.features[to_tile, m, to_lane] = penalties.features[tile, m, lane]
+        penalties.removal_cost[slot], penalties.keys[slot] = penalties.removal_cost[last], penalties.keys[last]
+        penalties.next_removed[slot] = penalties.next_removed[last]
 
 
 @inlined
-def mark(guide, slot, label, new):
-    """A new copy of the slot's state: does it go before the others?"""
-    if guide is not None:
-        guide.cost[label], guide.pinned[label] = guide.costs[new], guide.pins[new]
-        consider(guide, slot, label)
+def store_cost_and_pin(penalties, slot, label, batch, new):
+    """Write cost and pin of a new copy of the state in a slot. Storage bookkeeping."""
+    if penalties is not None:
+        penalties.cost[label], penalties.pinned[label] = batch.costs[new], batch.pinned[new]
+        compare_copy(penalties, slot, label)
 
 
 @inlined
-def consider(guide, slot, label):
-    """Whether this copy goes before those considered so far: the dearest goes first, of equals the oldest."""
-    if not guide.pinned[label] and (guide.going[slot] == NONE or guide.cost[label] > guide.dear[slot]):
-        guide.going[slot], guide.dear[slot] = label, guide.cost[label]
+def compare_copy(penalties, slot, label):
+    """Let a copy be removed first if it costs more than those compared so far; of equal costs the oldest is.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    cost = penalties.cost[label]
+    if not penalties.pinned[label] and (penalties.next_removed[slot] == NONE or cost > penalties.removal_cost[slot]):
+        penalties.next_removed[slot], penalties.removal_cost[slot] = label, cost
 
 
 @inlined
-def reconsider(store, guide, slot):
-    """Which copy of the slot's state goes first."""
-    if guide is not None:
-        guide.going[slot], guide.dear[slot] = NONE, -np.inf
-        label = store.oldest[slot]
+def compare_copies(state, penalties, slot):
+    """Find the copy of the state in a slot that is removed first.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    if penalties is not None:
+        penalties.next_removed[slot], penalties.removal_cost[slot] = NONE, -np.inf
+        label = state.oldest[slot]
         while label != NONE:
-            consider(guide, slot, label)
-            label = store.following[label]
+            compare_copy(penalties, slot, label)
+            label = state.following[label]
 
 
 @jit
-def reconsider_all(store, guide) -> None:
-    """The same for every slot."""
-    for slot in range(store.counts[SLOTS]):
-        reconsider(store, guide, slot)
+def compare_all_copies(state, penalties) -> None:
+    """Find the copy that is removed first in every slot.
+
+    Reference: `reference.Reference.next_removed`.
+    """
+    for slot in range(state.scalars.slots):
+        compare_copies(state, penalties, slot)
 
 
 @jit
-def fill_waves(store, guide) -> None:
-    """Waves of all that is kept; ``guide.given`` has the draws, slot by slot."""
-    for slot in range(store.counts[SLOTS]):
-        make_waves(guide.turns, guide.given, slot, guide.here)
-        put_waves(guide, slot)
-        for m in range(guide.here.shape[0]):
-            guide.kept[m] += store.copies[slot] * guide.here[m]
+def fill_features(state, penalties, unscaled) -> None:
+    """Compute the features of all kept draws, given slot by slot and before preconditioning.
+
+    Reference: `reference.fourier_features`.
+    """
+    for slot in range(state.scalars.slots):
+        compute_features(penalties.frequencies, unscaled, slot, penalties.new_features)
+        store_features(penalties, slot)
+        for m in range(penalties.new_features.shape[0]):
+            penalties.kept_sum[m] += state.copies[slot] * penalties.new_features[m]

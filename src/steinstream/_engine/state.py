@@ -1,14 +1,16 @@
-"""What is kept, as plain arrays.
+"""State of the engine: the kept draws as arrays.
 
-Influence. With ``k0`` the Stein kernel and ``S`` its sum over all pairs of kept draws (KSD^2 = S / n^2), let
+Let ``k0`` be the Stein kernel and S its sum over all pairs of kept draws, so that KSD^2 = S / n^2. The *influence* of a
+draw x is
 
     u(x) = k0(x, x) / 2 + sum of k0(x, y) over all other kept draws y.
 
-Adding x raises S by 2 u(x), removing it lowers S by 2 u(x): the best candidate has the smallest u, the least
-influential draw (the one whose loss helps most) the greatest. So u and S are all there is to carry, both exactly.
+Inserting x raises S by 2 u(x), removing it lowers S by 2 u(x). The best candidate therefore has the smallest u, and the
+draw whose removal leaves the smallest KSD the largest u. The state holds all u and S, both as exact pairs.
 
-A state that repeats its predecessor shares one slot with it; each copy has a label with its own id. Slots have no
-order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so this never shows.
+A *slot* holds a distinct state of the chain. Repeated draws share a slot; each copy has a *label* with its own id.
+Slots have no order: a freed slot is filled with the last one. Sums are exact and ties go to the smallest id, so results
+do not depend on the order.
 """
 
 from __future__ import annotations
@@ -16,93 +18,123 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steinstream._engine.simd import LANES
+from steinstream._typing import AnyArray, Array, Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-# Places in Store.counts.
-SLOTS, DRAWS, FREE, LATEST = 0, 1, 2, 3
 NONE = -1
 
-# Places in Store.sums.
-TOTAL, TOTAL_LOW, GREATEST, OWN, OWN_LOW, OTHERS, WORST = 0, 1, 2, 3, 4, 5, 6
+#: Numbers of a state; ``new`` refers to the draw that was evaluated last.
+SCALARS = np.dtype(
+    [
+        ("slots", np.int64),  # occupied slots
+        ("draws", np.int64),  # kept draws
+        ("free", np.int64),  # first free label
+        ("latest", np.int64),  # slot of the latest state; equal to slots if it was rejected
+        ("total", np.float64),  # S, a pair
+        ("total_low", np.float64),
+        ("largest", np.float64),  # largest influence or penalised key; NaN if unknown
+        ("new_influence", np.float64),  # influence of the new draw if it were inserted, a pair
+        ("new_influence_low", np.float64),
+        ("largest_other", np.float64),  # largest influence or penalised key of the other draws in that case
+        ("largest_diagonal", np.float64),  # largest k0(x, x) that contributed to S since S was last recomputed
+    ]
+)
 
 
-class Store(NamedTuple):
-    """Slots hold distinct states, labels the ids of their copies. Everything past the counts is spare room."""
+class KeptState(NamedTuple):
+    """Kept draws by slots and labels. Entries beyond the counts in ``scalars`` are spare."""
 
-    tiles: Floats  # (slots / 16, d, 2, 16): coordinates and scores
-    copies: Floats  # (slots,): how many kept draws are in this state; 0 in spare slots
-    high: Floats  # (slots,): influence, an exact pair; -inf or not a number in spare slots
-    low: Floats
-    row: Floats  # (slots,): kernel values with the latest state
-    found: Floats  # (3, 16): the last sweep's findings
-    raw: Floats  # (slots, w): what the caller wants back with each state; w may be 0
+    tiles: Array  # (slots / 16, d, 2, 16): draws and scores
+    copies: Array  # (slots,): number of kept draws in this state; 0 in spare slots
+    influence: Array  # (slots,): an exact pair; -inf or NaN in spare slots
+    influence_low: Array
+    row: Array  # (slots,): kernel values with the latest state
+    lanes: Array  # (3, 16): results of the last row, see kernel_row.LaneResults
+    raw: Array  # (slots, w): columns to be returned with each state; w may be 0
     oldest: Integers  # (slots,): first label of the state
     newest: Integers  # (slots,): last label of the state
-    ids: Integers  # (labels, 3): chain, draw, and the step of arrival; a free label has step -1
+    ids: Integers  # (labels, 3): chain, draw and step of arrival; the step of a free label is -1
     following: Integers  # (labels,): next label of the same state, or of the free list
-    draw: Floats  # (2, d): the draw being weighed, and its score
-    alone: Floats  # (1, d, 2, 16): a tile for a draw by itself, and its row (16,)
-    self_row: Floats
-    removed: Floats  # (2, d): the state being removed
-    counts: Integers  # slots, draws, first free label, slot of the latest state (the first spare one if not kept)
-    sums: Floats  # S, a pair; the greatest influence; if the latest draw were added: its own, a pair, and the others';
-    # the greatest kernel value of a draw with itself that had a part in S since that was last computed from scratch
+    draw: Array  # (2, d): the draw being evaluated and its score
+    removed: Array  # (2, d): the state being removed
+    single_tile: Array  # (1, d, 2, 16): scratch for k0(x, x), and its row (16,)
+    single_row: Array
+    scalars: Any  # a record of SCALARS
 
 
-def aligned(*shape: int, kind: Any = np.float64) -> NDArray[Any]:
-    """Zeros that start on a cache line, so that no vector straddles two."""
+def aligned(*shape: int, kind: Any = np.float64) -> AnyArray:
+    """Return zeros that start on a cache line, so that no vector crosses two."""
     size, line = int(np.prod(shape)), 64 // np.dtype(kind).itemsize
     buffer = np.zeros(size + line, dtype=kind)
     start = (-buffer.ctypes.data // buffer.itemsize) % line
     return buffer[start : start + size].reshape(shape)
 
 
-def empty_store(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> Store:
-    """Room for so many distinct states and draws."""
+def new_record(kind: np.dtype[Any]) -> Any:
+    """Return a record of zeros: ``record["name"]`` in Python, ``record.name`` in compiled code."""
+    return np.zeros(1, dtype=kind)[0]
+
+
+def record_values(record: Any) -> Array:
+    """Return the numbers of a record as floats, in the order of its fields."""
+    return np.array(record.tolist(), dtype=np.float64)
+
+
+def set_record(record: Any, values: Array) -> None:
+    """Set the fields of a record, in their order."""
+    for name, value in zip(record.dtype.names, values, strict=True):
+        record[name] = value
+
+
+def empty_state(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> KeptState:
+    """Return a state without draws, with space for this number of distinct states and of draws."""
     tiles = -(-slots // LANES)
     slots = tiles * LANES
     following = np.arange(1, labels + 1, dtype=np.int64)
     following[-1] = NONE
-    high = aligned(slots)
-    high[:] = -np.inf  # no spare slot is ever the greatest
-    return Store(
+    influence = aligned(slots)
+    influence[:] = -np.inf  # a spare slot never has the largest one
+    scalars = new_record(SCALARS)
+    scalars["latest"], scalars["largest"] = NONE, -np.inf
+    return KeptState(
         tiles=aligned(tiles, dim, 2, LANES),
         copies=aligned(slots),
-        high=high,
-        low=aligned(slots),
+        influence=influence,
+        influence_low=aligned(slots),
         row=aligned(slots),
-        found=aligned(3, LANES),
+        lanes=aligned(3, LANES),
         raw=np.zeros((slots, raw)),
         oldest=np.full(slots, NONE, dtype=np.int64),
         newest=np.full(slots, NONE, dtype=np.int64),
         ids=np.full((labels, 3), NONE, dtype=np.int64),
         following=following,
         draw=np.zeros((2, dim)),
-        alone=aligned(1, dim, 2, LANES),
-        self_row=aligned(LANES),
         removed=np.zeros((2, dim)),
-        counts=np.array([0, 0, 0, NONE], dtype=np.int64),
-        sums=np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0]),
+        single_tile=aligned(1, dim, 2, LANES),
+        single_row=aligned(LANES),
+        scalars=scalars,
     )
 
 
-def roomier(store: Store) -> Store:
-    """The same contents with half as much room again, at least one slot and one label of it free."""
-    slots, labels = len(store.copies), len(store.following)
-    dim, raw = store.draw.shape[1], store.raw.shape[1]
-    more_slots = slots if store.counts[SLOTS] < slots else slots + slots // 2 + LANES
-    more_labels = labels if store.counts[FREE] != NONE else labels + labels // 2 + LANES
-    new = empty_store(dim, raw, more_slots, more_labels)
-    for name in ("tiles", "copies", "high", "low", "row", "raw", "oldest", "newest", "ids"):
-        old = getattr(store, name)
+def copy_state(state: KeptState, slots: int, labels: int) -> KeptState:
+    """Copy a state into one with space for at least as many slots and labels."""
+    new = empty_state(state.draw.shape[1], state.raw.shape[1], slots, labels)
+    for name in ("tiles", "copies", "influence", "influence_low", "row", "raw", "oldest", "newest", "ids"):
+        old = getattr(state, name)
         getattr(new, name)[: len(old)] = old
-    new.counts[:], new.sums[:] = store.counts, store.sums
-    new.following[:labels] = store.following
-    if more_labels > labels:  # the free list was empty: it now begins with the new labels
-        new.counts[FREE] = labels
+    count = len(state.following)
+    new.following[:count] = state.following
+    new.draw[:] = state.draw
+    set_record(new.scalars, state.scalars)
+    if state.scalars["free"] == NONE and labels > count:  # the free list was empty: it starts with the new labels
+        new.scalars["free"] = count
     return new
+
+
+def enlarged(state: KeptState) -> KeptState:
+    """Copy a full state into one with at least one free slot and one free label: half as many more of what is full."""
+    slots, labels = len(state.copies), len(state.following)
+    more_slots = slots if state.scalars["slots"] < slots else slots + slots // 2 + LANES
+    more_labels = labels if state.scalars["free"] != NONE else labels + labels // 2 + LANES
+    return copy_state(state, more_slots, more_labels)

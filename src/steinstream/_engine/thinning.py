@@ -1,67 +1,98 @@
-"""Online KSD thinning (Algorithms 1 and 2 of Hawkins, Koppel and Zhang), over a block of the stream.
+"""Online KSD thinning over a block of the stream (Algorithms 1 and 2 of Hawkins, Koppel and Zhang).
 
-At every step the best of the candidates is added; then, while more draws are kept than the growth function asks for,
-the least influential one goes if KSD^2 without it stays within the budget above KSD^2 right after the addition, or if
-more are kept than the cap allows. Under the monotone rule KSD^2 must not rise above what it was before the addition
-either, so that above the floor it never rises at all (but for the budget). A new draw that would be the first to go is
-never let in. Cost per step: (candidates + removed) sweeps over the kept draws; none for a repeated state.
+At every step the best candidate is inserted. Then draws are removed one by one as the step rule permits
+(:mod:`steinstream._engine.step_rule`), each time the one whose removal leaves the smallest objective. A new draw that
+would be removed first is rejected without being inserted. A step costs (candidates + removed) kernel rows over the kept
+draws; a repeated state costs none.
 
-With a guide (:mod:`steinstream._engine.penalties`) the objective takes the place of KSD^2: KSD^2 and what the anchor adds.
-Costs have no part in it: of the draws that may go within the budget, the one goes that influence and cost together
-point to. Pinned draws never go.
+The objective is KSD^2, with an anchor plus the anchor term. Costs are not part of it: among the draws that may be
+removed, the one with the largest sum of influence and cost term is. Pinned draws are never removed.
 """
 
 from __future__ import annotations
 
-from steinstream._engine.argmax import own_key
-from steinstream._engine.candidates import best_candidate, next_to_go
-from steinstream._engine.jit import bare
-from steinstream._engine.objective import objective, objective_with_latest, square
-from steinstream._engine.penalties import meet
-from steinstream._engine.state import DRAWS, NONE, OTHERS
-from steinstream._engine.updates import is_full, keep, remove, turn_away, weigh
+from typing import NamedTuple
 
-# KSD^2 before and after a removal are equal in exact arithmetic more often than one would think (repeated states,
-# symmetric sets). Rounding in the two divisions must not turn "equal" into "greater".
-TIE = 1.0 + 2.0**-50
+import numpy as np
+
+from steinstream._engine.argmax import new_value
+from steinstream._engine.candidates import best_candidate, next_removal
+from steinstream._engine.jit import bare
+from steinstream._engine.objective import objective, objective_with_new, squared_ksd
+from steinstream._engine.penalties import observe_stream
+from steinstream._engine.state import NONE
+from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
+from steinstream._engine.updates import evaluate, insert, is_full, reject, remove
+from steinstream._typing import Array, Flags, Integers
+
+
+class Batch(NamedTuple):
+    """Draws of some steps, in the coordinates of the kernel."""
+
+    draws: Array  # (n, d)
+    scores: Array  # (n, d)
+    raw: Array  # (n, w): columns to be returned with each kept draw
+    ids: Integers  # (n, 2)
+    candidates: int  # draws per step
+    start: int  # number of steps before
+    influence: Array  # (candidates, 2): scratch
+    unscaled: Array | None = None  # (n, d): draws before preconditioning; this and the next two only with penalties
+    costs: Array | None = None  # (n,)
+    pinned: Flags | None = None  # (n,)
+
+    def part(self, steps: slice) -> Batch:
+        """Return the draws of some of the steps."""
+        rows = slice(steps.start * self.candidates, steps.stop * self.candidates)
+        if rows == slice(0, len(self.draws)):
+            return self
+        draws, scores, raw, ids = self.draws[rows], self.scores[rows], self.raw[rows], self.ids[rows]
+        part = Batch(draws, scores, raw, ids, self.candidates, self.start + steps.start, self.influence)
+        if self.unscaled is None or self.costs is None or self.pinned is None:
+            return part
+        return part._replace(unscaled=self.unscaled[rows], costs=self.costs[rows], pinned=self.pinned[rows])
+
+
+class StepLog(NamedTuple):
+    """Results of some steps, written by :func:`thin_block`."""
+
+    sizes: Integers  # (steps,): draws kept after each step
+    squared_ksd: Array  # (steps,): KSD^2 after each step
+    dropped: Integers  # (n, 3): chain, draw and step of arrival of the removed draws, in order
 
 
 @bare
-def thin_block(store, kernel, guide, draws, scores, raw, ids, candidates, start, floor, budget, share, monotone, cap, sizes, squares, dropped, sums, workers) -> tuple[int, int]:  # fmt: skip  # noqa: E501
-    """Run ``len(floor)`` steps after step ``start``, or fewer when room runs out. Returns steps done, draws dropped.
+def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[int, int]:
+    """Run the steps of a batch until the state is full. Return the number of steps done and of draws removed.
 
-    The budget of a step is ``budget + share / n^2``, n draws being kept after the addition; ``monotone`` counts it from
-    the objective before the addition if that was less. Sizes and KSD^2 after each
-    step go to ``sizes`` and ``squares``, the dropped draws' ids and steps of arrival, in order, to ``dropped``.
-    ``sums`` (candidates, 2) is scratch. ``guide`` is None without anchor, costs and pins; ``workers`` is None, or a
-    number of threads to share large sweeps among.
+    ``penalties`` is None without anchor, costs and pins; ``workers`` is None or a number of threads for long rows.
+
+    Reference: `reference.Reference.step`.
     """
-    drops = 0
-    for step in range(floor.shape[0]):
-        if is_full(store):
-            return step, drops
-        new = step * candidates
-        meet(store, kernel, guide, draws, scores, new, new + candidates)
-        if candidates > 1:
-            new = best_candidate(store, kernel, guide, draws, scores, new, new + candidates, sums, workers)
-        size = store.counts[DRAWS] + 1
-        weigh(store, kernel, guide, draws, scores, new, size <= floor[step], workers)
+    removed = 0
+    for step in range(limits.floor.shape[0]):
+        if is_full(state):
+            return step, removed
+        arrival, first = batch.start + step + 1, step * batch.candidates
+        observe_stream(state, kernel, penalties, batch, first)
+        new = best_candidate(state, kernel, penalties, batch, first, workers)
+        size = state.scalars.draws + 1
+        skip_others = size <= limits.floor[step]
+        evaluate(state, kernel, penalties, batch, new, skip_others=skip_others, workers=workers)
 
-        most = objective_with_latest(store, guide)
-        if monotone and size > 1:
-            most = min(most, objective(store, guide))
-        allowed = (most + budget[step] + share[step] / float(size * size)) * TIE
-        least = own_key(store, guide) > store.sums[OTHERS]
-        if least and size > floor[step] and (size > cap or objective(store, guide) <= allowed):
-            turn_away(store, guide, ids, new, start + step + 1, dropped, drops)
-            drops += 1
+        before = objective(state, penalties) if limits.monotone else np.inf
+        allowed = allowed_objective(before, objective_with_new(state, penalties), size, limits, step)
+        limit = removal_limit(allowed, size, limits, step)
+        is_first = new_value(state, penalties) > state.scalars.largest_other  # the new draw would be removed first
+        if is_first and (limit == np.inf or may_remove(objective(state, penalties), limit)):
+            reject(state, penalties, batch, new, arrival, log.dropped[removed])
+            removed += 1
         else:
-            keep(store, guide, ids, raw, new, start + step + 1)
-        while store.counts[DRAWS] > floor[step]:
-            slot = next_to_go(store, guide, allowed, cap)
+            insert(state, penalties, batch, new, arrival)
+        while True:
+            slot = next_removal(state, penalties, removal_limit(allowed, state.scalars.draws, limits, step))
             if slot == NONE:
                 break
-            remove(store, kernel, guide, slot, dropped, drops, workers)
-            drops += 1
-        sizes[step], squares[step] = store.counts[DRAWS], square(store)
-    return floor.shape[0], drops
+            remove(state, kernel, penalties, slot, log.dropped[removed], workers)
+            removed += 1
+        log.sizes[step], log.squared_ksd[step] = state.scalars.draws, squared_ksd(state)
+    return limits.floor.shape[0], removed

@@ -1,400 +1,404 @@
-"""The moves that change what is kept: weigh a draw, keep it or turn it away, remove another.
+"""Updates of the kept draws: evaluate a draw, insert it or reject it, remove another one.
 
-The latest state's kernel values stay: a repeated draw needs no new ones, and a draw that is turned away costs one sweep
-and changes nothing.
+The kernel values with the latest state are stored: a repeated draw needs no new ones, and a draw that is rejected costs
+one row and changes nothing. Every update is passed on to the penalties (:mod:`steinstream._engine.penalties`).
 
-Where there is a guide (:mod:`steinstream._engine.penalties`), it is told of every move.
-
-Sums are exact as long as no kernel value is wild (:func:`is_wild`). With wild ones, of a start far out, they round;
-when these draws are removed the sums are computed anew, so that nothing of them is left.
+Sums are exact as long as all kernel values are within the exact range (:func:`beyond_exact_range`). Larger values, for
+example of a start far out in the tails, are rounded; the sums are recomputed from scratch once such draws have been
+removed, so that no rounding error remains.
 """
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+from numba.extending import register_jitable
 
 from steinstream._engine import double_double
-from steinstream._engine.argmax import first_to_go, greatest_of, greatest_with_row, own_key
+from steinstream._engine.argmax import first_removed, largest_value, largest_value_with_row, new_value
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import value_of
-from steinstream._engine.kernel_row import CACHE, LOOK, REMOVE, ROW, WEIGH, collect, sweep_tiles
+from steinstream._engine.kernel_row import (
+    EVALUATE,
+    STORE,
+    SUBTRACT,
+    SUM,
+    LaneResults,
+    RowArrays,
+    combine_lanes,
+    compute_row,
+    lane_results,
+)
 from steinstream._engine.penalties import (
-    add_waves,
-    key_of_latest,
-    lean,
-    lean_with_latest,
-    mark,
-    move_slot,
-    note_key,
-    put_waves,
-    reconsider,
+    add_features,
+    compare_copies,
+    move_penalties,
+    row_penalties,
+    set_direction,
+    set_direction_with_new,
+    set_new_key,
+    store_cost_and_pin,
+    store_features,
+    store_new_key,
 )
 from steinstream._engine.simd import LANES
-from steinstream._engine.state import (
-    DRAWS,
-    FREE,
-    GREATEST,
-    LATEST,
-    NONE,
-    OTHERS,
-    OWN,
-    OWN_LOW,
-    SLOTS,
-    TOTAL,
-    TOTAL_LOW,
-    WORST,
-)
+from steinstream._engine.state import NONE
+
+_SHARED_WORK = 200_000  # slots * (d + 8) from which a row takes longer than waking a thread (measured: 15 microseconds)
+
+
+# -- kernel rows over the kept draws -------------------------------------------------------------------------------
 
 
 @inlined
-def is_full(store):
-    """Whether the next insertion needs more room."""
-    return store.counts[SLOTS] == store.copies.shape[0] or store.counts[FREE] == NONE
+def row_arrays(state, draw):
+    """Return the arrays of a row over the kept draws. Storage bookkeeping."""
+    lanes = lane_results(state.lanes)
+    return RowArrays(draw, state.tiles, state.copies, state.influence, state.influence_low, state.row, lanes)
 
 
 @inlined
-def sweep(store, kernel, guide, move, draw, slots, workers):
-    """One draw (2, d) against the first ``slots`` states: the exact sum of kernel values and the greatest influence.
+def row_of_state(state, kernel, penalties, operation, draw, slots, workers):
+    """Compute the row of a draw (2, d) over the first slots; return the exact sum and the largest influence.
 
-    With ``workers`` (a number, or None) large sweeps are shared among threads; the sums being exact, nothing changes.
+    ``workers`` is None or a number of threads. Long rows are shared among threads; sums are exact, so the result is the
+    same.
+
+    Reference: `kernels.Kernel.matrix`.
     """
     tiles = (slots + LANES - 1) // LANES
     if tiles == 0:
         return 0.0, 0.0, -np.inf
-    if workers is not None:  # noqa: SIM102 (alone, numba drops this branch where workers is None)
+    arrays, terms = row_arrays(state, draw), row_penalties(penalties)
+    if workers is not None:  # noqa: SIM102 (numba removes this branch if workers is None, but only as a test of its own)
         if worth_sharing(slots, draw.shape[1]):
-            return sweep_shared(store, kernel, guide, move, draw, tiles, workers)
-    sweep_tiles(
-        kernel, move, draw, store.tiles, store.copies, store.high, store.low, store.row, store.found,
-        guide, 0, tiles,
-    )  # fmt: skip
-    return collect(store.found)
+            return shared_row(kernel, operation, arrays, terms, tiles, workers)
+    compute_row(kernel, operation, arrays, terms, 0, tiles)
+    return combine_lanes(arrays.lanes)
 
 
-@jit
-def worth_sharing(slots, dim) -> bool:
-    """Whether so many kernel evaluations take longer than waking another thread (measured: some 15 microseconds)."""
-    return bool(slots * (dim + 8) >= 200_000)
+@register_jitable
+def worth_sharing(slots: int, dim: int) -> bool:
+    """Whether a row over this number of slots takes longer than waking a thread. Storage bookkeeping."""
+    return slots * (dim + 8) >= _SHARED_WORK
 
 
 @jit(parallel=True)
-def sweep_shared(store, kernel, guide, move, draw, tiles, workers):
-    """The sweep, cut into one piece per worker."""
-    parts = min(workers, tiles)  # a sweep runs over one tile at least
-    found = np.zeros((parts, 3, LANES))
-    for part in numba.prange(parts):
-        sweep_tiles(
-            kernel, move, draw, store.tiles, store.copies, store.high, store.low, store.row, found[part],
-            guide, part * tiles // parts, (part + 1) * tiles // parts,
-        )  # fmt: skip
-    high, low, greatest = 0.0, 0.0, -np.inf
-    for part in range(parts):
-        more, rest, top = collect(found[part])
-        high, low = double_double.add_pair(high, low, more, rest)
-        greatest = max(greatest, top)
-    return high, low, greatest
+def shared_row(kernel, operation, arrays, penalties, tiles, workers):
+    """Compute a row in one piece per worker.
 
-
-@inlined
-def put(store, slot):
-    """Write the draw into a spare slot, where it counts for nothing yet."""
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.draw.shape[1]):
-        store.tiles[tile, k, 0, lane] = store.draw[0, k]
-        store.tiles[tile, k, 1, lane] = store.draw[1, k]
-    store.copies[slot] = 0.0
-    store.high[slot] = -np.inf
-    store.low[slot] = 0.0
-
-
-@inlined
-def holds(store, slot):
-    """Whether the slot's state is exactly the draw's."""
-    if slot == NONE:
-        return False
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.draw.shape[1]):
-        if store.tiles[tile, k, 0, lane] != store.draw[0, k] or store.tiles[tile, k, 1, lane] != store.draw[1, k]:
-            return False
-    return True
-
-
-@inlined
-def repeats(draws, scores, i):
-    """Whether this draw is exactly the one before it."""
-    for k in range(draws.shape[1]):
-        if draws[i, k] != draws[i - 1, k]:
-            return False
-    for k in range(draws.shape[1]):  # noqa: SIM110 (numba has no all())
-        if scores[i, k] != scores[i - 1, k]:
-            return False
-    return True
-
-
-@inlined
-def influences(store, kernel, draws, scores, first, last, sums):
-    """Write the influence that each of the draws first .. last - 1 would have into ``sums`` (m, 2), as exact pairs.
-
-    Kept draws are read a cacheful at a time, once for all. A draw that repeats the one before has its influence.
+    Reference: `kernels.Kernel.matrix`.
     """
-    tiles = (store.counts[SLOTS] + LANES - 1) // LANES
-    step = max(1, CACHE // (draws.shape[1] * 2 * LANES * 8))
-    for candidate in range(first, last):
-        take(store, draws, scores, candidate)
-        sums[candidate - first, 0], sums[candidate - first, 1] = 0.5 * with_itself(store, kernel, store.draw), 0.0
-    for begin in range(0, tiles, step):
-        for candidate in range(first, last):
-            if candidate == first or not repeats(draws, scores, candidate):
-                take(store, draws, scores, candidate)
-                sweep_tiles(
-                    kernel, LOOK, store.draw, store.tiles, store.copies, store.high, store.low, store.row, store.found,
-                    None, begin, min(begin + step, tiles),
-                )  # fmt: skip
-                more, rest, _ = collect(store.found)
-                pair = double_double.add_pair(sums[candidate - first, 0], sums[candidate - first, 1], more, rest)
-                sums[candidate - first, 0], sums[candidate - first, 1] = pair
-    for candidate in range(first + 1, last):
-        if repeats(draws, scores, candidate):
-            for part in range(2):
-                sums[candidate - first, part] = sums[candidate - first - 1, part]
+    pieces = min(workers, tiles)  # each piece has at least one tile
+    sums, errors, largest = np.zeros((pieces, LANES)), np.zeros((pieces, LANES)), np.zeros((pieces, LANES))
+    draw, stored, copies, row = arrays.draw, arrays.tiles, arrays.copies, arrays.row
+    influence, influence_low = arrays.influence, arrays.influence_low
+    for piece in numba.prange(pieces):
+        lanes = LaneResults(sums[piece], errors[piece], largest[piece])
+        mine = RowArrays(draw, stored, copies, influence, influence_low, row, lanes)
+        compute_row(kernel, operation, mine, penalties, piece * tiles // pieces, (piece + 1) * tiles // pieces)
+    high, low, top = 0.0, 0.0, -np.inf
+    for piece in range(pieces):
+        more, rest, most = combine_lanes(LaneResults(sums[piece], errors[piece], largest[piece]))
+        high, low = double_double.add_pair(high, low, more, rest)
+        top = max(top, most)
+    return high, low, top
 
 
 @inlined
-def with_itself(store, kernel, draw):
-    """The kernel value of a draw (2, d) with itself, as a sweep computes it."""
-    row = store.self_row
+def diagonal_of(state, kernel, draw):
+    """Return k0(x, x) of a draw (2, d), computed as a row computes it.
+
+    Reference: `kernels.Kernel.diagonal`.
+    """
+    tile, row = state.single_tile, state.single_row
     for k in range(draw.shape[1]):
-        store.alone[0, k, 0, 0] = draw[0, k]
-        store.alone[0, k, 1, 0] = draw[1, k]
-    sweep_tiles(kernel, ROW, draw, store.alone, row, row, row, row, store.found, None, 0, 1)
+        tile[0, k, 0, 0] = draw[0, k]
+        tile[0, k, 1, 0] = draw[1, k]
+    compute_row(kernel, STORE, RowArrays(draw, tile, row, row, row, row, lane_results(state.lanes)), None, 0, 1)
     return row[0]
 
 
-@inlined
-def take(store, draws, scores, new):
-    """Make this the draw at hand."""
-    for k in range(draws.shape[1]):
-        store.draw[0, k] = draws[new, k]
-        store.draw[1, k] = scores[new, k]
-
-
-@jit
-def influence_of(store, kernel, draws, scores, candidate):
-    """The influence that a draw would have if it were added, rounded. Changes nothing: threads may share the store."""
-    dim = draws.shape[1]
-    found, row, draw, alone = np.zeros((3, LANES)), np.zeros(LANES), np.zeros((2, dim)), np.zeros((1, dim, 2, LANES))
-    for k in range(dim):
-        draw[0, k] = alone[0, k, 0, 0] = draws[candidate, k]
-        draw[1, k] = alone[0, k, 1, 0] = scores[candidate, k]
-    sweep_tiles(kernel, ROW, draw, alone, row, row, row, row, found, None, 0, 1)
-    high, low = 0.5 * row[0], 0.0
-    tiles = (store.counts[SLOTS] + LANES - 1) // LANES
-    if tiles > 0:
-        sweep_tiles(
-            kernel, LOOK, draw, store.tiles, store.copies, store.high, store.low, store.row, found, None, 0, tiles
-        )  # fmt: skip
-        more, rest, _ = collect(found)
-        high, _ = double_double.add_pair(more, rest, high, low)
-    return high
+# -- draws and slots -----------------------------------------------------------------------------------------------
 
 
 @inlined
-def weigh(store, kernel, guide, draws, scores, new, alone, workers):
-    """Make this draw the latest: what would its influence be, and the greatest of the others, if it were added?
-
-    ``alone`` says that the others do not matter, which saves a pass for a repeated state. A guide must know its waves.
-    """
-    sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
-    take(store, draws, scores, new)
-    lean_with_latest(store, guide)
-    if not holds(store, slot):
-        put(store, slots)
-        put_waves(guide, slots)
-        high, low, sums[OTHERS] = sweep(store, kernel, guide, WEIGH, store.draw, slots + 1, workers)
-        sums[OWN], sums[OWN_LOW] = double_double.add(high, low, 0.5 * store.row[slots])
-        store.counts[LATEST] = slots
-    elif slot < slots:  # it repeats a state that is kept
-        sums[OWN], sums[OWN_LOW] = double_double.add(store.high[slot], store.low[slot], store.row[slot])
-        sums[OTHERS] = np.nan
-        if not alone:
-            aside, store.high[slot] = store.high[slot], -np.inf
-            sums[OTHERS] = greatest_with_row(store, guide)
-            store.high[slot] = aside
-    elif guide is not None:  # it repeats a draw that was turned away: the same influences, but other keys
-        sums[OTHERS] = greatest_with_row(store, guide)
-    key_of_latest(store, guide, new)
+def is_full(state):
+    """Whether the next insertion needs a larger state. Storage bookkeeping."""
+    return state.scalars.slots == state.copies.shape[0] or state.scalars.free == NONE
 
 
 @inlined
-def keep(store, guide, ids, raw, new, step):
-    """Add the draw that was weighed, with its id and what else belongs to it."""
-    sums, slots, slot = store.sums, store.counts[SLOTS], store.counts[LATEST]
-    apply_row(store, 1.0)
-    if slot == slots:
-        for k in range(raw.shape[1]):
-            store.raw[slot, k] = raw[new, k]
-        store.oldest[slot] = NONE
-        store.counts[SLOTS] += 1
-    store.high[slot], store.low[slot] = sums[OWN], sums[OWN_LOW]
-    store.copies[slot] += 1.0
-    attach(store, guide, slot, ids, new, step)
-    sums[TOTAL], sums[TOTAL_LOW] = double_double.add_pair(
-        sums[TOTAL], sums[TOTAL_LOW], 2.0 * sums[OWN], 2.0 * sums[OWN_LOW]
-    )
-    sums[WORST] = max(sums[WORST], store.row[slot])
-    add_waves(guide, slot, 1.0)
-    note_key(guide, slot)
-    own = own_key(store, guide)
-    sums[GREATEST] = own if own >= sums[OTHERS] else sums[OTHERS]  # not a number until somebody asks
+def load_draw(state, batch, new):
+    """Copy a draw of the batch to ``state.draw``. Storage bookkeeping."""
+    for k in range(batch.draws.shape[1]):
+        state.draw[0, k] = batch.draws[new, k]
+        state.draw[1, k] = batch.scores[new, k]
 
 
 @inlined
-def turn_away(store, guide, ids, new, step, dropped, at):
-    """Leave things as they are, and log who went: the draw that was weighed, or a kept copy of it."""
-    slot = store.counts[LATEST]
-    if slot < store.counts[SLOTS]:
-        attach(store, guide, slot, ids, new, step)
-        detach(store, guide, slot, dropped, at)
-    else:
-        dropped[at, 0], dropped[at, 1], dropped[at, 2] = ids[new, 0], ids[new, 1], step
+def store_draw(state, slot):
+    """Write the draw into a spare slot, with multiplicity 0. Storage bookkeeping."""
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(state.draw.shape[1]):
+        state.tiles[tile, k, 0, lane] = state.draw[0, k]
+        state.tiles[tile, k, 1, lane] = state.draw[1, k]
+    state.copies[slot] = 0.0
+    state.influence[slot] = -np.inf
+    state.influence_low[slot] = 0.0
 
 
 @inlined
-def remove(store, kernel, guide, slot, dropped, at, workers):
-    """Remove a copy of a state and log its id."""
-    sums = store.sums
-    high, low = store.high[slot], store.low[slot]
-    sums[TOTAL], sums[TOTAL_LOW] = double_double.add_pair(sums[TOTAL], sums[TOTAL_LOW], -2.0 * high, -2.0 * low)
-    copy_state(store, slot)
-    latest = slot == store.counts[LATEST]
-    add_waves(guide, slot, -1.0)
-    detach(store, guide, slot, dropped, at)
-    store.copies[slot] -= 1.0
-    if store.copies[slot] == 0.0:
-        vacate(store, guide, slot)
-    elif store.counts[LATEST] == store.counts[SLOTS]:  # what was weighed for a draw that was turned away holds no more
-        store.counts[LATEST] = NONE
-    if latest:
-        apply_row(store, -1.0)
-        sums[GREATEST] = greatest_of(store, guide)
-    else:
-        lean(store, guide)
-        _, _, sums[GREATEST] = sweep(store, kernel, guide, REMOVE, store.removed, store.counts[SLOTS], workers)
-    if is_wild(kernel, sums[WORST]) and calm(store, kernel):
-        sums[GREATEST] = greatest_of(store, guide)
-
-
-@inlined
-def is_wild(kernel, value):
-    """Whether a kernel value is so large that sums with it round."""
-    return value > kernel[3] * double_double.WILD
-
-
-@jit
-def calm(store, kernel) -> bool:
-    """Compute the sums anew if what was wild has gone, or left only what is so much less that its sums are spoilt."""
-    slots, sums, worst = store.counts[SLOTS], store.sums, 0.0
-    for slot in range(slots):
-        copy_state(store, slot)
-        worst = max(worst, value_of(kernel, store.removed, store.removed))
-    if is_wild(kernel, worst) and worst > sums[WORST] * 2.0**-40:
+def slot_holds_draw(state, slot):
+    """Whether the state in a slot equals the draw exactly. Storage bookkeeping."""
+    if slot == NONE:
         return False
-    sums[TOTAL], sums[TOTAL_LOW], sums[WORST] = 0.0, 0.0, worst
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(state.draw.shape[1]):
+        if state.tiles[tile, k, 0, lane] != state.draw[0, k] or state.tiles[tile, k, 1, lane] != state.draw[1, k]:
+            return False
+    return True
+
+
+@inlined
+def read_slot(state, slot):
+    """Copy the state in a slot to ``state.removed``. Storage bookkeeping."""
+    tile, lane = slot // LANES, slot % LANES
+    for k in range(state.draw.shape[1]):
+        state.removed[0, k] = state.tiles[tile, k, 0, lane]
+        state.removed[1, k] = state.tiles[tile, k, 1, lane]
+
+
+# -- updates -------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
+    """Compute the influence of a draw, and the largest value of the other draws, if it were inserted.
+
+    With ``skip_others`` the latter is not needed, which saves a pass for a repeated state. The penalties must hold the
+    features of the draw.
+
+    Reference: `reference.Reference.keys`.
+    """
+    scalars = state.scalars
+    slots, slot = scalars.slots, scalars.latest
+    load_draw(state, batch, new)
+    set_direction_with_new(state, penalties)
+    if not slot_holds_draw(state, slot):
+        store_draw(state, slots)
+        store_features(penalties, slots)
+        high, low, scalars.largest_other = row_of_state(
+            state, kernel, penalties, EVALUATE, state.draw, slots=slots + 1, workers=workers
+        )
+        scalars.new_influence, scalars.new_influence_low = double_double.add(high, low, 0.5 * state.row[slots])
+        scalars.latest = slots
+    elif slot < slots:  # it repeats a kept state
+        scalars.new_influence, scalars.new_influence_low = double_double.add(
+            state.influence[slot], state.influence_low[slot], state.row[slot]
+        )
+        scalars.largest_other = np.nan
+        if not skip_others:
+            own, state.influence[slot] = state.influence[slot], -np.inf
+            scalars.largest_other = largest_value_with_row(state, penalties)
+            state.influence[slot] = own
+    elif penalties is not None:  # it repeats a rejected draw: the influences are the same, but the keys are not
+        scalars.largest_other = largest_value_with_row(state, penalties)
+    set_new_key(state, penalties, batch, new)
+
+
+@inlined
+def insert(state, penalties, batch, new, step):
+    """Insert the evaluated draw.
+
+    Reference: `reference.Reference.insert`.
+    """
+    scalars = state.scalars
+    slot = scalars.latest
+    add_row(state, 1.0)
+    if slot == scalars.slots:
+        for k in range(batch.raw.shape[1]):
+            state.raw[slot, k] = batch.raw[new, k]
+        state.oldest[slot] = NONE
+        scalars.slots += 1
+    state.influence[slot], state.influence_low[slot] = scalars.new_influence, scalars.new_influence_low
+    state.copies[slot] += 1.0
+    add_label(state, penalties, slot, batch, new, step)
+    scalars.total, scalars.total_low = double_double.add_pair(
+        scalars.total, scalars.total_low, 2.0 * scalars.new_influence, 2.0 * scalars.new_influence_low
+    )
+    scalars.largest_diagonal = max(scalars.largest_diagonal, state.row[slot])
+    add_features(penalties, slot, 1.0)
+    store_new_key(penalties, slot)
+    own = new_value(state, penalties)
+    scalars.largest = own if own >= scalars.largest_other else scalars.largest_other  # NaN if the other is unknown
+
+
+@inlined
+def reject(state, penalties, batch, new, step, dropped):
+    """Leave the kept draws as they are and write the id of the removed draw: the evaluated one or a kept copy of it.
+
+    Reference: `reference.Reference.remove`.
+    """
+    slot = state.scalars.latest
+    if slot < state.scalars.slots:
+        add_label(state, penalties, slot, batch, new, step)
+        remove_label(state, penalties, slot, dropped)
+    else:
+        dropped[0], dropped[1], dropped[2] = batch.ids[new, 0], batch.ids[new, 1], step
+
+
+@inlined
+def remove(state, kernel, penalties, slot, dropped, workers):
+    """Remove a copy of the state in a slot and write its id.
+
+    Reference: `reference.Reference.remove`.
+    """
+    scalars = state.scalars
+    high, low = state.influence[slot], state.influence_low[slot]
+    scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, -2.0 * high, -2.0 * low)
+    read_slot(state, slot)
+    is_latest = slot == scalars.latest
+    add_features(penalties, slot, -1.0)
+    remove_label(state, penalties, slot, dropped)
+    state.copies[slot] -= 1.0
+    if state.copies[slot] == 0.0:
+        free_slot(state, penalties, slot)
+    elif scalars.latest == scalars.slots:  # the values computed for a rejected draw are no longer valid
+        scalars.latest = NONE
+    if is_latest:
+        add_row(state, -1.0)
+        scalars.largest = largest_value(state, penalties)
+    else:
+        set_direction(state, penalties)
+        _, _, scalars.largest = row_of_state(
+            state, kernel, penalties, SUBTRACT, state.removed, slots=scalars.slots, workers=workers
+        )
+    if beyond_exact_range(kernel, scalars.largest_diagonal) and recompute_sums(state, kernel):
+        scalars.largest = largest_value(state, penalties)
+
+
+@inlined
+def add_row(state, sign):
+    """Add the kernel values with the latest state to the influences, or subtract them.
+
+    Reference: `reference.Reference.keys`.
+    """
+    high, low, row = state.influence, state.influence_low, state.row
+    for slot in range(state.scalars.slots):
+        high[slot], low[slot] = double_double.add(high[slot], low[slot], sign * row[slot])
+
+
+# -- values beyond the exact range ---------------------------------------------------------------------------------
+
+
+@inlined
+def beyond_exact_range(kernel, value):
+    """Whether sums with a kernel value of this size are rounded.
+
+    Reference: `reference.Reference.keys`, whose sums are always exact.
+    """
+    return value > kernel.grid * double_double.EXACT_RANGE
+
+
+@jit
+def recompute_sums(state, kernel) -> bool:
+    """Recompute all sums if no value beyond the exact range remains, or none that dominates the rounding errors.
+
+    Reference: `reference.Reference.keys`, whose sums are always exact.
+    """
+    scalars, largest = state.scalars, 0.0
+    slots = scalars.slots
     for slot in range(slots):
-        copy_state(store, slot)
-        high, low, _ = sweep(store, kernel, None, LOOK, store.removed, slots, None)
-        for _ in range(int(store.copies[slot])):
-            sums[TOTAL], sums[TOTAL_LOW] = double_double.add_pair(sums[TOTAL], sums[TOTAL_LOW], high, low)
-        store.high[slot], store.low[slot] = double_double.add(
-            high, low, -0.5 * with_itself(store, kernel, store.removed)
+        read_slot(state, slot)
+        largest = max(largest, value_of(kernel, state.removed, state.removed))
+    if beyond_exact_range(kernel, largest) and largest > scalars.largest_diagonal * 2.0**-40:
+        return False
+    scalars.total, scalars.total_low, scalars.largest_diagonal = 0.0, 0.0, largest
+    for slot in range(slots):
+        read_slot(state, slot)
+        high, low, _ = row_of_state(state, kernel, None, SUM, state.removed, slots=slots, workers=None)
+        for _ in range(int(state.copies[slot])):
+            scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, high, low)
+        state.influence[slot], state.influence_low[slot] = double_double.add(
+            high, low, -0.5 * diagonal_of(state, kernel, state.removed)
         )
     return True
 
 
+# -- labels --------------------------------------------------------------------------------------------------------
+
+
 @inlined
-def attach(store, guide, slot, ids, new, step):
-    """One more copy of the slot's state, with this draw's id."""
-    label = store.counts[FREE]
-    store.counts[FREE] = store.following[label]
-    store.ids[label, 0], store.ids[label, 1], store.ids[label, 2] = ids[new, 0], ids[new, 1], step
-    store.following[label] = NONE
-    if store.oldest[slot] == NONE:
-        store.oldest[slot] = label
+def add_label(state, penalties, slot, batch, new, step):
+    """Add a copy of the state in a slot, with the id of a draw of the batch. Storage bookkeeping."""
+    label = state.scalars.free
+    state.scalars.free = state.following[label]
+    state.ids[label, 0], state.ids[label, 1], state.ids[label, 2] = batch.ids[new, 0], batch.ids[new, 1], step
+    state.following[label] = NONE
+    if state.oldest[slot] == NONE:
+        state.oldest[slot] = label
     else:
-        store.following[store.newest[slot]] = label
-    store.newest[slot] = label
-    store.counts[DRAWS] += 1
-    mark(guide, slot, label, new)
+        state.following[state.newest[slot]] = label
+    state.newest[slot] = label
+    state.scalars.draws += 1
+    store_cost_and_pin(penalties, slot, label, batch, new)
 
 
 @inlined
-def detach(store, guide, slot, dropped, at):
-    """One copy less of the slot's state."""
-    label = first_to_go(store, guide, slot)
+def remove_label(state, penalties, slot, dropped):
+    """Remove a copy of the state in a slot and write its id. Storage bookkeeping."""
+    label = first_removed(state, penalties, slot)
     for k in range(3):
-        dropped[at, k] = store.ids[label, k]
-    store.ids[label, 2] = NONE
-    if label == store.oldest[slot]:
-        store.oldest[slot] = store.following[label]
+        dropped[k] = state.ids[label, k]
+    state.ids[label, 2] = NONE
+    if label == state.oldest[slot]:
+        state.oldest[slot] = state.following[label]
     else:
-        before = store.oldest[slot]
-        while store.following[before] != label:
-            before = store.following[before]
-        store.following[before] = store.following[label]
-        if store.newest[slot] == label:
-            store.newest[slot] = before
-    store.following[label] = store.counts[FREE]
-    store.counts[FREE] = label
-    store.counts[DRAWS] -= 1
-    reconsider(store, guide, slot)
+        before = state.oldest[slot]
+        while state.following[before] != label:
+            before = state.following[before]
+        state.following[before] = state.following[label]
+        if state.newest[slot] == label:
+            state.newest[slot] = before
+    state.following[label] = state.scalars.free
+    state.scalars.free = label
+    state.scalars.draws -= 1
+    compare_copies(state, penalties, slot)
 
 
 @inlined
-def vacate(store, guide, slot):
-    """Fill the slot with the last one, which becomes spare."""
-    last = store.counts[SLOTS] - 1
+def free_slot(state, penalties, slot):
+    """Copy the last slot into this one and make the last one spare. Storage bookkeeping."""
+    scalars = state.scalars
+    last = scalars.slots - 1
     if slot != last:
         to_tile, to_lane, tile, lane = slot // LANES, slot % LANES, last // LANES, last % LANES
-        for k in range(store.draw.shape[1]):
-            store.tiles[to_tile, k, 0, to_lane] = store.tiles[tile, k, 0, lane]
-            store.tiles[to_tile, k, 1, to_lane] = store.tiles[tile, k, 1, lane]
-        for k in range(store.raw.shape[1]):
-            store.raw[slot, k] = store.raw[last, k]
-        store.copies[slot], store.row[slot] = store.copies[last], store.row[last]
-        store.high[slot], store.low[slot] = store.high[last], store.low[last]
-        store.oldest[slot], store.newest[slot] = store.oldest[last], store.newest[last]
-        move_slot(guide, slot, last)
-    store.copies[last] = 0.0
-    store.high[last] = -np.inf
-    if store.counts[LATEST] == last and slot != last:
-        store.counts[LATEST] = slot
-    elif store.counts[LATEST] == slot or store.counts[LATEST] > last:
-        store.counts[LATEST] = NONE
-    store.counts[SLOTS] = last
-
-
-@inlined
-def apply_row(store, sign):
-    """Add the latest state's kernel values to the influences, or take them out."""
-    high, low, row = store.high, store.low, store.row
-    for slot in range(store.counts[SLOTS]):
-        high[slot], low[slot] = double_double.add(high[slot], low[slot], sign * row[slot])
-
-
-@inlined
-def copy_state(store, slot):
-    """The slot's state, where a sweep can read it."""
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(store.draw.shape[1]):
-        store.removed[0, k] = store.tiles[tile, k, 0, lane]
-        store.removed[1, k] = store.tiles[tile, k, 1, lane]
+        for k in range(state.draw.shape[1]):
+            state.tiles[to_tile, k, 0, to_lane] = state.tiles[tile, k, 0, lane]
+            state.tiles[to_tile, k, 1, to_lane] = state.tiles[tile, k, 1, lane]
+        for k in range(state.raw.shape[1]):
+            state.raw[slot, k] = state.raw[last, k]
+        state.copies[slot], state.row[slot] = state.copies[last], state.row[last]
+        state.influence[slot], state.influence_low[slot] = state.influence[last], state.influence_low[last]
+        state.oldest[slot], state.newest[slot] = state.oldest[last], state.newest[last]
+        move_penalties(penalties, slot, last)
+    state.copies[last] = 0.0
+    state.influence[last] = -np.inf
+    if scalars.latest == last and slot != last:
+        scalars.latest = slot
+    elif scalars.latest == slot or scalars.latest > last:
+        scalars.latest = NONE
+    scalars.slots = last
 
 
 @jit
-def refresh(store, kernel) -> None:
-    """Compute what is not written into a checkpoint: the greatest influence, the latest state's kernel values."""
-    store.sums[GREATEST] = greatest_of(store, None)
-    if store.counts[LATEST] != NONE:
-        copy_state(store, store.counts[LATEST])
-        sweep(store, kernel, None, ROW, store.removed, store.counts[SLOTS], None)
+def restore_derived(state, kernel) -> None:
+    """Compute the values that a checkpoint does not contain: the largest influence and the row of the latest state.
+
+    Reference: `reference.Reference.keys`.
+    """
+    state.scalars.largest = largest_value(state, None)
+    if state.scalars.latest != NONE:
+        read_slot(state, state.scalars.latest)
+        row_of_state(state, kernel, None, STORE, state.removed, slots=state.scalars.slots, workers=None)

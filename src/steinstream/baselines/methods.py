@@ -469,7 +469,7 @@ def _mean_absolute_deviations(draws: Array, standardize: bool) -> Array:
 def _greedy_with_covariance(problem: SelectionProblem, chain: Block, standardize: bool, unique: bool) -> Integers:
     """Indices selected with the preconditioner ``smpcov``, the sample covariance."""
     from steinstream._engine.baseline_loops import add_weighted_row
-    from steinstream._engine.triangular import multiply
+    from steinstream._engine.linalg import multiply
 
     if problem.kernel.linear:
         raise InputError(
@@ -602,27 +602,23 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
         raise InputError(f'toward must be "stream" or "target", got {toward!r}.')
     if toward == "target":
         return SELECTORS["ksdt"](problem)
-    from steinstream._engine.baseline_loops import swap_in
-    from steinstream._engine.pairwise import as_tiles, rows_before
+    from steinstream._engine.baseline_loops import empty_reservoir, update_reservoir
+    from steinstream._engine.pairwise import empty_sums, rows_before, tiled
 
     chain = problem.load()
     x, s = problem.preconditioner.apply(chain.draws, chain.scores)
-    compiled, tiles, pairs = problem.kernel.compiled(problem.dim), as_tiles(x, s), np.stack([x, s], axis=1)
-    high, low, diagonal = np.zeros((3, problem.total))
-    weights = np.zeros(len(tiles) * tiles.shape[-1])
-    weights[: problem.total] = 1.0
+    compiled, points = problem.kernel.compiled(problem.dim), tiled(x, s, np.ones(problem.total))
+    sums, kept = empty_sums(problem.total), empty_reservoir(problem.size, problem.dim)
 
     def rows(begin: int, end: int) -> int:
-        rows_before(compiled, tiles, pairs, weights, begin, end, high, low, diagonal)
+        rows_before(compiled, points, begin, end, sums)
         return end * end - begin * begin
 
     run_rows_in_threads(rows, problem.total, None)
-    indices, empty = np.zeros(problem.size, dtype=np.int64), np.zeros((problem.size, problem.dim))
-    slots, held = np.zeros((5, problem.size)), as_tiles(empty, empty)
     for begin in range(0, problem.total, _RESERVOIR_BLOCK):
         end = min(begin + _RESERVOIR_BLOCK, problem.total)
-        swap_in(compiled, pairs, begin, end, high, low, diagonal, slots, held, indices)
-    return chain.take(indices)
+        update_reservoir(compiled, points.draws, sums, kept, begin, end)
+    return chain.take(kept.places)
 
 
 reservoir = baseline(_reservoir, toward='Whether the reservoir approaches the ``"stream"`` or the ``"target"``.')

@@ -44,17 +44,18 @@ def parse_rows(text: bytes, width: int, chosen: Sequence[int]) -> Array | None:
     """Convert the ``chosen`` columns of lines with ``width`` fields to numbers; None if a line or field is invalid."""
     from steinstream._engine import csv_parser  # compiled code, loaded when a file is read
 
-    scan: Any = csv_parser.scan
+    parse_lines: Any = csv_parser.parse_lines
     padded = text if text.endswith(b"\n") else text + b"\n"
     stop = len(padded)
     data = np.frombuffer(padded + bytes(csv_parser.PAD), np.uint8)
     slots = np.full(width, -1, np.int64)
     slots[list(chosen)[::-1]] = np.arange(len(chosen))[::-1]  # the first position of a column that is chosen twice
     table = np.empty((stop // width + 1, len(chosen)))  # a field takes at least its separator
-    unusual = np.empty((max(width, _UNUSUAL), 4), np.int64)
+    unusual = np.empty(max(width, _UNUSUAL), csv_parser.FIELD)
+    lines, layout = csv_parser.Text(data, stop), csv_parser.Layout(width, slots)
     at, rows = 0, 0
     while at < stop:
-        at, rows, count = scan(data, at, stop, width, slots, table, rows, unusual)
+        at, rows, count = parse_lines(lines, at, layout, table, rows, unusual)
         if rows < 0:
             return None
         for row, slot, first, last in unusual[:count].tolist():

@@ -115,18 +115,18 @@ def _within_rounding(now: _Iterate, scale: Array) -> bool:
 
 def _iterate(matrix: Array, scale: Array, now: _Iterate) -> _Iterate:
     """Take a predictor step towards w_i z_i = 0 and a corrector step towards the products that it shows attainable."""
-    from steinstream._engine.quadratic import solve_triangles  # imports numba
+    from steinstream._engine.linalg import solve_cholesky  # imports numba
 
     w, z = now.w, now.z
     factor = _factorise(matrix, scale, z / w)
     ones = 1.0 / scale[None]
-    solve_triangles(factor, ones)
+    solve_cholesky(factor, ones)
     ones = ones[0] / scale
 
     def direction(product: Array | float) -> tuple[Array, Array, float]:
         """Changes of w, z and level with w z = product, sum w = 1 and K w = z + level."""
         right = ((product / w - z) - (now.gradient - now.level - z))[None] / scale
-        solve_triangles(factor, right)
+        solve_cholesky(factor, right)
         change = right[0] / scale
         level = (1.0 - w.sum() - change.sum()) / ones.sum()
         change = change + level * ones
@@ -165,7 +165,7 @@ def _max_step(values: Array, change: Array) -> float:
 
 def _polish(matrix: Array, scale: Array, now: _Iterate, active: Flags) -> _Iterate:
     """Set the weights outside ``active`` to 0 and solve for the others."""
-    from steinstream._engine.quadratic import solve_triangles
+    from steinstream._engine.linalg import solve_cholesky
 
     indices = np.flatnonzero(active)
     if len(indices) == 0:
@@ -174,7 +174,7 @@ def _polish(matrix: Array, scale: Array, now: _Iterate, active: Flags) -> _Itera
     factor = _factorise(block, unit, np.zeros(len(indices)))
     for _ in range(_REFINEMENTS):  # iterative refinement, because the factor includes a ridge
         right = np.stack([block @ w, np.ones(len(indices))]) / unit
-        solve_triangles(factor, right)
+        solve_cholesky(factor, right)
         change, ones = right / unit
         w = w - change + ones * (1.0 - w.sum() + change.sum()) / ones.sum()
     best = np.zeros(len(scale))

@@ -25,7 +25,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +41,10 @@ from steinstream.preconditioning import Preconditioner, as_preconditioner, same_
 from steinstream.result import History, Kept, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+
+if TYPE_CHECKING:
+    from steinstream._engine.merging import RowSums, WeightedDraws
+    from steinstream._engine.pairwise import TiledDraws
 
 T = TypeVar("T")
 
@@ -344,6 +348,8 @@ class _Union:
     """All draws of some kept sets with their masses, under one preconditioner."""
 
     def __init__(self, sets: Sequence[Kept], mass: Array, kernel: Kernel, preconditioner: Preconditioner) -> None:
+        from steinstream._engine.merging import RowSums  # loads numba
+
         self._sets, self.preconditioner, self._kernel = sets, preconditioner, kernel
         preconditioner.require(sets[0].draws.shape[1])
         self._draws = np.concatenate([kept.draws for kept in sets], dtype=np.float64)
@@ -352,18 +358,17 @@ class _Union:
         x, s = preconditioner.apply(self._draws, self._scores)
         self._states = np.stack([x, s], axis=1)
         self._diagonal = kernel.diagonal(s, x)
-        self._high, self._low = np.zeros(len(x)), np.zeros(len(x))
+        self._sums = RowSums(np.zeros(len(x)), np.zeros(len(x)), np.zeros(len(x)))
         self._left: Flags = np.ones(len(x), dtype=np.bool_)
         self.squared_ksd_of_parts = self._compute_row_sums(np.cumsum([0, *map(len, sets)]), mass)
 
     def _compute_row_sums(self, edges: Integers, mass: Array) -> list[float]:
         """Compute the row sums within each part, which give its KSD^2, then add the cross terms."""
-        from steinstream._engine.merging import add_cross_terms, energy_of
-        from steinstream._engine.pairwise import as_tiles  # loads numba
+        from steinstream._engine.merging import RowSums, add_row_sums, energy_of
+        from steinstream._engine.pairwise import tiled  # loads numba
 
         spans = list(pairwise(edges.tolist()))
-        tiles = [as_tiles(self._states[a:b, 0], self._states[a:b, 1]) for a, b in spans]
-        masses = [_padded(self._masses[a:b], len(part)) for (a, b), part in zip(spans, tiles, strict=True)]
+        parts = [tiled(self._states[a:b, 0], self._states[a:b, 1], self._masses[a:b]) for a, b in spans]
         compiled = self._kernel.compiled(self._states.shape[2])
 
         def add(within: bool) -> None:
@@ -374,9 +379,7 @@ class _Union:
                     low, high = max(first, begin), min(last, end)
                     for of in range(len(spans)) if low < high else ():
                         if (of == onto) == within:
-                            add_cross_terms(
-                                compiled, tiles[of], masses[of], self._states, low, high, self._high, self._low
-                            )
+                            add_row_sums(compiled, parts[of], self._states, low, high, self._sums)
                 return last - first
 
             run_rows_in_threads(rows, len(self._states), None)
@@ -384,8 +387,8 @@ class _Union:
         add(within=True)
         squares = []
         for part, (a, b) in enumerate(spans):
-            alive = np.ones(b - a, dtype=np.bool_)
-            energy, _ = energy_of(self._masses[a:b], self._high[a:b], self._low[a:b], alive)
+            own = RowSums(self._sums.high[a:b], self._sums.low[a:b], self._sums.anchor[a:b])
+            energy, _ = energy_of(self._masses[a:b], own, np.ones(b - a, dtype=np.bool_))
             squares.append(max(energy, 0.0) / float(mass[part]) ** 2)
         if len(spans) > 1:
             add(within=False)
@@ -396,7 +399,7 @@ class _Union:
         """KSD^2 of the draws that are left."""
         from steinstream._engine.merging import energy_of
 
-        energy, mass = energy_of(self._masses, self._high, self._low, self._left)
+        energy, mass = energy_of(self._masses, self._sums, self._left)
         return max(float(energy), 0.0) / float(mass) ** 2
 
     def thin(self, size: int | None, budget: float | None, anchor: float, last: bool = True) -> None:
@@ -405,12 +408,16 @@ class _Union:
         Swaps end in a set that no single swap improves. With a ``size`` they are therefore also started from other
         sets, scattered over the union, and the best result is used. The last merge tries more of them.
         """
+        from steinstream._engine.merging import WeightedDraws
+
         if size is None and budget is None:
             return
         waves, weight = self._anchor_features(anchor)
-        pool = _Pool(self._kernel, self._states, self._masses, self._diagonal, waves, weight)
+        diagonal = self._diagonal + weight * np.sum(waves**2, axis=1)
+        pool = _Pool(self._kernel, WeightedDraws(self._states, self._masses, diagonal, waves, weight))
         whole = len(self._left)
-        thinned = pool.drop(_Subset(np.arange(whole), self._high, self._low, pool.anchor_sums()), size, budget)
+        everything = _Subset(np.arange(whole), self._sums._replace(anchor=pool.anchor_sums()))
+        thinned = pool.drop(everything, size, budget)
         if len(thinned.rows) == whole:
             return
         best = pool.swap(thinned, np.arange(whole))
@@ -421,7 +428,7 @@ class _Union:
                 best = other
         self._left[:] = False
         self._left[best.rows] = True
-        self._high[best.rows], self._low[best.rows] = best.high, best.low
+        self._sums.high[best.rows], self._sums.low[best.rows] = best.sums.high, best.sums.low
 
     def _anchor_features(self, anchor: float) -> tuple[Array, float]:
         """Return the centred Fourier features of the union and the weight of their products, as in the thinner."""
@@ -473,67 +480,61 @@ class _Subset(NamedTuple):
     """Some rows of a pool with their row sums among each other."""
 
     rows: Integers
-    high: Array
-    low: Array
-    anchor_sums: Array
+    sums: RowSums
 
 
 class _Pool:
-    """Draws (n, 2, d) with masses, of which a subset is chosen."""
+    """Draws with masses, of which a subset is chosen."""
 
-    def __init__(
-        self, kernel: Kernel, states: Array, masses: Array, diagonal: Array, waves: Array, weight: float
-    ) -> None:
-        self._compiled = kernel.compiled(states.shape[2])
-        self._states, self._masses, self._waves, self._weight = states, masses, waves, weight
-        self._diagonal = diagonal + weight * np.sum(waves**2, axis=1)
+    def __init__(self, kernel: Kernel, draws: WeightedDraws) -> None:
+        self._compiled = kernel.compiled(draws.draws.shape[2])
+        self._pool = draws
 
     def anchor_sums(self, rows: Integers | slice = slice(None)) -> Array:
         """Return the anchor's part of the row sums, in an order of summation that no number of threads changes."""
-        waves = self._waves[rows]
-        mean = np.einsum("i,ij->j", self._masses[rows], waves)
-        return np.asarray(self._weight * np.einsum("ij,j->i", waves, mean))
+        waves = self._pool.features[rows]
+        mean = np.einsum("i,ij->j", self._pool.masses[rows], waves)
+        return np.asarray(self._pool.anchor_weight * np.einsum("ij,j->i", waves, mean))
 
     def objective(self, subset: _Subset) -> float:
         """Return KSD^2 plus the anchor's term."""
-        from steinstream._engine.merging import objective
+        from steinstream._engine.merging import energy_with_anchor
 
         alive = np.ones(len(subset.rows), dtype=np.bool_)
-        energy, mass = objective(self._masses[subset.rows], *subset[1:], alive)
+        energy, mass = energy_with_anchor(self._pool.masses[subset.rows], subset.sums, alive)
         return float(energy / mass**2)
 
     def subset(self, rows: Integers) -> _Subset:
         """Return some rows with their row sums."""
-        from steinstream._engine.merging import add_cross_terms
+        from steinstream._engine.merging import RowSums, add_row_sums
 
-        states, number = self._states[rows], len(rows)
-        high, low, tiles = np.zeros(number), np.zeros(number), self._tiles(rows)
-        masses = _padded(self._masses[rows], len(tiles))
-        add_cross_terms(self._compiled, tiles, masses, states, 0, number, high, low)
-        return _Subset(rows.copy(), high, low, self.anchor_sums(rows))
+        number = len(rows)
+        sums = RowSums(np.zeros(number), np.zeros(number), self.anchor_sums(rows))
+        add_row_sums(self._compiled, self._tiled(rows), self._pool.draws[rows], 0, number, sums)
+        return _Subset(rows.copy(), sums)
 
-    def _tiles(self, rows: Integers) -> Array:
-        from steinstream._engine.pairwise import as_tiles
+    def _tiled(self, rows: Integers) -> TiledDraws:
+        """Return some rows in the layout of kernel rows."""
+        from steinstream._engine.pairwise import tiled
 
-        tiles: Array = as_tiles(self._states[rows, 0], self._states[rows, 1])
-        return tiles
+        states = self._pool.draws[rows]
+        return tiled(states[:, 0], states[:, 1], self._pool.masses[rows])
 
     def drop(self, subset: _Subset, size: int | None, budget: float | None) -> _Subset:
-        """Remove the draws that cost least, half of them at a time, so that no sweep covers many removed draws."""
-        from steinstream._engine.merging import drop
-        from steinstream._engine.thinning import TIE
+        """Remove the draws that cost least, half of them at a time, so that no kernel row covers many removed draws."""
+        from steinstream._engine.merging import DropLimits, drop
+        from steinstream._engine.step_rule import TIE
 
         least, whole = size or 1, len(subset.rows)
         allowed = (self.objective(subset) + (budget or 0.0)) * TIE
-        subset = _Subset(subset.rows, *(array.copy() for array in subset[1:]))
+        subset = _Subset(subset.rows, subset.sums.take(np.arange(whole)))
         while len(subset.rows) > least:
             rows, alive = subset.rows, np.ones(len(subset.rows), dtype=np.bool_)
             goal = max(least, len(rows) // 2)
-            drop(
-                self._compiled, self._tiles(rows), self._states[rows], self._masses[rows], self._diagonal[rows],
-                self._waves[rows], self._weight, *subset[1:], alive, goal, goal if budget is None else whole, allowed,
-            )  # fmt: skip
-            subset = _Subset(rows[alive], *(array[alive] for array in subset[1:]))
+            limits = DropLimits(goal, goal if budget is None else whole, allowed)
+            drop(self._compiled, self._tiled(rows).tiles, self._pool.take(rows), subset.sums, alive, limits)
+            left = np.flatnonzero(alive)
+            subset = _Subset(rows[left], subset.sums.take(left))
             if len(subset.rows) > goal:
                 break
         return subset
@@ -542,15 +543,10 @@ class _Pool:
         """Offer every other draw a place, in this order, as long as that helps."""
         from steinstream._engine.merging import swap
 
-        rows, high, low, sums = subset
-        tiles, alive = self._tiles(rows), np.zeros(len(order), dtype=np.bool_)
-        alive[rows] = True
+        points = self._tiled(subset.rows)
         for _ in range(_SWAP_PASSES):
             before = self.objective(subset)
-            swaps = swap(
-                self._compiled, tiles, self._states, self._masses, self._diagonal, self._waves, self._weight,
-                order, rows, high, low, sums, alive,
-            )  # fmt: skip
+            swaps = swap(self._compiled, points, self._pool, subset.rows, subset.sums, order)
             if swaps == 0 or self.objective(subset) > (1.0 - _SWAP_GAIN) * before:
                 break
         return subset
@@ -581,15 +577,6 @@ def scattered(number: int, start: int) -> Integers:
 def _shares(kept: Kept) -> Array:
     """Return the share of each draw in its part."""
     return np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
-
-
-def _padded(values: Array, tiles: int) -> Array:
-    """Return the values padded with zeros to the lanes of all tiles."""
-    from steinstream._engine.simd import LANES
-
-    padded = np.zeros(tiles * LANES)
-    padded[: len(values)] = values
-    return padded
 
 
 def _common_variables(sets: Sequence[Kept], rows: Integers) -> dict[str, Variable]:

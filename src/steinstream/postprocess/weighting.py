@@ -110,7 +110,7 @@ def with_weights(kept: Kept, weights: Array, details: dict[str, object]) -> Kept
 
 def objective_matrix(kept: Kept, points: Array, scores: Array, linear: float, moments: Moments | None) -> Array:
     """Return the matrix of the quadratic form that the weights minimise."""
-    from steinstream._engine.quadratic import stein_matrix  # imports numba
+    from steinstream._engine.linalg import stein_matrix  # imports numba
 
     x, s = (kept.preconditioner or Preconditioner.identity()).apply(points, scores)
     matrix = stein_matrix((kept.kernel or IMQ()).compiled(x.shape[1]), x, s)

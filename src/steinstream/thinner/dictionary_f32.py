@@ -1,48 +1,59 @@
-"""A dictionary for wide draws, the weights of a neural network say: 10^5 dimensions and more, and few of them kept.
+"""The kept draws of a thinner in float32, for draws of 10^5 dimensions and more of which few are kept.
 
-The algorithm is that of ``steinstream.thinner.dictionary``, and so are its results, up to rounding. Draws and
-scores are stored as float32, half the memory and half the time that memory takes to deliver them; the draw that comes
-is rounded first, so that kernel values are those of what is stored. Sums run in float64, in a fixed order.
+The algorithm is that of :mod:`steinstream.thinner.dictionary`, and results agree up to rounding. Draws and scores are
+stored as float32, which halves the memory and the time to read it. A new draw is rounded first, so that kernel values
+are those of the stored numbers. Sums run in float64, in a fixed order.
 
-The kernel values among the kept draws (n x n, on the grid that makes their sums exact) are held, being few beside the
-draws themselves. So adding a draw is one pass over what is kept, and removing one none at all. Every draw has a place
-of its own, also if it repeats the one before.
+The kernel values of all pairs of kept draws (n, n), rounded to the grid that makes their sums exact, are stored as
+well; they need little memory compared with the draws. Inserting a draw takes one pass over the kept draws, removing one
+takes none. Every draw has a place of its own, also if it repeats the one before.
 
-Cost: O(n d) for every candidate, one thread. Memory: 8 n d + 8 n^2 bytes.
+Cost: O(n d) per candidate, one thread. Memory: 8 n d + 8 n^2 bytes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steinstream._engine import double_double
-from steinstream._engine.float32 import compare, compare_scaled
-from steinstream._engine.thinning import TIE
+from steinstream._engine.float32 import Scaling, inner_products, scaled_inner_products
+from steinstream._engine.step_rule import NO_CAP, StepLimits, allowed_objective, may_remove, removal_limit
+from steinstream._typing import AnyArray, Array, Float32Array, Integers
 from steinstream.errors import InputError
 from steinstream.kernels import PROFILES, Kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.thinner.bound import fresh_trace
-from steinstream.thinner.dictionary import Contents, Integers, Plan, Run
+from steinstream.thinner.dictionary import Contents, Plan, Run
 from steinstream.thinner.ingest import CostsAndPins
 from steinstream.validation import Block
 
-Array = NDArray[np.float64]
-Singles = NDArray[np.float32]
-
 
 class WideDictionary:
-    """Kept draws as float32, with one kernel; coordinates are a length or scales, and may change by :meth:`rebase`."""
+    """Kept draws in float32. The preconditioner is the identity, a length scale or scales.
+
+    The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; anchor, costs and a linear term of
+    the kernel are not available.
+
+    Raises
+    ------
+    InputError
+        If a setting is not available for float32 storage.
+
+    """
 
     def __init__(
-        self, dim: int, kernel: Kernel, preconditioner: Preconditioner, movable: bool = False, checked: bool = False,
-        anchor: float = 0.0, cost: float = 0.0,
-    ) -> None:  # fmt: skip
-        for what, asked in (("anchor", anchor), ("cost", cost), ("linear term in the kernel", kernel.linear)):
-            if asked:
+        self,
+        dim: int,
+        kernel: Kernel,
+        preconditioner: Preconditioner,
+        movable: bool = False,
+        checked: bool = False,
+        anchor: float = 0.0,
+        cost: float = 0.0,
+    ) -> None:
+        for what, value in (("anchor", anchor), ("cost", cost), ("linear term in the kernel", kernel.linear)):
+            if value:
                 raise InputError(
                     f'Draws stored as float32 cannot be kept with a {what} (storage="float32").',
                     'Use storage="float64", or leave it out.',
@@ -50,19 +61,20 @@ class WideDictionary:
         self.dim = dim
         self.kernel = kernel
         self._kernel = kernel.compiled(dim)
-        self._points: list[Singles] = []
-        self._scores: list[Singles] = []
+        self._draws: list[Float32Array] = []
+        self._scores: list[Float32Array] = []
         self._ids = np.zeros((0, 3), dtype=np.int64)  # chain, draw, step of arrival
-        self._matrix = np.zeros((0, 0))  # kernel values, with room to spare
-        self._high, self._low = np.zeros(0), np.zeros(0)  # influences, as exact pairs
-        self._total = (0.0, 0.0)  # of the matrix
-        self.trace = fresh_trace()
-        self._set(preconditioner)
+        self._matrix = np.zeros((0, 0))  # kernel values, with spare rows and columns
+        self._high, self._low = np.zeros(0), np.zeros(0)  # influences, exact pairs
+        self._total = (0.0, 0.0)  # sum of the matrix, an exact pair
+        self.trace = np.zeros(0)
+        self._set_preconditioner(preconditioner)
 
-    def _set(self, preconditioner: Preconditioner) -> None:
+    def _set_preconditioner(self, preconditioner: Preconditioner) -> None:
+        """Set the preconditioner if it is available."""
         if preconditioner.factor.ndim > 1:
             raise InputError(
-                f'Draws stored as float32 cannot have a covariance as coordinates (storage="float32", {self.dim} '
+                f'Draws stored as float32 cannot have a covariance as preconditioner (storage="float32", {self.dim} '
                 "dimensions).",
                 "Use the identity, a length scale or scales: Preconditioner.length_scale, Preconditioner.scales.",
             )
@@ -71,26 +83,31 @@ class WideDictionary:
     # -- the algorithm ---------------------------------------------------------------------------------------------
 
     def run(
-        self, block: Block, candidates: int, start: int, plan: Plan, cap: int | None, marks: CostsAndPins | None = None,
+        self,
+        block: Block,
+        candidates: int,
+        start: int,
+        plan: Plan,
+        cap: int | None,
+        marks: CostsAndPins | None = None,
         first_pass: bool = True,
-    ) -> Run:  # fmt: skip
-        """Steps ``start + 1`` and on: the best of each group of candidates comes in, the least influential go out."""
+    ) -> Run:
+        """Run steps ``start + 1`` and on: insert the best of each group of candidates, remove others."""
+        limits = StepLimits(*plan, cap=NO_CAP if cap is None else cap)
         draws, scores = ([row.astype(np.float32) for row in part] for part in (block.draws, block.scores))
-        steps = len(plan.floor)
+        steps = len(limits.floor)
         sizes, squares, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
-        most = math.inf if cap is None else cap
         for step in range(steps):
             group = range(step * candidates, (step + 1) * candidates)
             rows = [self._row(draws[i], scores[i]) for i in group]
-            costs = [math.fsum(row) for row in rows]
-            best = costs.index(min(costs))
-            before, size = self.square, self.size + 1
-            self._add(draws[group[best]], scores[group[best]], rows[best], block.ids[group[best]], start + step + 1)
-            allowed = min(self.square, before) if plan.monotone and size > 1 else self.square
-            allowed = (allowed + plan.budget[step] + plan.share[step] / float(size * size)) * TIE
-            while self.size > plan.floor[step]:
-                place = self._least_influential()
-                if self.size <= most and self._square_without(place) > allowed:
+            influences = [math.fsum(row) for row in rows]
+            best = influences.index(min(influences))
+            new, before = group[best], self.square
+            self._insert(draws[new], scores[new], rows[best], (*block.ids[new], start + step + 1))
+            allowed = allowed_objective(before, self.square, self.size, limits, step)
+            while (limit := removal_limit(allowed, self.size, limits, step)) > -math.inf:
+                place = self._place_to_remove()
+                if not may_remove(self._square_without(place), limit):
                     break
                 dropped.append(self._ids[place].copy())
                 self._remove(place)
@@ -98,45 +115,44 @@ class WideDictionary:
         return Run(sizes, squares, np.array(dropped, dtype=np.int64).reshape(-1, 3))
 
     def fill(self, block: Block) -> None:
-        """Take in draws and drop none."""
+        """Insert all draws of a block and remove none."""
         count = len(block.draws)
-        everything = np.full(count, np.iinfo(np.int64).max)
-        self.run(block, 1, -count, Plan(everything, np.zeros(count), np.zeros(count)), None)
+        self.run(block, 1, -count, Plan(np.full(count, NO_CAP), np.zeros(count), np.zeros(count)), None)
 
     def rebase(self, preconditioner: Preconditioner) -> None:
-        """Other coordinates: the kernel values are computed anew, one pass for each kept draw."""
-        self._set(preconditioner)
-        points, scores, ids = self._points, self._scores, self._ids
-        self._points, self._scores = [], []
-        self._take(np.zeros((0, 0)), ids[:0])
-        for point, score, id in zip(points, scores, ids, strict=True):
-            self._add(point, score, self._row(point, score), id[:2], int(id[2]))
+        """Change the preconditioner and recompute the kernel values, one pass per kept draw."""
+        self._set_preconditioner(preconditioner)
+        draws, scores, ids = self._draws, self._scores, self._ids
+        self._draws, self._scores = [], []
+        self._set_matrix(np.zeros((0, 0)), ids[:0])
+        for draw, score, id in zip(draws, scores, ids, strict=True):
+            self._insert(draw, score, self._row(draw, score), tuple(id))
 
-    def _row(self, x: Singles, s: Singles) -> Array:
-        """Kernel values with every kept draw, and last half of that with itself: they add up to the influence."""
+    def _row(self, x: Float32Array, s: Float32Array) -> Array:
+        """Return the kernel values with every kept draw and half of k0(x, x); their sum is the influence."""
         sums = np.zeros((self.size + 1, 3))
         factor = self.preconditioner.factor
-        shrink = 1.0 / factor
-        for place, (y, t) in enumerate(zip([*self._points, x], [*self._scores, s], strict=True)):
+        scaling = Scaling(factor, 1.0 / factor)
+        for place, (y, t) in enumerate(zip([*self._draws, x], [*self._scores, s], strict=True)):
             if factor.ndim == 0:
-                compare(x, s, y, t, sums[place])
+                inner_products(x, s, y, t, sums[place])
             else:
-                compare_scaled(x, s, y, t, factor, shrink, sums[place])
-        distance, slope, product = sums.T
+                scaled_inner_products(x, s, y, t, scaling, sums[place])
+        distance, cross, product = sums.T
         if factor.ndim == 0:
             distance, product = distance / factor**2, product * factor**2
-        profile, first, second, grid, _ = self._kernel
-        phi, along, curvature = PROFILES[profile](distance, first, second)
-        row = phi * product + along * (slope + self.dim) - curvature * distance
-        shift = grid * (1.5 * 2.0**52)
+        phi, slope, curvature = PROFILES[self._kernel.profile](distance, self._kernel.first, self._kernel.second)
+        row = phi * product + slope * (cross + self.dim) - curvature * distance
+        shift = self._kernel.grid * (1.5 * 2.0**52)
         row = (row + shift) - shift
         row[-1] *= 0.5
         return np.asarray(row)
 
-    def _add(self, x: Singles, s: Singles, row: Array, id: Integers, step: int) -> None:
+    def _insert(self, x: Float32Array, s: Float32Array, row: Array, id: tuple[int, ...]) -> None:
+        """Insert a draw with its row of kernel values."""
         n = self.size
         if n == len(self._matrix):
-            self._matrix = _with_room(self._matrix, n + n // 2 + 16)
+            self._matrix = _enlarged(self._matrix, n + n // 2 + 16)
             self._high, self._low = (np.resize(part, len(self._matrix)) for part in (self._high, self._low))
         self._matrix[n, :n] = self._matrix[:n, n] = row[:-1]
         self._matrix[n, n] = 2.0 * row[-1]
@@ -144,14 +160,14 @@ class WideDictionary:
         high = math.fsum(row)
         self._high[n], self._low[n] = high, math.fsum([*row, -high])
         self._total = double_double.add_pair(*self._total, 2.0 * self._high[n], 2.0 * self._low[n])
-        self._points.append(x)
+        self._draws.append(x)
         self._scores.append(s)
-        self._ids = np.vstack([self._ids, [*id, step]])
+        self._ids = np.vstack([self._ids, id])
 
     def _remove(self, place: int) -> None:
-        """Take a draw out, and put the last one into its place."""
+        """Remove a draw and put the last one into its place."""
         last = self.size - 1
-        wild = self._matrix[place, place] > self._kernel.grid * double_double.WILD  # sums with it have rounded
+        rounded = self._matrix[place, place] > self._kernel.grid * double_double.EXACT_RANGE
         self._total = double_double.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         row = self._matrix[place, : last + 1].copy()
         self._high[: last + 1], self._low[: last + 1] = double_double.add(
@@ -160,98 +176,107 @@ class WideDictionary:
         self._matrix[place, : last + 1] = self._matrix[last, : last + 1]
         self._matrix[: last + 1, place] = self._matrix[: last + 1, last]
         self._matrix[place, place] = self._matrix[last, last]
-        for part in (self._high, self._low, self._ids, self._points, self._scores):
+        for part in (self._high, self._low, self._ids, self._draws, self._scores):
             part[place] = part[last]
         self._ids = self._ids[:last]
-        del self._points[last], self._scores[last]
-        if wild:
-            self._take(self._matrix[:last, :last], self._ids)
+        del self._draws[last], self._scores[last]
+        if rounded:  # sums with values beyond the exact range were rounded: recompute them
+            self._set_matrix(self._matrix[:last, :last], self._ids)
 
-    def _least_influential(self) -> int:
-        """Whose influence is greatest; of equals the one with the smallest id."""
+    def _place_to_remove(self) -> int:
+        """Return the place with the largest influence; of several the one with the smallest id."""
         high = self._high[: self.size]
         places = np.flatnonzero(high == high.max())
         return int(min(places, key=lambda place: tuple(self._ids[place, :2])))
 
     def _square_without(self, place: int) -> float:
+        """Return KSD^2 after a removal."""
         total, _ = double_double.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         return float(max(total, 0.0) / float(self.size - 1) ** 2)
 
-    # -- what is kept ----------------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """How many draws are kept, repeated ones included."""
-        return len(self._points)
+        """Number of kept draws, repeated ones included."""
+        return len(self._draws)
 
     @property
     def square(self) -> float:
-        """KSD^2 of the kept draws."""
+        """KSD^2 of the kept draws; NaN if there are none."""
         return float(max(self._total[0], 0.0) / float(self.size) ** 2) if self.size else float("nan")
 
     @property
     def ksd(self) -> float:
-        """KSD of the kept draws."""
+        """KSD of the kept draws; NaN if there are none."""
         return math.sqrt(self.square)
 
     @property
     def bound(self) -> None:
-        """Not computed for wide draws."""
+        """None: the bound on the expected KSD is not computed for float32 storage."""
         return
 
     @property
     def objective(self) -> float:
-        """KSD^2 alone."""
+        """KSD^2: there are no penalties."""
         return self.square
 
     @property
     def mmd(self) -> float:
-        """There is no anchor."""
+        """NaN: there is no anchor."""
         return float("nan")
 
     @property
     def pinned(self) -> Integers:
-        """Nobody."""
+        """Empty: there are no pins."""
         return self._ids[:0, :2]
 
     def pin(self, ids: Integers, pinned: bool) -> None:
-        """Not for wide draws."""
-        raise InputError('Draws stored as float32 cannot be pinned (storage="float32").')
+        """Raise: pins are not available.
+
+        Raises
+        ------
+        InputError
+            Always.
+
+        """
+        raise InputError('Draws stored as float32 cannot be pinned (storage="float32").', 'Use storage="float64".')
 
     def arrived_after(self, step: int) -> Integers:
-        """Ids (chain, draw) of the kept draws that came after this step, in order."""
-        return self._ids[self._order()][self._ids[self._order(), 2] > step, :2]
+        """Return the ids (chain, draw) of the kept draws that arrived after a step, in order."""
+        ids = self._ids[self._order()]
+        return ids[ids[:, 2] > step, :2]
 
     def contents(self) -> Contents:
-        """The kept draws, as float32."""
+        """Return the kept draws, as float32."""
         order = self._order()
-        points, scores = _stacked(self._points, order, self.dim), _stacked(self._scores, order, self.dim)
-        return Contents(points, scores, self._ids[order], np.zeros((len(order), 0)))
+        draws, scores = _stacked(self._draws, order, self.dim), _stacked(self._scores, order, self.dim)
+        return Contents(draws, scores, self._ids[order], np.zeros((len(order), 0)))
 
     def glance(self, columns: list[int]) -> tuple[Integers, Array]:
-        """When each kept draw arrived, (n,), and these coordinates of it, (n, columns): a quick copy."""
-        values = np.array([point[columns] for point in self._points], dtype=np.float64)
+        """Return the step of arrival of each kept draw (n,) and some of its coordinates (n, columns), in any order."""
+        values = np.array([draw[columns] for draw in self._draws], dtype=np.float64)
         return self._ids[:, 2].copy(), values.reshape(-1, len(columns))
 
-    def state(self, rows: bool = True) -> dict[str, NDArray[Any]]:
-        """All there is to know, sorted by id, or all but the draws and scores themselves (``rows``).
+    def state(self, rows: bool = True) -> dict[str, AnyArray]:
+        """Return everything that :meth:`restore` needs, sorted by id; without ``rows`` all but draws and scores.
 
-        Influences follow from the matrix, exactly.
+        Influences are computed from the matrix, exactly.
         """
         order = self._order()
         small = {"ids": self._ids[order], "matrix": self._matrix[np.ix_(order, order)]}
         if not rows:
             return small
-        points, scores, _, _ = self.contents()
-        return {"points": points, "scores": scores, **small}
+        draws, scores, _, _ = self.contents()
+        return {"points": draws, "scores": scores, **small}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take over what :meth:`state` gave."""
-        self._points, self._scores = (list(state[name].astype(np.float32)) for name in ("points", "scores"))
-        self._take(state["matrix"], state["ids"])
+    def restore(self, state: dict[str, AnyArray]) -> None:
+        """Take over the state that :meth:`state` returned."""
+        self._draws, self._scores = (list(state[name].astype(np.float32)) for name in ("points", "scores"))
+        self._set_matrix(state["matrix"], state["ids"])
 
-    def _take(self, matrix: Array, ids: Integers) -> None:
-        """These are the kernel values, and that is whose they are."""
+    def _set_matrix(self, matrix: Array, ids: Integers) -> None:
+        """Set the kernel values and the ids, and compute the influences."""
         self._matrix, self._ids = matrix.copy(), ids.copy()
         rows = [[*row, -0.5 * row[i]] for i, row in enumerate(matrix)]
         self._high = np.array([math.fsum(row) for row in rows])
@@ -260,14 +285,17 @@ class WideDictionary:
         self._total = total, math.fsum([*matrix.ravel(), -total])
 
     def _order(self) -> Integers:
+        """Return the places in the order of the ids."""
         return np.lexsort((self._ids[:, 1], self._ids[:, 0]))
 
 
-def _with_room(matrix: Array, room: int) -> Array:
-    larger = np.zeros((room, room))
+def _enlarged(matrix: Array, size: int) -> Array:
+    """Copy a matrix into the corner of a larger one."""
+    larger = np.zeros((size, size))
     larger[: len(matrix), : len(matrix)] = matrix
     return larger
 
 
-def _stacked(rows: list[Singles], order: Integers, dim: int) -> NDArray[Any]:
+def _stacked(rows: list[Float32Array], order: Integers, dim: int) -> AnyArray:
+    """Stack rows in an order."""
     return np.stack([rows[i] for i in order]) if rows else np.zeros((0, dim), dtype=np.float32)

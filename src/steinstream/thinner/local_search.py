@@ -1,15 +1,17 @@
-"""A good set of a given size out of draws that are all at hand: begin, swap, shake.
+"""Local search for a good set of a given size in a sample of draws.
 
-Two ways to begin: the greedy choice of Stein thinning, without repeats, and evenly spaced draws. Then each chosen draw
-in turn gives way to the draw that makes KSD smallest, which may be itself, until nothing changes, ten rounds at most.
-Last, five draws at a time are dropped and others chosen greedily, which gets out where no swap would help. Nothing
-raises KSD. A draw that comes or goes costs one sweep over all draws: n evaluations of the kernel, so that a round takes
-2 n size of them, and the greedy choice n size.
+The search starts from the greedy selection of Stein thinning, without repeats, or from evenly spaced draws. Then each
+chosen draw in turn is replaced by the draw that leaves the smallest KSD, which may be the same, until nothing changes
+or ten rounds are done. Finally groups of five draws are dropped and re-selected greedily, which escapes sets that no
+single swap improves. KSD never rises.
+
+Inserting or removing a draw costs one kernel row over all n draws: a round of swaps takes 2 n size kernel evaluations,
+the greedy selection n size.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -17,67 +19,87 @@ from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.validation import Block
 
-_ROUNDS = 10  # of swaps, at most
-_TRIALS, _DROP = 50, 5  # how often some draws are dropped and others taken instead, and how many
+if TYPE_CHECKING:
+    from steinstream._typing import Integers
+
+_ROUNDS = 10  # largest number of rounds of swaps
+_TRIALS, _DROPPED = 50, 5  # number of re-selections, and of draws in each
 
 
 class Selection:
-    """So many draws of a block, none twice."""
+    """A subset of the draws of a block, without repeats.
+
+    Parameters
+    ----------
+    draws : Block
+        Draws to select from.
+    size : int
+        Number of draws to select.
+    kernel : Kernel
+        Base kernel of the KSD.
+    preconditioner : Preconditioner
+        Coordinates in which the kernel is evaluated.
+
+    """
 
     def __init__(self, draws: Block, size: int, kernel: Kernel, preconditioner: Preconditioner) -> None:
+        from steinstream._engine.local_search import Subset  # compiled: only where it is used
         from steinstream._engine.pairwise import as_tiles
 
         x, s = preconditioner.apply(draws.draws, draws.scores)
         tiles = as_tiles(x, s)
-        half = np.full(tiles.shape[0] * tiles.shape[3], np.inf)  # an empty place is never the best
+        half = np.full(tiles.shape[0] * tiles.shape[3], np.inf)  # padding is never the best draw
         half[: len(x)] = 0.5 * kernel.diagonal(s, x)
-        self._draws, self._half = draws, half
-        self.chosen = np.zeros(size, dtype=np.int64)
-        """Where in the block the chosen draws are, in no order."""
-        taken, sums, row = np.zeros(len(half), dtype=bool), half.copy(), np.zeros(len(half))
-        self._state = kernel.compiled(x.shape[1]), tiles, self.chosen, taken, sums, row
+        self._draws, self._kernel = draws, kernel.compiled(x.shape[1])
+        chosen, taken = np.zeros(size, dtype=np.int64), np.zeros(len(half), dtype=bool)
+        self._subset = Subset(tiles, chosen, taken, half.copy(), half, np.zeros(len(half)))
+
+    @property
+    def chosen(self) -> Integers:
+        """Indices of the chosen draws within the block, in no particular order."""
+        return self._subset.chosen
 
     @property
     def energy(self) -> float:
-        """size^2 KSD^2."""
+        """Squared KSD times size^2."""
         from steinstream._engine.local_search import energy
 
-        return float(energy(*self._state, self._half))
+        return float(energy(self._subset))
 
     def block(self) -> Block:
-        """The chosen draws, in the order of the block."""
+        """Return the chosen draws, in the order of the block."""
         places = np.sort(self.chosen)
         return Block(self._draws.draws[places], self._draws.scores[places], self._draws.ids[places])
 
     def greedy(self) -> Self:
-        """Begin with the draw that makes KSD smallest, again and again."""
-        from steinstream._engine.local_search import refill
+        """Start with the greedy selection."""
+        from steinstream._engine.local_search import choose_greedily
 
-        refill(*self._state, np.arange(len(self.chosen)))
+        choose_greedily(self._kernel, self._subset, np.arange(len(self.chosen)))
         return self
 
     def even(self) -> Self:
-        """Begin with evenly spaced draws."""
-        from steinstream._engine.local_search import take
+        """Start with evenly spaced draws."""
+        from steinstream._engine.local_search import choose
 
         size, count = len(self.chosen), len(self._draws.draws)
-        take(*self._state, (np.arange(size) * count) // size)
+        choose(self._kernel, self._subset, (np.arange(size) * count) // size)
         return self
 
     def swap(self) -> Self:
-        """Let each draw in turn give way to the best one."""
+        """Replace each chosen draw in turn by the best one, until nothing changes."""
         from steinstream._engine.local_search import swap_each
 
         for _ in range(_ROUNDS):
-            if not swap_each(*self._state):
+            if not swap_each(self._kernel, self._subset):
                 break
         return self
 
     def shake(self) -> Self:
-        """Some trials: five draws go, the greedy choice comes, and stays if KSD is less."""
-        from steinstream._engine.local_search import shake
+        """Drop random groups of five draws and re-select them greedily where that lowers KSD."""
+        from steinstream._engine.local_search import reselect
 
         size, random = len(self.chosen), np.random.default_rng(0)
-        drops = np.array([random.choice(size, min(_DROP, size), replace=False) for _ in range(_TRIALS)])
-        shake(*self._state, self._half, drops)
+        count = min(_DROPPED, size)
+        reselect(self._kernel, self._subset, np.array([random.choice(size, count, False) for _ in range(_TRIALS)]))
         return self

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference import Reference
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.test_invariance import same
+from tests.thinners import assert_same
 
 import steinstream as ss
+from steinstream._engine.reference import Reference
 from steinstream.baselines import stein_thinning
 from steinstream.cli.progress import Stop
 from steinstream.thinner.local_search import Selection
@@ -75,9 +75,8 @@ def test_a_pass_is_what_is_written_down(seed, dim, kernel, size, candidates):
     s = -x + np.random.default_rng(seed + 1).normal(size=x.shape)
     thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, validate_scores=False)
     thinner.extend(x, s)
-    reference = Reference(
-        kernel, [*thinner.kept.draws], [*thinner.kept.scores], [*map(tuple, thinner.kept.ids.tolist())]
-    )
+    reference = Reference(kernel)
+    reference.set_kept(thinner.kept.draws, thinner.kept.scores, map(tuple, thinner.kept.ids.tolist()))
     resting = set(reference.ids)
     thinner.start_pass()
     thinner.extend(x, s)
@@ -85,7 +84,7 @@ def test_a_pass_is_what_is_written_down(seed, dim, kernel, size, candidates):
     for first in range(0, len(offered) // candidates * candidates, candidates):
         rows = offered[first : first + candidates]
         names = [(0, i) for i in rows]
-        reference.step(x[rows], s[rows], names, len(resting), 0.0, cap=len(resting))
+        reference.step(x[rows], s[rows], names, floor=len(resting), budget=0.0, cap=len(resting))
     assert sorted(reference.ids) == [tuple(id) for id in thinner.kept.ids.tolist()]
 
 
@@ -102,7 +101,7 @@ def test_blocks_do_not_matter(stream, choice, edges):
         whole.extend(x, s)
         for begin, end in zip([0, *edges], [*edges, len(x)], strict=True):
             blocks.extend(x[begin:end], s[begin:end])
-    same(whole, blocks)
+    assert_same(whole, blocks)
     assert whole.settings == blocks.settings
 
 
@@ -121,7 +120,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
             resumed.save(path)
             resumed = ss.Thinner.load(path)
             resumed.push(draw, score)
-    same(through, resumed)
+    assert_same(through, resumed)
     assert (
         through.settings == resumed.settings
         and through.current_pass.received == resumed.current_pass.received == len(x)

@@ -1,4 +1,4 @@
-"""Both cores where it pays, without changing a bit of the result."""
+"""Several threads are used where that is faster, without changing a bit of the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 import steinstream as ss
 from steinstream._engine.jit import threads
-from steinstream.thinner._pace import PATIENCE, Pace
+from steinstream.thinner.threads import PATIENCE, ThreadChooser
 
 pytestmark = pytest.mark.skipif(threads() is None, reason="one core, or no OpenMP or TBB for numba here")
 
 
 def kept_by(monkeypatch, workers, **settings):
-    monkeypatch.setattr(Pace, "choose", lambda self: workers)
+    monkeypatch.setattr(ThreadChooser, "choose", lambda self: workers)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5000, 60))
     thinner = ss.Thinner(60, validate_scores=False, **settings)
@@ -37,7 +37,7 @@ def test_fewer_tiles_than_threads(monkeypatch):
     x = np.random.default_rng(0).normal(size=(12, 60_000))
     results = []
     for workers in (None, 4):
-        monkeypatch.setattr(Pace, "choose", lambda self, workers=workers: workers)
+        monkeypatch.setattr(ThreadChooser, "choose", lambda self, workers=workers: workers)
         thinner = ss.Thinner(60_000, size=5, validate_scores=False)
         thinner.extend(x, -x)
         results.append((thinner.ksd, thinner.kept.ids.tolist()))
@@ -45,7 +45,7 @@ def test_fewer_tiles_than_threads(monkeypatch):
 
 
 def test_several_thinners_may_run_in_several_threads(monkeypatch):
-    monkeypatch.setattr(Pace, "choose", lambda self: 2)
+    monkeypatch.setattr(ThreadChooser, "choose", lambda self: 2)
 
     def run(seed):
         x = np.random.default_rng(seed).normal(size=(3500, 60))
@@ -59,11 +59,11 @@ def test_several_thinners_may_run_in_several_threads(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_child_goes_on_with_one_thread():
+def test_a_forked_child_continues_with_one_thread():
     program = """
 import os, numpy as np, steinstream as ss
-from steinstream.thinner import _pace
-pace.PATIENCE = 0.0
+from steinstream.thinner import threads
+threads.PATIENCE = 0.0
 x = np.random.default_rng(0).normal(size=(4000, 60))
 def run():
     thinner = ss.Thinner(60, growth="none", validate_scores=False)
@@ -78,29 +78,29 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", program], timeout=120).returncode == 0
 
 
-def test_pace_follows_the_clock():
-    pace = Pace(lambda: 2)
-    assert pace.choose() is None
+def test_the_choice_follows_the_timings():
+    chooser = ThreadChooser(lambda: 2)
+    assert chooser.choose() is None
     for _ in range(2):
-        pace.learn(None, 1000, PATIENCE)
-    assert pace.choose() == 2, "after a while sharing is tried"
-    pace.learn(2, 1000, 60.0)
-    assert pace.choose() == 2, "and tried again, for the first time was spent compiling"
-    pace.learn(2, 1000, 1.0)
-    assert pace.choose() == 2, "and kept while it is faster"
-    pace.learn(2, 1000, 1000.0)
-    assert pace.choose() is None, "but not on a machine that is busy"
+        chooser.record(None, 1000, PATIENCE)
+    assert chooser.choose() == 2, "several threads are tried after a while"
+    chooser.record(2, 1000, 60.0)
+    assert chooser.choose() == 2, "and again, because the first call may include compilation"
+    chooser.record(2, 1000, 1.0)
+    assert chooser.choose() == 2, "and used while they are faster"
+    chooser.record(2, 1000, 1000.0)
+    assert chooser.choose() is None, "but not on a busy machine"
     choices = []
     for _ in range(100):
-        choices.append(pace.choose())
-        pace.learn(choices[-1], 1000, 1.0 if choices[-1] is None else 50.0)
-    assert 1 <= choices.count(2) <= 5, "though it gets another chance now and then"
-    assert Pace(lambda: None).choose() is None
+        choices.append(chooser.choose())
+        chooser.record(choices[-1], 1000, 1.0 if choices[-1] is None else 50.0)
+    assert 1 <= choices.count(2) <= 5, "the slower choice is tried again from time to time"
+    assert ThreadChooser(lambda: None).choose() is None
 
 
-def test_pieces_take_about_the_same_time():
-    pace = Pace(lambda: 2)
-    assert pace.portion(1000.0) > 0
+def test_calls_take_about_the_same_time():
+    chooser = ThreadChooser(lambda: 2)
+    assert chooser.steps_per_call(1000.0) > 0
     for _ in range(2):
-        pace.learn(None, 1e6, 1.0)
-    assert pace.portion(1e3) in (199, 200) and pace.portion(1e9) == 1
+        chooser.record(None, 1e6, 1.0)
+    assert chooser.steps_per_call(1e3) in (199, 200) and chooser.steps_per_call(1e9) == 1

@@ -1,31 +1,16 @@
-"""The compiled engine keeps the same draws as a slow reference that recomputes everything at every step."""
+"""The compiled engine keeps the same draws as the specification, which recomputes everything at every step."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Reference
-from streams import budgets, growths, kernels, rules, streams
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import floor_at, limits_at, magnitude
 
 import steinstream as ss
-from steinstream import schedules
-
-
-def floor_at(t, growth, initial=0, cap=None):
-    f = float(schedules.evaluate(schedules.growth(growth), np.array([float(t)]))[0])
-    least = min(f, t + initial, math.inf if cap is None else cap)
-    return max(1, math.ceil(least))
-
-
-def budget_at(t, budget, growth, size):
-    if isinstance(budget, str) and budget.startswith("share:"):
-        return float(budget.partition(":")[2]) / size**2
-    schedule = schedules.budget(budget, schedules.growth(growth))
-    return float(schedules.evaluate(schedule, np.array([float(t)]))[0])
+from steinstream._engine.reference import Reference, cumulative_squared_ksd
 
 
 @settings(max_examples=150, deadline=None)
@@ -46,37 +31,30 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
     for t in range(1, len(x) // candidates + 1):
         group = slice((t - 1) * candidates, t * candidates)
         names = [(0, i) for i in range(group.start, group.stop)]
-        size = len(reference.points) + 1
         before = set(reference.ids)
-        reference.step(
-            x[group], s[group], names,
-            floor_at(t, growth, cap=cap), budget_at(t, budget, growth, size), cap, rule,
-        )  # fmt: skip
+        limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
+        reference.step(x[group], s[group], names, **limits)
         step = thinner.extend(x[group], s[group])
         kept = thinner.kept
         assert sorted(map(tuple, kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
         assert set(step.added) == set(reference.ids) - before
         assert set(step.dropped) == before - set(reference.ids)
-        assert step.size == len(reference.points)
-        assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude(reference))
+        assert step.size == len(reference.draws)
+        assert kept.ksd**2 == pytest.approx(reference.squared_ksd, rel=1e-9, abs=1e-12 * magnitude(reference))
         assert np.array_equal(kept.draws, x[[draw for _, draw in sorted(reference.ids)]])
-
-
-def magnitude(reference):
-    return np.abs(reference.matrix()).mean()
 
 
 @settings(max_examples=40, deadline=None)
 @given(streams(max_dim=6), st.integers(1, 6), kernels)
-def test_an_initial_dictionary_counts_towards_the_floor(stream, initial, kernel):
+def test_an_initial_set_counts_towards_the_floor(stream, initial, kernel):
     x, s = stream
     start = np.random.default_rng(len(x)).normal(size=(initial, x.shape[1]))
     thinner = ss.Thinner(x.shape[1], kernel=kernel, growth="linear", initial=(start, -start), validate_scores=False)
     reference = Reference(kernel)
     for i, point in enumerate(start):
-        reference.add(point, -point, (-1, i))
+        reference.insert(point, -point, (-1, i))
     for t in range(1, len(x) + 1):
-        reference.step(x[t - 1 : t], s[t - 1 : t], [(0, t - 1)], floor_at(t, "linear", initial), 0.0)
+        reference.step(x[t - 1 : t], s[t - 1 : t], [(0, t - 1)], floor=floor_at(t, "linear", initial), budget=0.0)
         thinner.push(x[t - 1], s[t - 1])
         assert sorted(map(tuple, thinner.kept.ids.tolist())) == sorted(reference.ids)
 
@@ -90,7 +68,7 @@ def test_select_takes_the_best_candidate(stream, group, kernel):
     for t, first in enumerate(range(0, len(x), group), start=1):
         part = slice(first, first + group)
         names = [(0, i) for i in range(first, min(first + group, len(x)))]
-        reference.step(x[part], s[part], names, floor_at(t, "sqrt"), 0.0)
+        reference.step(x[part], s[part], names, floor=floor_at(t, "sqrt"), budget=0.0)
         thinner.select(x[part], s[part])
         assert sorted(map(tuple, thinner.kept.ids.tolist())) == sorted(reference.ids)
     assert thinner.steps == -(-len(x) // group)
@@ -101,7 +79,7 @@ def test_select_takes_the_best_candidate(stream, group, kernel):
 def test_ksd_of_arrays_is_the_definition(stream, kernel):
     x, s = stream
     matrix = kernel.matrix(x, s, x, s)
-    expected = [max(math.fsum(matrix[:n, :n].ravel()), 0.0) / n**2 for n in range(1, len(x) + 1)]
+    expected = cumulative_squared_ksd(matrix)
     measured = ss.cumulative_ksd(x, s, kernel=kernel) ** 2
     np.testing.assert_allclose(measured, expected, rtol=1e-9, atol=1e-12 * np.abs(matrix).mean())
     assert ss.ksd(x, s, kernel=kernel) == np.sqrt(measured[-1]) or len(x) == 0
@@ -109,7 +87,7 @@ def test_ksd_of_arrays_is_the_definition(stream, kernel):
 
 @settings(max_examples=40, deadline=None)
 @given(streams(max_length=60), kernels, growths)
-def test_reported_ksd_is_the_ksd_of_what_is_kept_bit_for_bit(stream, kernel, growth):
+def test_the_reported_ksd_is_that_of_the_kept_draws_bit_for_bit(stream, kernel, growth):
     x, s = stream
     thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False)
     thinner.extend(x, s)

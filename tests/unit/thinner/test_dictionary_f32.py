@@ -1,4 +1,4 @@
-"""Wide draws: the same draws are kept as by the thinner for narrow ones, from float32 and a matrix of kernel values."""
+"""With float32 storage the same draws are kept as with float64, up to rounding."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Reference
-from streams import budgets, growths, kernels, rules, streams
-from test_engine_against_reference import budget_at, floor_at
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import limits_at, magnitude
 
 import steinstream as ss
-from steinstream._engine.float32 import compare, compare_scaled
+from steinstream._engine.float32 import Scaling, inner_products, scaled_inner_products
+from steinstream._engine.reference import Reference
+from steinstream._engine.reference import inner_products as specified
 from steinstream.errors import InputError, NegatedScoresError
 
 plain = kernels.filter(lambda kernel: not kernel.linear)
@@ -30,7 +31,7 @@ def both(dim, **options):
 
 @settings(max_examples=100, deadline=None)
 @given(streams(), plain, growths, budgets, st.sampled_from([None, 1, 4, 9]), st.integers(1, 4), rules)
-def test_keeps_what_the_algorithm_as_written_keeps(stream, kernel, growth, budget, cap, candidates, rule):
+def test_keeps_the_same_draws_as_the_specification(stream, kernel, growth, budget, cap, candidates, rule):
     x, s = singles(stream)
     _, thinner = both(
         x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates
@@ -40,19 +41,18 @@ def test_keeps_what_the_algorithm_as_written_keeps(stream, kernel, growth, budge
         group = slice((t - 1) * candidates, t * candidates)
         names = [(0, i) for i in range(group.start, group.stop)]
         before = set(reference.ids)
-        limits = floor_at(t, growth, cap=cap), budget_at(t, budget, growth, len(reference.points) + 1), cap, rule
-        reference.step(x[group], s[group], names, *limits)
+        limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
+        reference.step(x[group], s[group], names, **limits)
         step = thinner.extend(x[group], s[group])
         kept = thinner.kept
         assert sorted(map(tuple, kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
         assert set(step.added) == set(reference.ids) - before
         assert set(step.dropped) == before - set(reference.ids)
-        magnitude = np.abs(reference.matrix()).mean()
-        assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude)
+        assert kept.ksd**2 == pytest.approx(reference.squared_ksd, rel=1e-9, abs=1e-12 * magnitude(reference))
         assert np.array_equal(kept.draws, x[[draw for _, draw in sorted(reference.ids)]])
 
 
-COORDINATES = {
+PRECONDITIONERS = {
     "identity": ss.Preconditioner.identity(),
     "length": ss.Preconditioner.length_scale(30.0),
     "scales": ss.Preconditioner.scales(np.linspace(5.0, 60.0, 1001)),
@@ -61,7 +61,7 @@ COORDINATES = {
 }
 
 
-@pytest.mark.parametrize("preconditioner", COORDINATES.values(), ids=COORDINATES)
+@pytest.mark.parametrize("preconditioner", PRECONDITIONERS.values(), ids=PRECONDITIONERS)
 @pytest.mark.parametrize("candidates", [1, 3])
 def test_at_a_thousand_dimensions_it_is_the_thinner_up_to_rounding(preconditioner, candidates):
     rng = np.random.default_rng(1)
@@ -78,17 +78,15 @@ def test_at_a_thousand_dimensions_it_is_the_thinner_up_to_rounding(preconditione
 
 
 @pytest.mark.parametrize("dim", [1, 31, 32, 33, 1000])
-def test_the_three_sums_are_those_of_numpy(dim):
+def test_inner_products_are_those_of_the_specification(dim):
     rng = np.random.default_rng(dim)
-    x, s, y, t = rng.normal(size=(4, dim)).astype(np.float32)
-    scales, sums = rng.uniform(0.5, 2.0, dim), np.zeros(3)
-    wide = [part.astype(np.float64) for part in (x, s, y, t)]
-    for a, call in ((np.ones(dim), compare), (scales, lambda *v: compare_scaled(*v[:4], scales, 1 / scales, v[4]))):
-        call(x, s, y, t, sums)
-        apart = wide[0] - wide[2]
-        parts = (apart / a) ** 2, (wide[1] - wide[3]) * apart, wide[1] * wide[3] * a**2
-        for total, part in zip(sums, parts, strict=True):
-            assert total == pytest.approx(math.fsum(part), abs=1e-14 * np.abs(part).sum())
+    draws = rng.normal(size=(4, dim)).astype(np.float32)
+    wide, scales, sums = draws.astype(np.float64), rng.uniform(0.5, 2.0, dim), np.zeros(3)
+    terms = np.abs(wide).max() ** 2 * dim * 8
+    inner_products(*draws, sums)
+    assert sums == pytest.approx(specified(*wide, np.ones(dim)), abs=1e-14 * terms)
+    scaled_inner_products(*draws, Scaling(scales, 1 / scales), sums)
+    assert sums == pytest.approx(specified(*wide, scales), abs=1e-14 * terms * 4)
 
 
 def test_blocks_do_not_change_a_bit():
@@ -113,9 +111,9 @@ def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
     first.extend(x[:101], -x[:101])
     first.save(tmp_path / "half.npz")
     second = ss.Thinner.load(tmp_path / "half.npz")
-    assert second.storage == second.settings["storage"] == "float32"
+    assert second.config.storage == second.settings["storage"] == "float32"
     second.extend(x[101:], -x[101:])
-    one, other = whole._kept_set.state(), second._kept_set.state()
+    one, other = whole.state.dictionary.state(), second.state.dictionary.state()
     assert all(np.array_equal(one[name], other[name]) for name in one)
     assert whole.ksd == second.ksd and np.array_equal(whole.history.ksd, second.history.ksd)
 
@@ -152,15 +150,15 @@ def test_what_cannot_be_stored_is_refused_with_a_remedy():
     with pytest.raises(InputError, match="storage must be 'float64' or 'float32', got 'float16'"):
         ss.Thinner(3, storage="float16")
     thinner = ss.Thinner(2, storage="float32")
-    for more in ({"check": [1.0, 2.0]}, {"pinned": True}):
-        with pytest.raises(InputError, match="neither pins nor check scores"):
+    for more in ({"second_scores": [1.0, 2.0]}, {"pinned": True}):
+        with pytest.raises(InputError, match="neither pins nor second scores"):
             thinner.push([1.0, 2.0], [1.0, 2.0], **more)
     thinner.push([1.0, 2.0], [1.0, 2.0])  # as if nothing had been
     with pytest.raises(InputError, match="cannot be pinned"):
         thinner.pin([(0, 0)])
     for words, asked in (
         ("anchor", {"anchor": 1.0}),
-        ("cost", {"cost": 1.0}),
+        ("cost", {"cost_weight": 1.0}),
         ("linear", {"kernel": ss.IMQ(linear=1.0)}),
     ):
         with pytest.raises(InputError, match=words):
@@ -178,5 +176,5 @@ def test_the_sign_of_wide_scores_is_checked_on_some_coordinates():
     with pytest.raises(NegatedScoresError, match="-8334"):
         thinner.extend(x, x)
     thinner.extend(x, -x)
-    assert len(thinner._identity.mean_draw) == 8334
-    assert len(thinner.kept.stream.draws) == 0  # a sketch of the stream would be larger than what is kept
+    assert len(thinner.state.stein_identity.mean_draw) == 8334
+    assert len(thinner.kept.stream.draws) == 0  # a subsample would be larger than the kept set

@@ -1,4 +1,4 @@
-"""With an anchor the kept draws have the stream's proportions, and everything else that is promised still holds."""
+"""With an anchor the kept draws have the proportions of the stream, and all guarantees hold for the objective."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Reference
-from streams import budgets, growths, kernels, rules, streams
-from test_engine_against_reference import budget_at, floor_at, magnitude
-from test_invariance import permuted, same
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same, floor_at, limits_at, magnitude, permuted
 
 import steinstream as ss
-from steinstream import schedules
-from steinstream._engine import fourier_features, penalties
+from steinstream._engine import fourier_features
 from steinstream._engine.jit import threads
-from steinstream.kernels import PROFILES
-from steinstream.thinner._pace import Pace
+from steinstream._engine.penalties import SCALARS
+from steinstream._engine.reference import Reference
+from steinstream.thinner.threads import ThreadChooser
 
 gammas = st.sampled_from([0.05, 0.3, 3.0])
 
@@ -54,32 +52,43 @@ def test_modes_far_apart_keep_their_share(how, fitted):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    streams(max_dim=8, max_length=30), kernels, growths, budgets, st.sampled_from([None, 4, 9]), st.integers(1, 3),
-    rules, gammas,
-)  # fmt: skip
+    streams(max_dim=8, max_length=30),
+    kernels,
+    growths,
+    budgets,
+    st.sampled_from([None, 4, 9]),
+    st.integers(1, 3),
+    rules,
+    gammas,
+)
 def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, cap, candidates, rule, gamma):
     x, s = stream
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates,
-        anchor=gamma, validate_scores=False,
-    )  # fmt: skip
+        x.shape[1],
+        kernel=kernel,
+        growth=growth,
+        budget=budget,
+        rule=rule,
+        size=cap,
+        candidates=candidates,
+        anchor=gamma,
+        validate_scores=False,
+    )
     reference = Reference(kernel, anchor=gamma)
     for t in range(1, len(x) // candidates + 1):
         group = slice((t - 1) * candidates, t * candidates)
         names = [(0, i) for i in range(group.start, group.stop)]
-        size = len(reference.points) + 1
-        reference.step(
-            x[group], s[group], names, floor_at(t, growth, cap=cap), budget_at(t, budget, growth, size), cap, rule
-        )
+        limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
+        reference.step(x[group], s[group], names, **limits)
         thinner.extend(x[group], s[group])
         kept = thinner.kept
         assert sorted(map(tuple, kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
         assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=kernel), "KSD is reported plain, bit for bit"
-        assert kept.ksd**2 == pytest.approx(reference.square, rel=1e-9, abs=1e-12 * magnitude(reference))
-        weight = reference.weight
+        assert kept.ksd**2 == pytest.approx(reference.squared_ksd, rel=1e-9, abs=1e-12 * magnitude(reference))
+        weight = reference.anchor_weight
         if weight > 0:
-            pairs = fourier_features.PAIRS
-            assert thinner.mmd**2 * weight * pairs == pytest.approx(reference.gap(reference.points), rel=1e-6, abs=1e-9)
+            term = thinner.mmd**2 * weight * fourier_features.PAIRS
+            assert term == pytest.approx(reference.anchor_term(reference.draws), rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -91,16 +100,15 @@ def test_no_step_costs_more_of_the_objective_than_its_budget(stream, kernel, gro
     )
     judge = Reference(kernel, anchor=gamma)
     for t in range(1, len(x) + 1):
-        judge.stream.append((x[t - 1], s[t - 1], 0.0))
-        before = judge.objective if judge.points else math.inf
-        judge.add(x[t - 1], s[t - 1], (0, t - 1))
+        judge.observe(x[t - 1 : t], s[t - 1 : t], [0.0])
+        before = judge.objective if judge.draws else math.inf
+        judge.insert(x[t - 1], s[t - 1], (0, t - 1))
         allowed = judge.objective if rule == "paper" else min(judge.objective, before)
-        terms = magnitude(judge) + judge.weight
+        terms = magnitude(judge) + judge.anchor_weight
         thinner.push(x[t - 1], s[t - 1])
         rows = thinner.kept.ids[:, 1]
-        judge.points, judge.scores, judge.ids = list(x[rows]), list(s[rows]), [(0, int(row)) for row in rows]
-        judge.costs = [0.0] * len(rows)
-        floor = max(1, math.ceil(min(float(schedules.evaluate(thinner.growth, np.array([float(t)]))[0]), t)))
+        judge.set_kept(x[rows], s[rows], [(0, int(row)) for row in rows])
+        floor = floor_at(t, growth)
         assert len(rows) >= floor
         if rule == "paper" or len(rows) > floor:
             assert judge.objective <= allowed + budget + 1e-12 * terms
@@ -108,9 +116,14 @@ def test_no_step_costs_more_of_the_objective_than_its_budget(stream, kernel, gro
 
 @settings(max_examples=40, deadline=None)
 @given(
-    streams(max_dim=6, max_length=40), kernels, growths, gammas, st.integers(1, 3), st.integers(1, 9),
+    streams(max_dim=6, max_length=40),
+    kernels,
+    growths,
+    gammas,
+    st.integers(1, 3),
+    st.integers(1, 9),
     st.randoms(use_true_random=False),
-)  # fmt: skip
+)
 def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
     tmp_path_factory, stream, kernel, growth, gamma, candidates, block, random
 ):
@@ -120,9 +133,14 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
 
     def make():
         return ss.Thinner(
-            x.shape[1], kernel=kernel, growth=growth, anchor=gamma, candidates=candidates, preconditioner=preconditioner,
+            x.shape[1],
+            kernel=kernel,
+            growth=growth,
+            anchor=gamma,
+            candidates=candidates,
+            preconditioner=preconditioner,
             validate_scores=False,
-        )  # fmt: skip
+        )
 
     whole, blocks, resumed, shuffled = (make() for _ in range(4))
     whole.extend(x, s)
@@ -132,10 +150,10 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
             thinner.extend(x[part], s[part])
         resumed.save(path)
         resumed = ss.Thinner.load(path, **({"growth": growth} if callable(growth) else {}))
-        if shuffled.size:
-            shuffled._dictionary.restore(permuted(shuffled._dictionary.state(), random))
+        if len(shuffled):
+            shuffled.state.dictionary.restore(permuted(shuffled.state.dictionary.state(), random))
     for other in (blocks, resumed, shuffled):
-        same(whole, other)
+        assert_same(whole, other)
         assert whole.mmd == other.mmd or len(whole.kept) == 0
 
 
@@ -146,7 +164,7 @@ def test_threads_change_nothing(monkeypatch, candidates):
     results = []
     for workers in (None, 2):
         chosen = []
-        monkeypatch.setattr(Pace, "choose", lambda self, workers=workers, chosen=chosen: chosen.append(1) or workers)
+        monkeypatch.setattr(ThreadChooser, "choose", lambda self, n=workers, calls=chosen: calls.append(1) or n)
         thinner = ss.Thinner(60, size=3300 // candidates, candidates=candidates, anchor=True, validate_scores=False)
         for part in (slice(0, 3400), slice(3400, None)):
             thinner.extend(x[part], s[part])
@@ -165,12 +183,11 @@ def test_warmup_initial_draws_and_select_go_with_an_anchor():
 
     begun = ss.Thinner(2, anchor=True, growth=5, initial=(x[:4] + 50.0, s[:4]), validate_scores=False)
     begun.extend(x[:1], s[:1])
-    assert begun._dictionary._guide.numbers[penalties.COUNT] == 1, "what one begins with is no part of the stream"
+    assert stream_draws(begun) == 1, "the initial set is not part of the stream"
 
-    one, two = (ss.Thinner(2, anchor=True, size=20) for _ in range(2))
+    one, two = (ss.Thinner(2, anchor=True, size=20, candidates=candidates) for candidates in (1, 5))
     for first in range(0, 500, 5):
         one.select(x[first : first + 5], s[first : first + 5])
-    two.candidates = 5
     two.extend(x[:500], s[:500])
     assert np.array_equal(one.kept.ids, two.kept.ids)
 
@@ -219,7 +236,9 @@ def test_with_coordinates_that_follow_the_stream_the_objective_is_what_is_writte
 
 @settings(max_examples=30, deadline=None)
 @given(streams(max_dim=4, max_length=40, min_length=3), kernels, growths, gammas, st.integers(1, 3))
-def test_later_passes_never_raise_the_objective_and_hear_no_draw_twice(stream, kernel, growth, gamma, candidates):
+def test_later_passes_never_raise_the_objective_and_add_no_draw_to_the_stream(
+    stream, kernel, growth, gamma, candidates
+):
     x, s = stream
     thinner = ss.Thinner(
         x.shape[1], kernel=kernel, growth=growth, anchor=gamma, candidates=candidates, validate_scores=False
@@ -227,24 +246,31 @@ def test_later_passes_never_raise_the_objective_and_hear_no_draw_twice(stream, k
     thinner.extend(x, s)
     if not len(thinner):
         return
-    heard = thinner._dictionary._guide.stream.copy()
+    stream = thinner.state.dictionary.state()["stream_sum"]
     for _ in range(2):
         thinner.start_pass()
         size = len(thinner)
         for draw, score in zip(x, s, strict=True):
             before = thinner.objective
             thinner.push(draw, score)
-            terms = magnitude_of(thinner)
+            terms = scale_of(thinner, x, s, gamma)
             assert len(thinner) == size and thinner.objective <= before + 1e-6 * terms
-    now = thinner._dictionary._guide
-    assert np.array_equal(now.stream, heard) and now.numbers[penalties.COUNT] == len(x) // candidates * candidates
+    assert np.array_equal(thinner.state.dictionary.state()["stream_sum"], stream)
+    assert stream_draws(thinner) == len(x) // candidates * candidates
 
 
-def magnitude_of(thinner):
-    """The size of the terms of which the objective is made."""
-    kept, (weight, *_) = thinner.kept, thinner._dictionary._guide.numbers
-    matrix = thinner.kernel.matrix(kept.draws, kept.scores, kept.draws, kept.scores)
-    return np.abs(matrix).mean() + weight * fourier_features.PAIRS
+def stream_draws(thinner):
+    """Number of draws in the stream of the anchor."""
+    state = thinner.state.dictionary.state()
+    return dict(zip(SCALARS.names, state["penalty_scalars"], strict=True))["count"]
+
+
+def scale_of(thinner, x, s, gamma):
+    """Size of the terms of the objective."""
+    kept, judge = thinner.kept, Reference(thinner.config.kernel, anchor=gamma)
+    judge.observe(x, s, np.zeros(len(x)))
+    matrix = judge.kernel.matrix(kept.draws, kept.scores, kept.draws, kept.scores)
+    return np.abs(matrix).mean() + judge.anchor_weight * fourier_features.PAIRS
 
 
 def test_auto_goes_on_as_long_as_the_objective_falls():
@@ -258,13 +284,13 @@ def test_auto_goes_on_as_long_as_the_objective_falls():
 
 
 def test_sums_over_streams_add_up():
-    """So that thinners of several chains can be joined."""
+    """The sums of several chains can be added."""
     x, s, _ = mixture(600, 4)
     whole, one, two = (ss.Thinner(2, anchor=True, growth=20) for _ in range(3))
     whole.extend(x, s)
     one.extend(x[:250], s[:250])
     two.extend(x[250:], s[250:])
-    sums = [thinner._dictionary._guide.stream for thinner in (whole, one, two)]
+    sums = [thinner.state.dictionary.state()["stream_sum"] for thinner in (whole, one, two)]
     assert np.array_equal(sums[0], sums[1] + sums[2]), "to the last bit"
 
 
@@ -312,28 +338,8 @@ def test_gamma_has_no_unit():
     assert np.array_equal(*ids)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.sampled_from([ss.IMQ(), ss.IMQ(c=2.0, beta=-0.3), ss.RBF(), ss.RBF(h=0.5)]), st.integers(1, 12))
-def test_many_waves_are_the_base_kernel(kernel, dim):
-    x = np.random.default_rng(dim).normal(size=(6, dim))
-    waves = fourier_features.features(x, fourier_features.frequencies(kernel, dim, np.array(1.0), 4096))
-    compiled = kernel.compiled(dim)
-    u = ((x[:, None] - x[None]) ** 2).sum(axis=-1)
-    phi = PROFILES[compiled.profile](u, compiled.first, compiled.second)[0]
-    assert waves @ waves.T / 4096 == pytest.approx(phi / phi[0, 0], abs=0.05)
-
-
-@given(st.floats(-1e6, 1e6))
-def test_waves_are_cosine_and_sine(turns):
-    exact = turns - round(turns)  # of an angle in turns nothing else matters
-    cosine, sine = fourier_features.wave(turns)
-    assert cosine == pytest.approx(math.cos(2 * math.pi * exact), abs=0.51 * fourier_features.GRID)
-    assert sine == pytest.approx(math.sin(2 * math.pi * exact), abs=0.51 * fourier_features.GRID)
-    assert fourier_features.wave(-turns) == (cosine, -sine) or abs(abs(exact) - 0.5) < 1e-9
-
-
-def test_says_no_to_nonsense():
+def test_invalid_strengths_are_rejected():
     for value in (-1.0, float("nan"), float("inf"), "yes", None):
         with pytest.raises(ss.SteinstreamError, match="anchor"):
             ss.Thinner(2, anchor=value)
-    assert ss.Thinner(2, anchor=True).anchor == fourier_features.DEFAULT
+    assert ss.Thinner(2, anchor=True).config.anchor == fourier_features.DEFAULT

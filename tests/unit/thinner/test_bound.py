@@ -1,35 +1,20 @@
-"""The bound on the mean of KSD^2: it is what the theorem says, it holds, it is silent where nothing is known."""
+"""The bound on E KSD^2 is the recursion of the theorem, it holds, and it is None where nothing is known."""
 
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import budgets, growths, kernels, streams
+from tests.streams import budgets, growths, kernels, streams
+from tests.thinners import limits_at
 
 import steinstream as ss
 from steinstream import schedules
+from steinstream._engine import reference
 from steinstream.planning import Bound
-from steinstream.thinner import ingest
-
-
-def written_down(sizes, floors, budget, share, cap, kappa, diagonal):
-    """The recursion of steinstream.thinner.bound, step by step; the set's sizes are those it had."""
-    bound = flat = 0.0
-    for before, floor, eps in zip([0, *sizes[:-1]], floors, budget, strict=True):
-        bound = (before / (before + 1)) ** 2 * bound + kappa / (before + 1) ** 2
-        if before == cap and floor == cap:
-            bound = (1 - 1 / before**2) * bound + diagonal / before**2
-        else:
-            bound += eps + share / (before + 1) ** 2
-            if cap is not None and before + 1 > cap:
-                bound += diagonal / before**2
-            flat = bound
-    return math.sqrt(min(bound, flat))
 
 
 @settings(max_examples=60, deadline=None)
@@ -42,18 +27,12 @@ def test_the_bound_is_the_recursion(stream, kernel, growth, budget, size, candid
     if len(thinner) == 0:
         assert thinner.bound is None
         return
-    t = np.arange(1.0, thinner.steps + 1)
-    plan = ingest.plan(thinner, t.astype(np.int64))
-    used = thinner.steps * candidates
-    window = 1
-    while 2 * window - 1 < used:  # windows of 1, 2, 4, ... draws: the last one and the one before count
-        window *= 2
-    late = slice(max(0, window // 2 - 1), used)
-    kappa = kernel.diagonal(s[late], x[late]).mean()
-    expected = written_down(
-        thinner.history.size, plan.floor, plan.budget, plan.share[0], size, kappa,
-        kernel.diagonal(thinner.kept.scores, thinner.kept.draws).mean(),
-    )  # fmt: skip
+    sizes, used = thinner.history.size, slice(0, thinner.steps * candidates)
+    steps = [limits_at(t, growth, budget, n + 1, size) for t, n in enumerate([0, *sizes[:-1]], start=1)]
+    kappa = reference.recent_mean(kernel.diagonal(s[used], x[used]))
+    diagonal = kernel.diagonal(thinner.kept.scores, thinner.kept.draws).mean()
+    floors, budgets = ([step[name] for step in steps] for name in ("floor", "budget"))
+    expected = reference.bound(sizes, floors, budgets, size, kappa, diagonal)
     assert thinner.bound == pytest.approx(expected, rel=1e-9)
     assert thinner.kept.bound == thinner.bound == thinner.settings["bound"]
 

@@ -1,4 +1,4 @@
-"""Draws that cost more go earlier, pinned draws never go, and the budget holds as before."""
+"""Draws that cost more are removed earlier, pinned draws never, and the budget holds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Reference
-from streams import budgets, growths, kernels, rules, streams
-from test_engine_against_reference import budget_at, floor_at
-from test_invariance import permuted, same
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same, limits_at, permuted
 
 import steinstream as ss
+from steinstream._engine.reference import Reference
 
 lambdas = st.sampled_from([0.0, 0.1, 1.0, 20.0])
 gammas = st.sampled_from([0.0, 0.0, 0.3])
@@ -32,9 +31,17 @@ def marks(draw, length, candidates):
 
 @settings(max_examples=120, deadline=None)
 @given(
-    st.data(), streams(max_dim=6, max_length=30), kernels, growths, budgets, st.sampled_from([None, 4, 9]),
-    st.integers(1, 3), rules, lambdas, gammas,
-)  # fmt: skip
+    st.data(),
+    streams(max_dim=6, max_length=30),
+    kernels,
+    growths,
+    budgets,
+    st.sampled_from([None, 4, 9]),
+    st.integers(1, 3),
+    rules,
+    lambdas,
+    gammas,
+)
 def test_keeps_the_same_draws_as_the_reference(
     data, stream, kernel, growth, budget, cap, candidates, rule, cost, gamma
 ):
@@ -45,18 +52,24 @@ def test_keeps_the_same_draws_as_the_reference(
     if not cost:
         costs[:] = 0.0
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates,
-        cost_weight=cost, anchor=gamma, validate_scores=False,
-    )  # fmt: skip
-    reference = Reference(kernel, anchor=gamma, cost=cost)
+        x.shape[1],
+        kernel=kernel,
+        growth=growth,
+        budget=budget,
+        rule=rule,
+        size=cap,
+        candidates=candidates,
+        cost_weight=cost,
+        anchor=gamma,
+        validate_scores=False,
+    )
+    reference = Reference(kernel, anchor=gamma, cost_weight=cost)
     for t in range(1, len(x) // candidates + 1):
         group = slice((t - 1) * candidates, t * candidates)
         names = [(0, i) for i in range(group.start, group.stop)]
-        size = len(reference.points) + 1
-        reference.step(
-            x[group], s[group], names, floor_at(t, growth, cap=cap), budget_at(t, budget, growth, size), cap, rule,
-            costs[group], {(0, int(i)) for i in np.flatnonzero(pinned)},
-        )  # fmt: skip
+        limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
+        pins = {(0, int(i)) for i in np.flatnonzero(pinned)}
+        reference.step(x[group], s[group], names, **limits, costs=costs[group], pinned=pins)
         thinner.extend(x[group], s[group], costs=costs[group] if cost else None, pinned=pinned[group])
         assert sorted(map(tuple, thinner.kept.ids.tolist())) == sorted(reference.ids), f"step {t}"
         assert set(thinner.pinned) == reference.pinned <= set(reference.ids)
@@ -65,9 +78,15 @@ def test_keeps_the_same_draws_as_the_reference(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.data(), streams(max_dim=6, max_length=40), kernels, growths, gammas, st.integers(1, 3), st.integers(1, 9),
+    st.data(),
+    streams(max_dim=6, max_length=40),
+    kernels,
+    growths,
+    gammas,
+    st.integers(1, 3),
+    st.integers(1, 9),
     st.randoms(use_true_random=False),
-)  # fmt: skip
+)
 def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
     tmp_path_factory, data, stream, kernel, growth, gamma, candidates, block, random
 ):
@@ -94,10 +113,10 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
             thinner.extend(x[part], s[part], costs=costs[part], pinned=pinned[part])
         resumed.save(path)
         resumed = ss.Thinner.load(path, **({"growth": growth} if callable(growth) else {}))
-        if shuffled.size:
-            shuffled._dictionary.restore(permuted(shuffled._dictionary.state(), random))
+        if len(shuffled):
+            shuffled.state.dictionary.restore(permuted(shuffled.state.dictionary.state(), random))
     for other in (blocks, resumed, shuffled):
-        same(whole, other)
+        assert_same(whole, other)
         assert whole.pinned == other.pinned
 
 
@@ -227,16 +246,21 @@ def test_marks_wait_with_their_draws(tmp_path):
         parts.extend(bad[part], -x[part], costs=costs[part], pinned=pinned[part])
         parts.save(tmp_path / "run.npz")
         parts = ss.Thinner.load(tmp_path / "run.npz")
-    same(whole, parts)
+    assert_same(whole, parts)
     assert whole.pinned == parts.pinned == ((0, 11), (0, 101), (0, 191), (0, 281))
     assert whole.skipped == 1
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.data(), streams(max_dim=5, max_length=60, min_length=10), kernels, growths, gammas, st.integers(1, 3),
+    st.data(),
+    streams(max_dim=5, max_length=60, min_length=10),
+    kernels,
+    growths,
+    gammas,
+    st.integers(1, 3),
     st.integers(1, 9),
-)  # fmt: skip
+)
 def test_marks_go_along_when_coordinates_change(
     tmp_path_factory, data, stream, kernel, growth, gamma, candidates, block
 ):
@@ -247,9 +271,15 @@ def test_marks_go_along_when_coordinates_change(
 
     def make():
         return ss.Thinner(
-            x.shape[1], kernel=kernel, growth=growth, cost_weight=1.0, anchor=gamma, candidates=candidates,
-            preconditioner=ss.Streaming(first=8), validate_scores=False,
-        )  # fmt: skip
+            x.shape[1],
+            kernel=kernel,
+            growth=growth,
+            cost_weight=1.0,
+            anchor=gamma,
+            candidates=candidates,
+            preconditioner=ss.Streaming(first=8),
+            validate_scores=False,
+        )
 
     whole, resumed = make(), make()
     whole.extend(x, s, costs=costs, pinned=pinned)
@@ -258,10 +288,10 @@ def test_marks_go_along_when_coordinates_change(
         resumed.extend(x[part], s[part], costs=costs[part], pinned=pinned[part])
         resumed.save(path)
         resumed = ss.Thinner.load(path, **({"growth": growth} if callable(growth) else {}))
-    same(whole, resumed)
+    assert_same(whole, resumed)
     decided = np.arange(len(x)) < len(x) // candidates * candidates
     assert whole.pinned == resumed.pinned == tuple((0, int(i)) for i in np.flatnonzero(pinned & decided))
-    state = whole._dictionary.state()
+    state = whole.state.dictionary.state()
     assert np.array_equal(state["cost"], costs[state["ids"][:, 1]])
     assert np.array_equal(state["pinned"], pinned[state["ids"][:, 1]])
 
@@ -276,13 +306,14 @@ def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(d
     )
     thinner.extend(x, s, costs=costs, pinned=pinned)
     pins = thinner.pinned
-    judge = Reference(kernel, anchor=gamma, cost=cost, stream=list(zip(x, s, costs, strict=True)))
+    judge = Reference(kernel, anchor=gamma, cost_weight=cost)
+    judge.observe(x, s, costs)
 
     def judged():
         rows = thinner.kept.ids[:, 1]
-        judge.points, judge.scores = list(x[rows]), list(s[rows])
-        spent = 2.0 * judge.scale * costs[rows].sum() / len(rows) ** 2 if costs.any() else 0.0
-        return judge.objective + spent, np.abs(judge.matrix()).mean() + judge.weight * 32 + spent
+        judge.set_kept(x[rows], s[rows], [(0, int(row)) for row in rows])
+        spent = 2.0 * judge.cost_scale * costs[rows].sum() / len(rows) ** 2 if costs.any() else 0.0
+        return judge.objective + spent, np.abs(judge.matrix()).mean() + judge.anchor_weight * 32 + spent
 
     thinner.start_pass()
     value, terms = judged()
@@ -314,7 +345,7 @@ def test_a_later_pass_can_pin_too_while_there_is_room():
     free = min(kept - set(absent[:3]))
     with pytest.raises(ss.SteinstreamError, match=f"Draw {free} of chain 0 was kept when this pass began"):
         thinner.extend(x, -x, pinned=np.arange(200) == free)
-    assert thinner.current_pass.came == 0
+    assert thinner.current_pass.received == 0
 
 
 def test_thin_takes_costs_and_pins_of_one_chain_or_several():
@@ -330,7 +361,7 @@ def test_thin_takes_costs_and_pins_of_one_chain_or_several():
         if number == 0:
             thinner.start_pass()
     assert np.array_equal(kept.ids, thinner.kept.ids) and [1, 7] in kept.ids.tolist()
-    assert kept.settings["cost"] == 1.0 and kept.settings["pinned"] == 1 and kept.bound is None
+    assert kept.settings["cost_weight"] == 1.0 and kept.settings["pinned"] == 1 and kept.bound is None
     one = ss.thin(x[0], -x[0], size=20, pinned=pinned[1], passes="auto")
     assert [0, 7] in one.ids.tolist(), "a pin is kept where a good set would be the start"
     with pytest.raises(ss.SteinstreamError, match=r"costs must have one entry per draw, got shape \(300,\)"):

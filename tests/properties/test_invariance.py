@@ -1,4 +1,4 @@
-"""Same stream, same settings, same bits: whatever the blocks, the checkpoints between, the order of storage."""
+"""Same stream, same settings, same bits, whatever the blocks, checkpoints and order of storage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import budgets, growths, kernels, rules, streams
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same, permuted
 
 import steinstream as ss
 from steinstream import schedules
@@ -37,19 +38,6 @@ def make(dim, choice):
     return ss.Thinner(dim, validate_scores=False, **choice)
 
 
-def same(a, b):
-    one, two = a.kept, b.kept
-    assert np.array_equal(one.ids, two.ids)
-    assert np.array_equal(one.draws, two.draws)
-    assert np.array_equal(one.scores, two.scores)
-    assert one.ksd == two.ksd or len(one) == 0
-    for left, right in zip(one.history, two.history, strict=True):
-        assert np.array_equal(left, right)
-    if a.state.dictionary is not None:
-        left, right = a.state.dictionary.state(), b.state.dictionary.state()
-        assert all(np.array_equal(left[name], right[name]) for name in left)
-
-
 @settings(max_examples=80, deadline=None)
 @given(streams(max_dim=20, max_length=50), choices, st.data())
 def test_blocks_do_not_matter(stream, choice, data):
@@ -61,8 +49,8 @@ def test_blocks_do_not_matter(stream, choice, data):
         blocks.extend(x[begin:end], s[begin:end])
     for draw, score in zip(x, s, strict=True):
         one_by_one.push(draw, score)
-    same(whole, blocks)
-    same(whole, one_by_one)
+    assert_same(whole, blocks)
+    assert_same(whole, one_by_one)
 
 
 @settings(max_examples=40, deadline=None)
@@ -84,7 +72,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
         resumed.save(path)
         resumed = ss.Thinner.load(path, **own)
         resumed.push(draw, score)
-    same(through, resumed)
+    assert_same(through, resumed)
     assert (through.steps, through.seen) == (resumed.steps, resumed.seen)
 
 
@@ -97,12 +85,14 @@ def test_the_order_of_storage_does_not_matter(stream, kernel, growth, random):
         ordered.extend(x[begin : begin + 5], s[begin : begin + 5])
         shuffled.extend(x[begin : begin + 5], s[begin : begin + 5])
         shuffled.state.dictionary.restore(permuted(shuffled.state.dictionary.state(), random))
-    same(ordered, shuffled)
+    assert_same(ordered, shuffled)
 
 
-def test_a_draw_turned_away_is_weighed_anew_when_the_set_has_changed():
-    """At step 13 the far draw is turned away and, the floor having fallen, a copy of another state goes; then it comes
-    again, and the floor having risen, stays."""
+def test_a_rejected_draw_is_evaluated_again_after_the_set_has_changed():
+    """At step 13 the far draw is rejected and, because the floor fell, a copy of another state is removed.
+
+    At step 14 the far draw is repeated and, because the floor rose, kept.
+    """
     far = np.array([3.0, 3.0])
     for seed in range(20):
         x = np.vstack([np.repeat(np.random.default_rng(seed).normal(size=(4, 2)), 3, axis=0), far, far, far])
@@ -110,21 +100,6 @@ def test_a_draw_turned_away_is_weighed_anew_when_the_set_has_changed():
         thinner.extend(x, -x)
         kept = thinner.kept
         assert kept.ksd == ss.ksd(kept.draws, kept.scores)
-
-
-def permuted(state, random):
-    """The same contents with the slots in another order."""
-    slots = list(range(len(state["copies"])))
-    random.shuffle(slots)
-    latest = int(state["latest"])
-    labels = np.split(np.arange(len(state["ids"])), np.cumsum(state["copies"])[:-1])
-    labels = np.concatenate([labels[slot] for slot in slots])
-    return {
-        **state,
-        **{name: state[name][slots] for name in ("points", "raw", "copies", "influence")},
-        **{name: state[name][labels] for name in ("ids", "cost", "pinned") if name in state},
-        "latest": np.array(slots.index(latest) if latest >= 0 else latest),
-    }
 
 
 @settings(max_examples=20, deadline=None)
@@ -143,7 +118,7 @@ def test_equal_states_give_equal_checkpoint_bytes(tmp_path_factory, stream, kern
     assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
 
 
-def test_a_schedule_of_ones_own_must_be_given_again(tmp_path):
+def test_a_schedule_that_is_a_function_must_be_given_again(tmp_path):
     thinner = ss.Thinner(2, growth=lambda t: 5.0)
     thinner.push([0.0, 1.0], [0.0, -1.0])
     thinner.save(tmp_path / "run.npz")
@@ -152,7 +127,7 @@ def test_a_schedule_of_ones_own_must_be_given_again(tmp_path):
     assert len(ss.Thinner.load(tmp_path / "run.npz", growth=lambda t: 5.0)) == 1
 
 
-def test_drift_after_a_million_steps_and_a_wild_start():
+def test_no_drift_after_a_million_steps_and_a_start_beyond_the_exact_range():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(1_000_000, 2))
     s = -x

@@ -1,4 +1,4 @@
-"""What is promised at every step and in the mean, checked from scratch."""
+"""The guarantees of the method hold at every step and in the mean; everything is recomputed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import budgets, growths, kernels, streams
+from tests.streams import budgets, growths, kernels, streams
+from tests.thinners import budget_at, floor_at
 
 import steinstream as ss
 from steinstream import schedules
@@ -23,21 +24,16 @@ def square(kernel, x, s):
 def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(stream, kernel, growth, budget):
     x, s = stream
     thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, budget=budget, validate_scores=False)
-    f = schedules.growth(growth)
     before = np.zeros((0, x.shape[1])), np.zeros((0, x.shape[1]))
     for t in range(1, len(x) + 1):
         thinner.push(x[t - 1], s[t - 1])
         enlarged = np.vstack([before[0], x[t - 1]]), np.vstack([before[1], s[t - 1]])
         kept = thinner.kept
         allowed, terms = square(kernel, *enlarged)
-        if isinstance(thinner.budget, schedules.Share):
-            allowed += thinner.budget.eta / len(enlarged[0]) ** 2
-        else:
-            allowed += float(schedules.evaluate(thinner.budget, np.array([float(t)]))[0])
+        allowed += budget_at(t, budget, growth, len(enlarged[0]))
         measured, more = square(kernel, kept.draws, kept.scores)
         assert measured <= allowed + 1e-12 * (terms + more)
-        floor = max(1, math.ceil(min(float(schedules.evaluate(f, np.array([float(t)]))[0]), t)))
-        assert len(kept) >= floor
+        assert len(kept) >= floor_at(t, growth)
         before = kept.draws, kept.scores
 
 
@@ -46,15 +42,20 @@ def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(
 def test_under_the_monotone_rule_ksd_never_rises_above_the_floor(stream, kernel, growth, budget, candidates):
     x, s = stream
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth=growth, budget=budget, rule="monotone", candidates=candidates,
+        x.shape[1],
+        kernel=kernel,
+        growth=growth,
+        budget=budget,
+        rule="monotone",
+        candidates=candidates,
         validate_scores=False,
-    )  # fmt: skip
+    )
     before = None
     for t in range(1, len(x) // candidates + 1):
         size = len(thinner)
         thinner.extend(*(part[(t - 1) * candidates : t * candidates] for part in (x, s)))
         measured, terms = square(kernel, thinner.kept.draws, thinner.kept.scores)
-        floor = max(1, math.ceil(min(float(schedules.evaluate(thinner.growth, np.array([float(t)]))[0]), t)))
+        floor = floor_at(t, growth)
         assert len(thinner) >= floor
         if size + 1 > floor and before is not None:
             assert measured <= before + budget + 1e-12 * terms

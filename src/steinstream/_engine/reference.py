@@ -1,0 +1,531 @@
+"""Specification of the algorithms in NumPy: everything is recomputed from scratch at every step.
+
+Compiled functions name their counterpart here, or in :mod:`steinstream.kernels`, in a line "Reference: ..." of their
+docstring. Tests compare the two; no other module imports this one.
+
+Sums of kernel values are exact (``math.fsum`` rounds once), so that ties are decided on the numbers themselves.
+Matrices of kernel values are those of :meth:`steinstream.kernels.Kernel.matrix`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from steinstream._engine.fourier_features import features, frequencies
+from steinstream._typing import Array, Id, Integers
+from steinstream.kernels import PROFILES, Kernel
+
+TIE = 1.0 + 2.0**-50
+_SMALLEST_SPREAD = 1e-6
+
+
+def row_sum(values: Iterable[float]) -> float:
+    """Return the exact sum of kernel values, rounded once."""
+    return math.fsum(values)
+
+
+def mean_over_pairs(total: float, size: int) -> float:
+    """Return S / n^2; an S below 0 is due to rounding."""
+    return max(total, 0.0) / size**2
+
+
+def fourier_features(kernel: Kernel, draws: Array) -> Array:
+    """Return the Fourier features (n, 2 M) of draws (n, d) without a preconditioner."""
+    return features(draws, frequencies(kernel, draws.shape[1], np.array(1.0)))
+
+
+def single_precision_product(direction: Array, feature: Array) -> float:
+    """Return <direction, feature> in single precision: four sums, each of every fourth product, rounded once each."""
+    sums = [np.float32(0.0)] * 4
+    for m, (a, b) in enumerate(zip(direction.astype(np.float32), feature.astype(np.float32), strict=True)):
+        sums[m % 4] = np.float32(float(a) * float(b) + float(sums[m % 4]))
+    return float((sums[0] + sums[1]) + (sums[2] + sums[3]))
+
+
+# -- the step rule -----------------------------------------------------------------------------------------------------
+
+
+def allowed_objective(before: float, after: float, budget: float, rule: str) -> float:
+    """Return the largest objective that a removal within the budget may leave.
+
+    Parameters
+    ----------
+    before, after : float
+        Objective before and after the insertion; ``before`` is infinite if no draw was kept.
+    budget : float
+        Budget of the step, the part that is divided by the squared number of draws included.
+    rule : {"paper", "monotone"}
+        The monotone rule also limits the objective by ``before``.
+
+    Returns
+    -------
+    float
+        The limit, with a factor that absorbs rounding.
+
+    """
+    return ((min(before, after) if rule == "monotone" else after) + budget) * TIE
+
+
+def removal_limit(allowed: float, size: int, floor: int, cap: int | None) -> float:
+    """Return the largest objective that a removal from ``size`` draws may leave.
+
+    It is -inf at the floor and inf above the cap.
+    """
+    if size <= floor:
+        return -math.inf
+    return math.inf if cap is not None and size > cap else allowed
+
+
+# -- thinning ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Reference:
+    """Online thinning (Algorithms 1 and 2 of the paper), with anchor, costs and pins.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Base kernel.
+    anchor : float, default 0
+        Strength gamma of the stream anchor.
+    cost_weight : float, default 0
+        Weight lambda of costs.
+
+    """
+
+    kernel: Kernel
+    anchor: float = 0.0
+    cost_weight: float = 0.0
+    draws: list[Array] = field(default_factory=list)
+    """The kept draws, each (d,)."""
+    scores: list[Array] = field(default_factory=list)
+    ids: list[Id] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    """Factors r of the kernel r_x r_y k0(x, y); 1 but for gradient-free thinning."""
+    pinned: set[Id] = field(default_factory=set)
+    stream: list[tuple[Array, Array, float]] = field(default_factory=list)
+    """Draw, score and cost of every draw of the stream."""
+
+    def insert(
+        self, draw: Array, score: Array, id: Id, *, cost: float = 0.0, pinned: bool = False, ratio: float = 1.0
+    ) -> None:
+        """Insert a draw."""
+        self.draws.append(draw)
+        self.scores.append(score)
+        self.ids.append(id)
+        self.costs.append(cost)
+        self.ratios.append(ratio)
+        if pinned:
+            self.pinned.add(id)
+
+    def remove(self, j: int) -> None:
+        """Remove a draw."""
+        for values in (self.draws, self.scores, self.ids, self.costs, self.ratios):
+            del values[j]
+
+    def set_kept(self, draws: Iterable[Array], scores: Iterable[Array], ids: Iterable[Id]) -> None:
+        """Replace the kept draws by these, without costs."""
+        self.draws, self.scores, self.ids = list(draws), list(scores), list(ids)
+        self.costs, self.ratios = [0.0] * len(self.ids), [1.0] * len(self.ids)
+
+    def matrix(self) -> Array:
+        """Return the kernel values of all pairs of kept draws."""
+        if not self.draws:
+            return np.zeros((0, 0))
+        x, s, r = np.array(self.draws), np.array(self.scores), np.array(self.ratios)
+        return np.outer(r, r) * self.kernel.matrix(x, s, x, s)
+
+    @property
+    def squared_ksd(self) -> float:
+        """KSD^2 of the kept draws."""
+        return mean_over_pairs(row_sum(self.matrix().ravel()), len(self.draws))
+
+    # -- the stream ----------------------------------------------------------------------------------------------------
+
+    def observe(self, draws: Iterable[Array], scores: Iterable[Array], costs: Iterable[float]) -> None:
+        """Add draws to the stream."""
+        self.stream += zip(draws, scores, costs, strict=True)
+
+    @property
+    def stream_mean(self) -> Array:
+        """Mean of the Fourier features over the stream."""
+        return np.asarray(np.mean(fourier_features(self.kernel, np.array([x for x, _, _ in self.stream])), axis=0))
+
+    @property
+    def kappa(self) -> float:
+        """Geometric mean of k0(x, x) over the stream."""
+        x, s = (np.array([draw[part] for draw in self.stream]) for part in (0, 1))
+        return math.exp(np.mean(np.log(self.kernel.diagonal(s, x))))
+
+    @property
+    def anchor_weight(self) -> float:
+        """Factor w / M of the squared distance between the means of the features."""
+        mean = self.stream_mean
+        pairs = len(mean) / 2
+        spread = pairs - math.fsum(mean**2)  # the mean of |f - mean|^2, since |f|^2 = M
+        return self.anchor * self.kappa / spread if spread > _SMALLEST_SPREAD * pairs else 0.0
+
+    @property
+    def cost_scale(self) -> float:
+        """Factor of costs in the penalised keys; 1 if there are no costs."""
+        total = sum(cost for _, _, cost in self.stream)
+        if not self.cost_weight * total > 0:
+            return 1.0
+        return 0.5 * self.cost_weight * self.kappa / (total / len(self.stream))
+
+    # -- the objective -------------------------------------------------------------------------------------------------
+
+    def anchor_term(self, draws: Sequence[Array]) -> float:
+        """Return the anchor term of the objective for these draws."""
+        if not self.anchor:
+            return 0.0
+        mean = fourier_features(self.kernel, np.array(draws)).sum(axis=0) / len(draws)
+        return self.anchor_weight * math.fsum((mean - self.stream_mean) ** 2)
+
+    @property
+    def objective(self) -> float:
+        """KSD^2 plus the anchor term."""
+        return self.squared_ksd + self.anchor_term(self.draws)
+
+    def objective_without(self, j: int) -> float:
+        """Return the objective after the removal of draw j."""
+        rest = np.delete(np.delete(self.matrix(), j, 0), j, 1)
+        squared_ksd = mean_over_pairs(row_sum(rest.ravel()), len(self.draws) - 1)
+        return squared_ksd + self.anchor_term([x for i, x in enumerate(self.draws) if i != j])
+
+    # -- the choice of draws -------------------------------------------------------------------------------------------
+
+    def candidate_key(self, draw: Array, score: Array, cost: float) -> float:
+        """Return half the increase of n^2 times the objective by a candidate, plus its cost term.
+
+        Without penalties this is the influence k0(x, x) / 2 + sum of k0(x, y) over the kept draws y.
+        """
+        own = self.kernel.matrix(draw, score, draw, score)[0, 0]
+        row: Array = np.zeros(0)
+        if self.draws:
+            row = self.kernel.matrix(draw, score, np.array(self.draws), np.array(self.scores))
+        key = row_sum([0.5 * own, *row.ravel()])
+        if self.anchor:
+            kept = fourier_features(self.kernel, np.array(self.draws)).sum(axis=0) if self.draws else 0.0
+            direction = kept - (len(self.draws) + 1) * self.stream_mean
+            key += self.anchor_weight * float(direction @ fourier_features(self.kernel, np.array([draw]))[0])
+        return key + self.cost_scale * cost if self.anchor or self.cost_weight else key
+
+    def best_candidate(self, draws: Array, scores: Array, costs: Sequence[float], pinned: Sequence[int]) -> int:
+        """Return the pinned candidate, else the one with the smallest key, the first of several."""
+        if pinned:
+            return pinned[0]
+        keys = [self.candidate_key(x, s, c) for x, s, c in zip(draws, scores, costs, strict=True)]
+        return keys.index(min(keys))
+
+    def keys(self) -> list[float]:
+        """Return the key of each kept draw: its influence, plus w <L, f> with an anchor."""
+        keys = [row_sum([*row, -0.5 * row[j]]) for j, row in enumerate(self.matrix())]
+        if self.anchor:
+            each, weight = fourier_features(self.kernel, np.array(self.draws)), self.anchor_weight
+            direction = each.sum(axis=0) - (len(each) - 1) * self.stream_mean
+            keys = [weight * single_precision_product(direction, f) + key for key, f in zip(keys, each, strict=True)]
+        return keys
+
+    def next_removed(self, limit: float) -> int | None:
+        """Return the draw to remove, or None; ``limit`` is the largest objective it may leave.
+
+        It is the draw with the largest penalised key, of several the one with the smallest id. With costs it is the
+        first in this order that the limit permits; without costs the first one leaves the smallest objective.
+        """
+        keys, scale = self.keys(), self.cost_scale if self.anchor or self.cost_weight else 1.0
+        free = [j for j, id in enumerate(self.ids) if id not in self.pinned]
+        order = sorted(free, key=lambda j: (-(keys[j] + scale * self.costs[j]), self.ids[j]))
+        if not self.cost_weight:
+            order = order[:1]
+        return next((j for j in order if self.objective_without(j) <= limit), None)
+
+    def step(
+        self,
+        draws: Array,
+        scores: Array,
+        ids: Sequence[Id],
+        *,
+        floor: int,
+        budget: float,
+        cap: int | None = None,
+        rule: str = "paper",
+        costs: Sequence[float] | None = None,
+        pinned: Collection[Id] = (),
+        ratios: Sequence[float] | None = None,
+    ) -> list[Id]:
+        """Insert the best of some candidates, then remove draws.
+
+        Parameters
+        ----------
+        draws, scores : array
+            Candidates (m, d) and their scores.
+        ids : sequence of tuple
+            Their ids.
+        floor : int
+            Smallest number of draws to keep.
+        budget : float
+            Budget of the step, the part that is divided by the squared number of draws included.
+        cap : int, optional
+            Largest number of draws to keep.
+        rule : {"paper", "monotone"}, default "paper"
+            Rule of the step.
+        costs, ratios : sequence of float, optional
+            Cost and density ratio of each candidate.
+        pinned : collection of tuple, default ()
+            Ids of draws that must be kept.
+
+        Returns
+        -------
+        list of tuple
+            Ids of the removed draws, in order.
+
+        """
+        costs = [0.0] * len(ids) if costs is None else [float(cost) for cost in costs]
+        self.observe(draws, scores, costs)
+        before = self.objective if self.draws and rule == "monotone" else math.inf
+        fixed = [i for i, id in enumerate(ids) if id in pinned]
+        best = self.best_candidate(draws, scores, costs, fixed)
+        ratio = 1.0 if ratios is None else ratios[best]
+        self.insert(draws[best], scores[best], ids[best], cost=costs[best], pinned=bool(fixed), ratio=ratio)
+        allowed = allowed_objective(before, self.objective, budget, rule)
+        removed = []
+        while (limit := removal_limit(allowed, len(self.draws), floor, cap)) > -math.inf:
+            j = self.next_removed(limit)
+            if j is None:
+                break
+            removed.append(self.ids[j])
+            self.remove(j)
+        return removed
+
+
+# -- statistics of a stream --------------------------------------------------------------------------------------------
+
+
+def moments(draws: Array) -> tuple[int, Array, Array]:
+    """Return the number of draws that differ from the one before, the mean and the sums of products about the mean."""
+    distinct = 1 + int((draws[1:] != draws[:-1]).any(axis=1).sum())
+    centred = draws - draws.mean(axis=0)
+    return distinct, draws.mean(axis=0), centred.T @ centred
+
+
+def recent_mean(values: Array) -> float:
+    """Return the mean over the last half to three quarters: windows of 1, 2, 4, ... values, of which the last two."""
+    window = 1
+    while 2 * window - 1 < len(values):
+        window *= 2
+    return float(np.mean(values[max(0, window // 2 - 1) :]))
+
+
+def bound(
+    sizes: Sequence[int],
+    floors: Sequence[int],
+    budgets: Sequence[float],
+    cap: int | None,
+    kappa: float,
+    diagonal: float,
+) -> float:
+    """Return the square root of the bound on E KSD^2 after some steps.
+
+    Parameters
+    ----------
+    sizes, floors : sequence of int
+        Number of draws after each step, and the smallest number to keep.
+    budgets : sequence of float
+        Budget of each step, the part that is divided by the squared number of draws included.
+    cap : int or None
+        Largest number of draws to keep.
+    kappa, diagonal : float
+        Mean of k0(x, x) over recent draws of the stream, and over the kept draws.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    """
+    value = ceiling = 0.0
+    for before, floor, budget in zip([0, *sizes[:-1]], floors, budgets, strict=True):
+        value = (before / (before + 1)) ** 2 * value + kappa / (before + 1) ** 2
+        if before == cap and floor == cap:
+            value = (1 - 1 / before**2) * value + diagonal / before**2
+        else:
+            value += budget
+            if cap is not None and before + 1 > cap:
+                value += diagonal / before**2
+            ceiling = value
+    return math.sqrt(min(value, ceiling))
+
+
+# -- sums over pairs ---------------------------------------------------------------------------------------------------
+
+
+def rows_before(matrix: Array, copies: Array) -> Array:
+    """Return the sums of copies * k0 over the draws before each draw."""
+    return np.array([row_sum(row[:i] * copies[:i]) for i, row in enumerate(matrix)])
+
+
+def cumulative_squared_ksd(matrix: Array) -> Array:
+    """Return KSD^2 of the first 1, 2, ..., n draws."""
+    return np.array([mean_over_pairs(row_sum(matrix[:n, :n].ravel()), n) for n in range(1, len(matrix) + 1)])
+
+
+def inner_products(x: Array, s: Array, y: Array, t: Array, scales: Array) -> tuple[float, float, float]:
+    """Return |x - y|^2, <s - t, x - y> and <s, t> for the coordinates x / scales and scores s * scales."""
+    difference = x - y
+    return (
+        math.fsum((difference / scales) ** 2),
+        math.fsum((s - t) * difference),
+        math.fsum((s * scales) * (t * scales)),
+    )
+
+
+# -- draws with masses -------------------------------------------------------------------------------------------------
+
+
+def row_sums(matrix: Array, masses: Array) -> Array:
+    """Return the sum of mass_j k0(i, j) over all draws j; with an anchor the matrix contains its part."""
+    return np.array([row_sum(row * masses) for row in matrix])
+
+
+def energy(matrix: Array, masses: Array, kept: Sequence[int]) -> tuple[float, float]:
+    """Return S and W of some draws; the objective is S / W^2."""
+    some = np.array(kept, dtype=np.int64)
+    inner = matrix[np.ix_(some, some)] * np.outer(masses[some], masses[some])
+    return row_sum(inner.ravel()), math.fsum(masses[some])
+
+
+def _objective(matrix: Array, masses: Array, kept: Sequence[int]) -> float:
+    """Return S / W^2 of some draws."""
+    total, mass = energy(matrix, masses, kept)
+    return total / mass**2
+
+
+def drop_draws(matrix: Array, masses: Array, least: int, most: int, allowed: float) -> list[int]:
+    """Drop draws, each time the one without which the objective is smallest; return the indices of the others.
+
+    It ends with ``least`` draws, or with ``most`` or fewer if the objective would exceed ``allowed``.
+    """
+    kept = list(range(len(masses)))
+    while len(kept) > least:
+        without = [_objective(matrix, masses, [*kept[:i], *kept[i + 1 :]]) for i in range(len(kept))]
+        best = int(np.argmin(without))
+        if len(kept) <= most and without[best] > allowed:
+            break
+        del kept[best]
+    return kept
+
+
+def swap_draws(matrix: Array, masses: Array, kept: Sequence[int], order: Iterable[int]) -> tuple[list[int], int]:
+    """Offer each draw that is not kept the place of a kept one; return the kept draws and the number of swaps.
+
+    The kept draw to be replaced is the one whose removal leaves the smallest objective; a swap must lower it.
+    """
+    kept, swaps = list(kept), 0
+    for new in order:
+        if new in kept:
+            continue
+        swapped = [[*kept[:i], new, *kept[i + 1 :]] for i in range(len(kept))]
+        values = [_objective(matrix, masses, each) for each in swapped]
+        best = int(np.argmin(values))
+        if values[best] < _objective(matrix, masses, kept) * (1.0 - 1e-12):
+            kept, swaps = swapped[best], swaps + 1
+    return kept, swaps
+
+
+# -- local search ------------------------------------------------------------------------------------------------------
+
+
+def subset_sums(matrix: Array, chosen: Sequence[int]) -> Array:
+    """Return k0(x, x) / 2 plus the sum of k0(x, y) over the chosen draws y, for all draws x."""
+    return np.array([row_sum([0.5 * row[i], *row[list(chosen)]]) for i, row in enumerate(matrix)])
+
+
+def subset_energy(matrix: Array, chosen: Sequence[int]) -> float:
+    """Return n^2 KSD^2 of the chosen draws."""
+    return row_sum(matrix[np.ix_(list(chosen), list(chosen))].ravel())
+
+
+def _best_addition(matrix: Array, chosen: Sequence[int]) -> int:
+    """Return the draw outside the subset with the smallest sum."""
+    sums = subset_sums(matrix, chosen)
+    sums[list(chosen)] = math.inf
+    return int(np.argmin(sums))
+
+
+def greedy_subset(matrix: Array, chosen: Sequence[int], size: int) -> list[int]:
+    """Add the best draws to a subset, one after another, until it has this size."""
+    chosen = list(chosen)
+    while len(chosen) < size:
+        chosen.append(_best_addition(matrix, chosen))
+    return chosen
+
+
+def swap_subset(matrix: Array, chosen: Sequence[int]) -> list[int]:
+    """Replace each draw of a subset in turn by the best draw, if that lowers KSD."""
+    chosen = list(chosen)
+    for place, old in enumerate(chosen):
+        rest = [*chosen[:place], *chosen[place + 1 :]]
+        sums, best = subset_sums(matrix, rest), _best_addition(matrix, rest)
+        if sums[best] < sums[old]:
+            chosen[place] = best
+    return chosen
+
+
+def reselect_subset(matrix: Array, chosen: Sequence[int], trials: Iterable[Sequence[int]]) -> list[int]:
+    """Re-select the draws at the places of each trial greedily, if that lowers KSD."""
+    chosen = list(chosen)
+    for places in trials:
+        rest = [i for place, i in enumerate(chosen) if place not in places]
+        added = greedy_subset(matrix, rest, len(chosen))[len(rest) :]
+        if subset_energy(matrix, [*rest, *added]) < subset_energy(matrix, chosen):
+            for place, i in zip(places, added, strict=True):
+                chosen[place] = i
+    return chosen
+
+
+# -- baselines ---------------------------------------------------------------------------------------------------------
+
+
+def stein_thinning(matrix: Array, size: int) -> list[int]:
+    """Select the draw with the smallest sum, ``size`` times; a draw may be selected again."""
+    chosen: list[int] = []
+    for _ in range(size):
+        chosen.append(int(np.argmin(subset_sums(matrix, chosen))))
+    return chosen
+
+
+def weighted_matrix(kernel: Kernel, draws: Array, scores: Array, weights: Array) -> Array:
+    """Return a Stein kernel whose derivatives have a weight per coordinate, for all pairs of draws (n, d)."""
+    compiled = kernel.compiled(draws.shape[1])
+    difference, slope = draws[:, None] - draws[None], scores[:, None] - scores[None]
+    u = np.sum(difference**2, axis=-1)
+    phi, first, second = PROFILES[compiled.profile](u, compiled.first, compiled.second)
+    cross = np.sum(weights * (1.0 + slope * difference), axis=-1)
+    products = np.sum(weights * (scores[:, None] * scores[None]), axis=-1)
+    return np.asarray(phi * products + first * cross - second * np.sum(weights * difference**2, axis=-1))
+
+
+def reservoir(matrix: Array, size: int) -> Integers:
+    """Return the places of a reservoir that follows the chain: each draw replaces the worst one if that helps.
+
+    With n draws in the reservoir R and t draws so far, the worst draw x has the largest
+    sum of k0(x, y) over R - k0(x, x) / 2 - n / t * (sum of k0(x, y) over the chain), the new draw included.
+    """
+    places: list[int] = []
+    for t in range(len(matrix)):
+        if t < size:
+            places.append(t)
+            continue
+        every, share = [*places, t], size / (t + 1.0)
+        excess = [row_sum(matrix[i, every]) - 0.5 * matrix[i, i] - share * row_sum(matrix[i, : t + 1]) for i in every]
+        worst = int(np.argmax(excess[:-1]))
+        if excess[worst] >= excess[-1]:
+            places[worst] = t
+    return np.array(places, dtype=np.int64)

@@ -1,0 +1,69 @@
+"""The loops of the baselines agree with the specification."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.streams import kernels
+
+from steinstream._engine import baseline_loops, reference
+from steinstream._engine.pairwise import empty_sums, rows_before, tiled
+
+plain = kernels.filter(lambda kernel: not kernel.linear)
+
+
+def chain(seed, count, dim=2):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, dim))
+    return x, -x + 0.3 * rng.normal(size=x.shape)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(1, 40), kernels)
+def test_stein_thinning(seed, count, kernel):
+    x, s = chain(seed, count)
+    matrix, points = kernel.matrix(x, s, x, s), tiled(x, s, np.ones(count))
+    sums = np.full(len(points.copies), np.inf)
+    sums[:count] = 0.5 * np.diag(matrix)
+    chosen = [int(np.argmin(sums))]
+    for _ in range(4):
+        chosen.append(baseline_loops.add_row(kernel.compiled(2), points.tiles, chosen[-1], sums))
+    assert chosen == reference.stein_thinning(matrix, 5)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(1, 40), plain)
+def test_stein_thinning_with_a_weight_per_coordinate(seed, count, kernel):
+    x, s = chain(seed, count, 3)
+    weights = np.random.default_rng(seed).uniform(0.5, 2.0, 3)
+    matrix = reference.weighted_matrix(kernel, x, s, weights)
+    sums = 0.5 * np.diag(matrix)
+    chosen, columns = [int(np.argmin(sums))], np.ascontiguousarray(np.stack([x.T, s.T]))
+    for _ in range(4):
+        chosen.append(baseline_loops.add_weighted_row(kernel.compiled(3), weights, columns, chosen[-1], sums))
+    assert chosen == reference.stein_thinning(matrix, 5)
+    assert reference.weighted_matrix(kernel, x, s, np.ones(3)) == pytest.approx(kernel.matrix(x, s, x, s), abs=1e-9)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(1, 40), kernels, st.integers(1, 9), st.integers(1, 40))
+def test_a_reservoir(seed, count, kernel, size, block):
+    x, s = chain(seed, count)
+    points, sums, compiled = tiled(x, s, np.ones(count)), empty_sums(count), kernel.compiled(2)
+    rows_before(compiled, points, 0, count, sums)
+    kept = baseline_loops.empty_reservoir(size, 2)
+    for begin in range(0, count, block):
+        baseline_loops.update_reservoir(compiled, points.draws, sums, kept, begin, min(begin + block, count))
+    expected = reference.reservoir(kernel.matrix(x, s, x, s), size)
+    assert kept.places[: len(expected)].tolist() == expected.tolist()
+
+
+@given(st.integers(0, 2**32), kernels)
+def test_pairs(seed, kernel):
+    x, s = chain(seed, 9)
+    one, other = np.random.default_rng(seed).integers(0, 9, (2, 20))
+    out = np.zeros(20)
+    baseline_loops.pairs(kernel.compiled(2), np.stack([x, s], axis=1), one, other, out)
+    assert out == pytest.approx(kernel.matrix(x, s, x, s)[one, other], rel=1e-9, abs=1e-9)
