@@ -387,6 +387,11 @@ class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
         self._result: _TraceResult | None = None
         self._rows: Integers | None = None
 
+    @property
+    def stored_stats(self) -> int:
+        """Number of draws whose statistics are in memory: kept draws, and draws that wait for a decision."""
+        return self._run.stored_stats
+
     # PyMC copies the trace for every chain; the copies share the run.
 
     def setup(self, draws: int, chain: int, sampler_vars: Any = None) -> None:
