@@ -5,7 +5,7 @@ Draws are independent. In unconstrained space (log sigma; Stan's stick-breaking 
 
     fake_stan.py sample num_samples=1000 random seed=1 output file=out.csv diagnostic_file=diag.csv [fake KEY=VALUE...]
 
-Further options, which take effect after N draws (``at=N``): ``mode=die`` ends in the middle of a line, with a message on
+Further options, which take effect after N draws (``at=N``): ``mode=die`` ends in the middle of a line, with text on
 standard error; ``mode=pause`` waits in the middle of a line until the file ``gate=PATH`` exists; ``mode=restart`` waits
 for it and starts both files again with another seed; ``mode=crash`` ends before any file is opened; ``mode=ok`` returns
 0 although draws are missing. ``sign=-1`` negates the gradients, ``nan=1`` writes nan instead of them, ``wide=N`` adds a

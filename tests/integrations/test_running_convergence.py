@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.chains import autoregression
 
 from steinstream.integrations._running_convergence import RunningConvergence
-from tests.chains import autoregression
 
 
 def watched(chains, diverging=()):

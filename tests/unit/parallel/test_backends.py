@@ -9,9 +9,9 @@ from contextlib import suppress
 from threading import Thread
 
 import pytest
+from tests.unit.parallel.chains import PATIENCE, normal, same, wait_until
 
 import steinstream as ss
-from tests.unit.parallel.chains import PATIENCE, normal, same, wait_until
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.unit.parallel.chains import normal, same, write
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.parallel.worker import without_history
-from tests.unit.parallel.chains import normal, same, write
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
-import dask.array as da  # noqa: E402
-from dask import delayed  # noqa: E402
+import dask.array as da
+from dask import delayed
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning"),  # sockets of a cluster that is being closed

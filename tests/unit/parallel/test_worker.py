@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from tests.unit.parallel.chains import PATIENCE, PausingSampler, normal, same, starts, wait_until, write
 
 import steinstream as ss
 from steinstream.errors import CheckpointError
 from steinstream.parallel.sources import SliceSource
 from steinstream.parallel.worker import Worker
-from tests.unit.parallel.chains import PATIENCE, PausingSampler, normal, same, starts, wait_until, write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning"),  # sockets of a cluster that is being closed
