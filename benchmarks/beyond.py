@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from benchmarks.race import race
 from benchmarks.table import Options, Row, at_most
-
 from steinstream import IMQ, Thinner
 
 CASES = ((100, 2), (100, 10), (1000, 2), (1000, 10), (1000, 38))

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.race import race
-from benchmarks.table import Options, Row, at_most
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.race import race
+from benchmarks.table import Options, Row, at_most
 from steinstream import Preconditioner, Streaming
 from steinstream.integrations.torch import Collector
 

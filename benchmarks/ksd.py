@@ -9,12 +9,12 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import numpy as np
+
+import steinstream as ss
 from benchmarks.memory import growth, hoard
 from benchmarks.race import Contender, race
 from benchmarks.streams import Array, Stream, normal
 from benchmarks.table import Options, Row
-
-import steinstream as ss
 
 ROWS = 20
 

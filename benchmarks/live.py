@@ -25,11 +25,11 @@ from statistics import median
 from typing import NamedTuple, TextIO
 from urllib.parse import urlsplit
 
+from steinstream.thinner._pace import Pace
+
 from benchmarks.step import Case, duplicate, steady
 from benchmarks.table import Options, Row, at_most
-
 from steinstream.live import Watch
-from steinstream.thinner._pace import Pace
 
 CASES = (
     ("blocks", 1000, 10, 200_000),

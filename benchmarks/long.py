@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
 from benchmarks.memory import resident, trim
 from benchmarks.race import Contender, race
 from benchmarks.table import Options, Row
-
 from steinstream import Thinner
 
 EARLY, SETTLED, LATE = 10_000, 100_000, 10_000_000

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.race import race
 from benchmarks.table import Options, Row, at_least
-
 from steinstream.io import open_chain
 
 ROWS, DIM = 8192, 10

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.table import Options, Row, at_most
 
 CHAINS, DIM = 4, 1000

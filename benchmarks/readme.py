@@ -42,11 +42,10 @@ def measure() -> Numbers:
     # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark.
     sys.path[0] = str(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import steinstream as ss
     from benchmarks import stein_thinning
     from benchmarks.memory import hoard
     from benchmarks.streams import mixture
-
-    import steinstream as ss
 
     hoard()
     stream = mixture(DRAWS)

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from benchmarks.race import elapsed
-from benchmarks.table import Options, Row, at_most
 
 import steinstream as ss
+from benchmarks.race import elapsed
+from benchmarks.table import Options, Row, at_most
 
 DRAWS, DIM, SIZE = 100_000, 10, 1000
 

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from benchmarks.native import FAST, STRICT, WIDE, aligned, library, pointer
 from benchmarks.race import race, repeating
 from benchmarks.table import Options, Row, at_most
-
 from steinstream import IMQ, RBF
 from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import LOOK, REMOVE, ROW, WEIGH, sweep_tiles

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.race import elapsed, race
 from benchmarks.table import Options, Row, at_most
 

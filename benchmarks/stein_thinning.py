@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from stein_thinning.thinning import thin
+
+import steinstream as ss
 from benchmarks.memory import hoard
 from benchmarks.race import race
 from benchmarks.streams import Stream, goodwin, mixture, normal
 from benchmarks.table import Options, Row, at_least, at_most
-from stein_thinning.thinning import thin
-
-import steinstream as ss
 from steinstream import baselines
 
 SIZE = 500

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from benchmarks.native import WIDE, aligned, library, pointer
 from benchmarks.race import race
 from benchmarks.table import Options, Row
-
 from steinstream import Thinner
 from steinstream._engine.jit import threads
 from steinstream._engine.state import Store, empty_store

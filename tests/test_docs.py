@@ -14,10 +14,10 @@ from types import ModuleType
 import click
 import numpy as np
 import pytest
-from tests.pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
 
 import steinstream as ss
 from steinstream.cli import commands
+from tests.pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
 
 COMMAND_LINE = ROOT / "docs" / "command-line.md"
 OWN_TESTS = {  # pages of tools that may not be there, each run by the tests of its tool

@@ -28,6 +28,7 @@ class SteinstreamError(Exception):
     ... except ss.SteinstreamError as error:
     ...     print(error.problem)
     dim must be a whole number of at least 1, got 0.
+
     """
 
     def __init__(self, problem: str, remedy: str = "") -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.conftest import write_chain
 
 import steinstream as ss
 from steinstream import baselines
@@ -21,6 +20,7 @@ from steinstream.baselines import METHODS
 from steinstream.baselines.comparison import ComparisonRow
 from steinstream.cli import commands
 from steinstream.errors import InputError, OutputError
+from tests.conftest import write_chain
 
 
 def run(*arguments):

@@ -7,9 +7,9 @@ import shlex
 
 import numpy as np
 import pytest
-from tests.conftest import write_chain
 
 import steinstream as ss
+from tests.conftest import write_chain
 
 
 def gaussian(draws, dim, seed):

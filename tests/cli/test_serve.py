@@ -9,10 +9,10 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from tests.browser import chromium, complaints
-from tests.live import EVIL, Listener, fed, normal, text, until, update_often, value
 
 import steinstream as ss
+from tests.browser import chromium, complaints
+from tests.live import EVIL, Listener, fed, normal, text, until, update_often, value
 
 
 @pytest.fixture(autouse=True)

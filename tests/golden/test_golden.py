@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tests.golden.cases import CASES
 
 RESULTS = Path(__file__).with_name("results.json")

@@ -1,4 +1,4 @@
-"""A model with a real, a positive and a simplex parameter, in PyMC and again in plain numpy, without PyMC."""
+"""A model with a real, a positive and a simplex parameter, in PyMC and in NumPy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def model():
 
 
 def constrained(x):
-    """mu, sigma, share of an unconstrained x: log, and PyMC's simplex of which the logits sum to zero."""
+    """Return mu, sigma and share of an unconstrained x; the logits of PyMC's simplex sum to zero."""
     logits = np.append(x[2:], -np.sum(x[2:]))
     share = np.exp(logits)
     return x[0], np.exp(x[1]), share / np.sum(share)
 
 
 def log_density(x):
-    """Of an unconstrained x, Jacobian included; takes complex numbers too."""
+    """Return the log density of an unconstrained x, Jacobian included; x may be complex."""
     mu, sigma, share = constrained(x)
     jacobian = np.diag(share[:2]) - np.outer(share[:2], share[:2])
     jacobian = jacobian @ (np.eye(2) + 1)  # the last logit is minus the sum of the others
@@ -45,7 +45,7 @@ def log_density(x):
 
 
 def score(x):
-    """Forward-mode differentiation with complex numbers: exact but for rounding."""
+    """Return the gradient by complex steps, exact up to rounding."""
     steps = 1e-100j * np.eye(len(x))
     return np.array([log_density(x + step).imag for step in steps]) / 1e-100
 

@@ -1,16 +1,16 @@
-"""A program that takes CmdStan's arguments and writes like a compiled model, for tests where there is no CmdStan.
+"""A program with the arguments and the output of a compiled CmdStan model, for tests without CmdStan.
 
 Its model has a positive and a simplex parameter: mu ~ normal(0, 1), sigma ~ lognormal(0, 1), w ~ dirichlet(1, 2, 3).
 Draws are independent. In unconstrained space (log sigma; Stan's stick-breaking logits of w) the score is known.
 
     fake_stan.py sample num_samples=1000 random seed=1 output file=out.csv diagnostic_file=diag.csv [fake KEY=VALUE...]
 
-What else it can do, after so many draws (``at=N``): ``mode=die`` ends it in the middle of a line, with a word on
-standard error; ``mode=pause`` waits in the middle of a line until a file ``gate=PATH`` is there; ``mode=restart`` waits
-for it and begins both files anew with another seed; ``mode=crash`` ends before any file is opened; ``mode=ok`` returns
-0 although draws are missing.
-``sign=-1`` negates the gradients, ``nan=1`` writes nan for them, ``wide=N`` adds a variable of N places to the output.
-``flush=1`` flushes each line; otherwise text goes out in pieces of 8 kB, as from a C++ stream.
+Further options, which take effect after N draws (``at=N``): ``mode=die`` ends in the middle of a line, with text on
+standard error; ``mode=pause`` waits in the middle of a line until the file ``gate=PATH`` exists; ``mode=restart`` waits
+for it and starts both files again with another seed; ``mode=crash`` ends before any file is opened; ``mode=ok`` returns
+0 although draws are missing. ``sign=-1`` negates the gradients, ``nan=1`` writes nan instead of them, ``wide=N`` adds a
+variable of N entries to the output. ``flush=1`` flushes each line; otherwise text is written in pieces of 8 kB, as by a
+C++ stream.
 """
 
 import math

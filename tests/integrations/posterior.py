@@ -1,7 +1,7 @@
-"""A posterior with a positive and a simplex parameter, for tests of live sources.
+"""A posterior with a positive and a simplex parameter, for tests of the integrations.
 
 sigma ~ LogNormal(0, 1), w ~ Dirichlet(2, 3, 4), mu ~ Normal(0, 5), y ~ Normal(mu + w_1 - w_3, sigma). A position is
-(mu, log sigma, log w_1/w_3, log w_2/w_3), and the log density has the Jacobian of that.
+(mu, log sigma, log w_1/w_3, log w_2/w_3), and the log density includes the Jacobian.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def simplex(z, xp=np):
 
 
 def log_density(x, xp=np):
-    """With numpy, or with jax.numpy as ``xp``."""
+    """Return the log density, with numpy or with jax.numpy as ``xp``."""
     mu, log_sigma, w = x[0], x[1], simplex(x[2:], xp)
     residuals = (Y - (mu + w[0] - w[2])) / xp.exp(log_sigma)
     prior = -0.5 * (mu / 5.0) ** 2 - 0.5 * log_sigma**2 + xp.sum(ALPHA * xp.log(w))
@@ -30,7 +30,7 @@ def log_density(x, xp=np):
 
 
 def score(x):
-    """By hand."""
+    """Return the gradient of the log density, derived by hand."""
     mu, log_sigma, w = x[0], x[1], simplex(x[2:])
     sigma = np.exp(log_sigma)
     residuals = (Y - (mu + w[0] - w[2])) / sigma
@@ -41,12 +41,12 @@ def score(x):
 
 
 def constrained(x, xp=np):
-    """What the user wants to see."""
+    """Return the constrained parameters."""
     return {"mu": x[0], "sigma": xp.exp(x[1]), "w": simplex(x[2:], xp)}
 
 
 def run_page(name: str) -> None:
-    """Run the examples of a how-to page."""
+    """Run the examples of a documentation page."""
     page = Path(__file__).parents[2] / "docs" / "integrations" / name
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried
@@ -54,7 +54,7 @@ def run_page(name: str) -> None:
 
 
 def assert_same(kept, again):
-    """The same draws, with the same scores, to the last bit."""
+    """Require the same draws and scores, to the last bit."""
     np.testing.assert_array_equal(kept.ids, again.ids)
     np.testing.assert_array_equal(kept.draws, again.draws)
     np.testing.assert_array_equal(kept.scores, again.scores)

@@ -1,4 +1,4 @@
-"""ArviZ and posterior prediction take what is kept as it is."""
+"""ArviZ and posterior prediction accept the kept draws."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def test_arviz_reads_the_file(suffix, thinned, tree, tmp_path):
     assert summary.sort_index().equals(same.sort_index())
 
 
-def test_rhat_of_a_thinned_set_is_not_to_be_had(tree):
+def test_rhat_of_a_thinned_set_is_an_error(tree):
     with pytest.raises(ValueError, match="rhat"):
         az.summary(tree, sample_dims="sample")
 
 
 @pytest.mark.parametrize("plot", ["plot_dist", "plot_forest", "plot_pair", "plot_parallel", "plot_ridge"])
-def test_plots(plot, tree, one_chain):
+def test_plots_accept_thinned_trees(plot, tree, one_chain):
     for data, dims in ((tree, {"sample_dims": "sample"}), (one_chain, {})):
         drawn = getattr(az, plot)(data, var_names=["mu", "sigma", "share"], backend="matplotlib", **dims)
         assert "mu" in str(drawn.viz)
         pyplot.close("all")
 
 
-def test_extract_takes_some_of_the_draws(tree):
+def test_extract_returns_some_of_the_draws(tree):
     assert az.extract(tree, sample_dims="sample", num_samples=10).sizes["sample"] == 10
 
 
@@ -80,7 +80,7 @@ def test_posterior_prediction_runs_once_for_each_kept_draw(tree):
     np.testing.assert_allclose(share, tree.posterior["share"].mean("sample"), atol=0.06)
 
 
-def test_posterior_prediction_and_its_plot_take_a_single_chain(one_chain):
+def test_posterior_prediction_and_its_plot_accept_a_single_chain(one_chain):
     with model():
         both = pm.sample_posterior_predictive(one_chain.copy(), extend_inferencedata=True, **SILENT)
     assert dict(both.posterior_predictive.sizes)["draw"] == 60
@@ -98,7 +98,7 @@ def test_log_likelihood_of_the_kept_draws(tree):
     np.testing.assert_allclose(found["height"], by_hand.transpose("sample", ...), rtol=1e-10)
 
 
-def test_a_tree_leads_back_to_the_kept_set(thinned, tree):
+def test_a_tree_can_be_converted_back_to_the_kept_set(thinned, tree):
     kept, back = thinned.kept, kept_of_datatree(tree)
     np.testing.assert_array_equal(back.ids, kept.ids)
     np.testing.assert_array_equal(back.variables["share"].values, kept.variables["share"].values)
@@ -110,6 +110,6 @@ def test_the_data_of_the_model_are_in_the_tree(tree):
     assert float(tree.constant_data["offset"]) == 0.5
 
 
-def test_the_page_about_it():
+def test_the_documentation_page():
     page = Path(__file__).parents[2] / "docs" / "integrations" / "arviz.md"
     assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0

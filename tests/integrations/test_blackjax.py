@@ -1,4 +1,4 @@
-"""BlackJAX: the same draws as a scan over its kernels makes, thinned without being stored."""
+"""BlackJAX: the draws are those of a scan over its kernels, thinned without being stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._common import live_thinner
 from tests.integrations.posterior import DIM, assert_same, constrained, log_density, run_page, score
 
 jax = pytest.importorskip("jax")
@@ -46,7 +45,7 @@ def as_rows(tree, *axes):
     return np.concatenate([np.asarray(tree["a"])[..., None], np.asarray(tree["b"])], axis=-1)
 
 
-def test_what_is_kept_is_what_the_stored_chain_would_give():
+def test_the_result_is_that_of_the_stored_chain():
     algorithm, key = hmc(), jax.random.key(KEY)
     state = algorithm.init(start())
     shares = []
@@ -60,7 +59,7 @@ def test_what_is_kept_is_what_the_stored_chain_would_give():
 
     _, (positions, gradients) = jax.lax.scan(one, state, jax.random.split(key, DRAWS))
     draws, scores = as_rows(positions), as_rows(gradients)
-    thinner = live_thinner(DIM, size=SIZE)
+    thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
     thinner.extend(draws, scores)
     assert_same(kept, thinner.kept)
     assert shares[-1] == 1.0
@@ -71,7 +70,7 @@ def test_what_is_kept_is_what_the_stored_chain_would_give():
         np.testing.assert_allclose(kept.variables[name].values, stored, rtol=1e-12)
 
 
-def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
+def test_a_second_run_continues_the_indices_of_the_thinner():
     algorithm, thinner = hmc(), ss.Thinner(DIM, size=SIZE)
     state = algorithm.init(start())
     stacked = jax.vmap(algorithm.init)(jax.tree.map(lambda x: jnp.stack([x, x + 0.1]), start()))
@@ -83,7 +82,7 @@ def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
     assert kept.ids[:, 1].max() >= 300 > 150 > kept.ids[kept.ids[:, 0] == 1, 1].max(initial=0)
 
 
-def test_chains_side_by_side_are_those_of_a_vmapped_scan():
+def test_chains_that_run_together_are_those_of_a_vmapped_scan():
     algorithm, key = hmc(), jax.random.key(KEY)
     state = jax.vmap(algorithm.init)(jax.tree.map(lambda x: jnp.stack([x, x + 0.1, x - 0.1]), start()))
     kept = ss.integrations.blackjax.sample(algorithm, state, 200, key, num_chains=3, size=SIZE, chunk=64)
@@ -105,26 +104,28 @@ def random_walk():
     return algorithm, algorithm.init(start())
 
 
-def test_a_random_walk_has_its_score_computed_beside_it():
+def test_the_score_of_a_random_walk_is_computed_from_the_log_density():
     algorithm, state = random_walk()
     run = ss.integrations.blackjax.sample
     kept = run(algorithm, state, 500, jax.random.key(KEY), logdensity_fn=logdensity, size=SIZE)
     np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
-    with pytest.raises(InputError, match=r"RWState, carries no logdensity_grad.*Give logdensity_fn"):
+    with pytest.raises(InputError, match=r"RWState, has no logdensity_grad.*Pass logdensity_fn"):
         run(algorithm, state, 500, jax.random.key(KEY))
 
 
-def test_stochastic_gradients_bring_a_second_score():
+def test_stochastic_gradients_have_a_second_score():
     gradient = jax.grad(logdensity)
 
     def minibatch(key, position):
         return jax.tree.map(lambda g: g + 0.3 * jax.random.normal(key, g.shape), gradient(position))
 
     sgld = blackjax.sgld(lambda position, key: minibatch(key, position))
-    kept = ss.integrations.blackjax.sample(
-        lambda key, position: sgld.step(key, position, jax.random.fold_in(key, 7), 1e-2),
-        start(), DRAWS, jax.random.key(KEY), minibatch_score=minibatch, size=SIZE,
-    )  # fmt: skip
+
+    def step(key, position):
+        return sgld.step(key, position, jax.random.fold_in(key, 7), 1e-2)
+
+    run = ss.integrations.blackjax.sample
+    kept = run(step, start(), DRAWS, jax.random.key(KEY), minibatch_score=minibatch, size=SIZE)
     assert kept.settings["scores"] == "minibatch"
     noise = kept.scores - [score(x) for x in kept.draws]
     other = kept.second_scores - [score(x) for x in kept.draws]
@@ -133,16 +134,16 @@ def test_stochastic_gradients_bring_a_second_score():
     assert kept.ksd_debiased > 0
 
 
-def test_negated_and_missing_gradients_are_refused():
+def test_negated_and_nan_gradients_are_errors():
     algorithm, state = random_walk()
     run = ss.integrations.blackjax.sample
     with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
         run(algorithm, state, 500, jax.random.key(KEY), logdensity_fn=lambda x: -logdensity(x))
-    with pytest.raises(InputError, match=r"is nan in coordinate 0. Repair"):
+    with pytest.raises(InputError, match=r"is nan in coordinate 0. Correct"):
         run(algorithm, state, 500, jax.random.key(KEY), logdensity_fn=lambda x: jnp.nan * x["a"])
     with pytest.raises(InputError, match=r"All 500 draws"):
         run(algorithm, state, 500, jax.random.key(KEY), logdensity_fn=lambda x: jnp.nan * x["a"], on_bad="skip")
 
 
-def test_the_page(capsys):
+def test_the_documentation_page(capsys):
     run_page("blackjax.md")

@@ -1,4 +1,4 @@
-"""emcee: a backend that holds only what is kept, and does all else that a sampler asks of it."""
+"""emcee: the backend stores the kept draws only, and implements everything else that a sampler uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._common import live_thinner
 from tests.integrations.posterior import DIM, assert_same, constrained, log_density, run_page, score
 
 emcee = pytest.importorskip("emcee")
@@ -43,10 +42,10 @@ def stored():
     return made
 
 
-def test_what_is_kept_is_what_the_stored_chain_would_give(stored):
+def test_the_result_is_that_of_the_stored_chain(stored):
     kept = thinned(transform=constrained, names=("mu", "log sigma", "z1", "z2")).kept
     chain, scores = stored.get_chain(), stored.get_blobs()["score"]
-    thinner = live_thinner(DIM, size=SIZE)
+    thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
     for step in range(120):
         thinner.extend(chain[step], scores[step], ids=[(walker, step) for walker in range(WALKERS)])
     assert_same(kept, thinner.kept)
@@ -64,11 +63,11 @@ def test_scores_are_the_gradient_of_the_log_density():
         np.testing.assert_allclose(thinned().kept.scores, exact, rtol=1e-8, atol=1e-8)
 
 
-def test_the_sampler_goes_on_where_it_was(stored):
+def test_a_new_sampler_continues_from_the_backend(stored):
     backend = thinned(70)
     first = emcee.EnsembleSampler(WALKERS, DIM, both, backend=backend, blobs_dtype=[("score", float, DIM)])
     assert first.iteration == 70
-    first.run_mcmc(None, 50)  # a new sampler, which has only the backend to go by
+    first.run_mcmc(None, 50)  # a new sampler, which knows only the backend
     assert_same(backend.kept, thinned(120).kept)
     last, expected = first.get_last_sample(), stored.get_last_sample()
     np.testing.assert_array_equal(last.coords, expected.coords)
@@ -77,7 +76,7 @@ def test_the_sampler_goes_on_where_it_was(stored):
     np.testing.assert_array_equal(first.acceptance_fraction, stored.acceptance_fraction)
 
 
-def test_a_reset_forgets_everything():
+def test_reset_deletes_the_kept_draws():
     backend = thinned()
     made = sampler(backend)
     made.reset()
@@ -88,45 +87,45 @@ def test_a_reset_forgets_everything():
         backend.get_last_sample()
 
 
-def test_steps_at_the_start_can_be_left_out():
+def test_the_first_steps_can_be_discarded():
     kept = thinned(discard=100).kept
     assert kept.settings["seen"] == 20 * WALKERS
     assert kept.ids[:, 1].min() >= 100
 
 
-def test_a_function_serves_where_there_are_no_blobs():
+def test_scores_can_come_from_a_function():
     backend = ss.integrations.emcee.Backend(score=score, size=SIZE)
     sampler(backend, log_density, blobs=False).run_mcmc(start(), 120)
     assert_same(backend.kept, thinned().kept)
 
 
-def test_the_only_blob_is_the_score_whatever_its_name():
+def test_a_single_blob_without_a_name_is_the_score():
     backend = ss.integrations.emcee.Backend(size=SIZE)
     sampler(backend, blobs=False, moves=None).run_mcmc(start(), 120)
     assert_same(backend.kept, thinned().kept)
 
 
-def test_the_chain_is_not_stored_and_that_is_said():
+def test_methods_that_need_the_whole_chain_are_errors():
     backend = thinned()
     made = sampler(backend)
     with pytest.raises(InputError, match=r"chain is not stored.*backend.kept"):
         made.get_chain()
-    with pytest.raises(InputError, match="no log prob of all steps"):
+    with pytest.raises(InputError, match=r"get_log_prob\(\) is not available"):
         made.get_log_prob(discard=3)
     with pytest.raises(InputError, match="not stored"):
         made.get_autocorr_time()
 
 
-def test_missing_negated_and_nan_scores_are_refused():
+def test_missing_negated_and_nan_scores_are_errors():
     with pytest.raises(InputError, match=r"no blobs.*blobs_dtype=\[\(\"score\", float, 4\)\]"):
         sampler(ss.integrations.emcee.Backend(), log_density, blobs=False).run_mcmc(start(), 5)
     with pytest.raises(InputError, match="no blob 'gradient' among score"):
         thinned(field="gradient")
-    with pytest.raises(InputError, match="not one score of 4 entries"):
+    with pytest.raises(InputError, match="not one score of 4 entries per walker"):
         sampler(ss.integrations.emcee.Backend(), lambda x: (log_density(x), 1.0), blobs=False).run_mcmc(start(), 5)
     with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
         thinned(log_prob=lambda x: both(x, -1.0))
-    with pytest.raises(InputError, match=r"is nan in coordinate 0. Repair"):
+    with pytest.raises(InputError, match=r"is nan in coordinate 0. Correct"):
         thinned(log_prob=lambda x: both(x, np.nan))
     with pytest.raises(InputError, match="All 1200 draws"):
         _ = thinned(log_prob=lambda x: both(x, np.nan), on_bad="skip").kept
@@ -134,5 +133,11 @@ def test_missing_negated_and_nan_scores_are_refused():
         ss.integrations.emcee.Backend(size=0)
 
 
-def test_the_page(capsys):
+def test_settings_can_be_given_as_a_config():
+    backend = ss.integrations.emcee.Backend(config=ss.ThinConfig(size=SIZE))
+    sampler(backend).run_mcmc(start(), 120)
+    assert_same(backend.kept, thinned().kept)
+
+
+def test_the_documentation_page(capsys):
     run_page("emcee.md")

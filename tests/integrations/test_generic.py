@@ -1,4 +1,4 @@
-"""Any iterator, and scores by automatic differentiation."""
+"""Thinning any iterator, with scores that are given or computed by automatic differentiation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._common import live_thinner
 from steinstream.integrations.generic import batched_score, thin
 from tests.integrations.posterior import DIM, assert_same, constrained, log_density, run_page, score
 
@@ -16,7 +15,7 @@ SIZE = 20
 
 @pytest.fixture(scope="module")
 def chain():
-    """A random walk over the posterior."""
+    """A random walk."""
     rng, x = np.random.default_rng(0), np.array([1.0, 0.5, 0.0, 0.0])
     draws = []
     for _ in range(600):
@@ -29,13 +28,13 @@ def chain():
 
 @pytest.fixture(scope="module")
 def stored(chain):
-    thinner = live_thinner(DIM, size=SIZE)
+    thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
     thinner.extend(chain, [score(x) for x in chain])
     return thinner.kept
 
 
 def mixed(chain):
-    """Draws one by one, then in blocks, an empty and a long one among them, then one by one."""
+    """Single draws, blocks (one of them empty, one long), single draws."""
     yield from chain[:50]
     yield chain[50:50]
     yield chain[50:500]
@@ -44,7 +43,7 @@ def mixed(chain):
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
-def test_pairs_however_they_come_are_thinned_as_the_stored_chain(chain, stored, block):
+def test_single_draws_and_blocks_give_the_result_of_the_stored_chain(chain, stored, block):
     assert_same(thin(((x, score(x)) for x in chain), block=block, size=SIZE), stored)
     with_scores = ((x, np.apply_along_axis(score, -1, x) if len(x) else x) for x in mixed(chain))
     assert_same(thin(with_scores, block=block, size=SIZE), stored)
@@ -59,8 +58,8 @@ def test_ids_lead_to_the_constrained_draws(chain, stored):
     assert kept.variables["w"].dims == ("w_dim_0",)
 
 
-def test_chains_one_after_another_share_a_thinner(chain):
-    thinner = live_thinner(DIM, size=SIZE)
+def test_several_chains_can_share_a_thinner(chain):
+    thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
     for number, part in enumerate(np.split(chain, 2)):
         kept = thin(part, score=score, chain=number, thinner=thinner)
     assert set(kept.ids[:, 0]) <= {0, 1}
@@ -68,7 +67,7 @@ def test_chains_one_after_another_share_a_thinner(chain):
     np.testing.assert_array_equal(kept.draws, chain.reshape(2, 300, DIM)[kept.ids[:, 0], kept.ids[:, 1]])
 
 
-def test_jax_differentiates(chain, stored):
+def test_scores_can_be_computed_by_jax(chain, stored):
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True):
         kept = thin(chain, score="jax", log_density=lambda x: log_density(x, jax.numpy), size=SIZE, block=90)
@@ -76,7 +75,7 @@ def test_jax_differentiates(chain, stored):
     np.testing.assert_allclose(kept.scores, stored.scores, rtol=1e-8, atol=1e-8)
 
 
-def test_torch_differentiates(chain, stored):
+def test_scores_can_be_computed_by_torch(chain, stored):
     torch = pytest.importorskip("torch")
     from tests.integrations.posterior import ALPHA, Y
 
@@ -93,25 +92,25 @@ def test_torch_differentiates(chain, stored):
     np.testing.assert_allclose(kept.scores, stored.scores, rtol=1e-8, atol=1e-8)
 
 
-def test_the_same_function_serves_alone(chain):
+def test_batched_score_is_the_score_of_each_draw(chain):
     np.testing.assert_array_equal(batched_score(score)(chain[:3]), [score(x) for x in chain[:3]])
 
 
-def test_negated_and_nan_scores_are_refused(chain):
+def test_negated_and_nan_scores_are_errors(chain):
     with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
         thin(chain, score=lambda x: -score(x))
-    with pytest.raises(InputError, match=r"is nan in coordinate 0. Repair"):
+    with pytest.raises(InputError, match=r"is nan in coordinate 0. Correct"):
         thin(chain, score=lambda x: np.nan * x)
     with pytest.raises(InputError, match="All 600 draws"):
         thin(chain, score=lambda x: np.nan * x, on_bad="skip")
 
 
-def test_mistakes_are_named(chain):
-    with pytest.raises(InputError, match="empty"):
+def test_wrong_arguments_are_errors(chain):
+    with pytest.raises(InputError, match="yielded no draws"):
         thin(iter([]))
-    with pytest.raises(InputError, match=r"pairs.*give score"):
+    with pytest.raises(InputError, match=r"pairs \(draw, score\), but it yielded a ndarray.*pass score"):
         thin(chain)
-    with pytest.raises(InputError, match=r"shape \(4,\) and its score \(3,\)"):
+    with pytest.raises(InputError, match=r"shape \(4,\) and its score has shape \(3,\)"):
         thin([(chain[0], chain[0][:3])])
     with pytest.raises(InputError, match="different numbers of dimensions"):
         thin([chain[0], chain[0][:3]], score=lambda x: -x)
@@ -121,12 +120,23 @@ def test_mistakes_are_named(chain):
         thin(chain, score="jax")
     with pytest.raises(InputError, match='score="jax"'):
         thin(chain, log_density=log_density)
-    with pytest.raises(InputError, match="Both a thinner and settings"):
-        thin(chain, score=score, thinner=ss.Thinner(DIM), size=3)
+    for settings in ({"size": 3}, {"config": ss.ThinConfig(size=3)}):
+        with pytest.raises(InputError, match=f"Both a thinner and settings were given: {next(iter(settings))}"):
+            thin(chain, score=score, thinner=ss.Thinner(DIM), **settings)
     with pytest.raises(InputError, match="for 2 dimensions, the draws have 4"):
         thin(chain, score=score, thinner=ss.Thinner(2))
 
 
-def test_the_page(capsys):
+def test_settings_can_be_given_as_a_config(chain, stored):
+    config = ss.ThinConfig(size=SIZE)
+    assert_same(thin(chain, score=score, config=config), stored)
+    assert len(thin(chain, score=score, config=config, size=10)) == 10
+    fixed = thin(chain, score=score, config=config.replace(preconditioner="identity"))
+    assert fixed.preconditioner.is_identity and not stored.preconditioner.is_identity
+    with pytest.raises(InputError, match="Unknown setting 'sise'"):
+        thin(chain, score=score, sise=10)
+
+
+def test_the_documentation_page(capsys):
     pytest.importorskip("jax")
     run_page("generic.md")

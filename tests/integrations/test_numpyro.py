@@ -1,4 +1,4 @@
-"""NumPyro: the same draws as its own MCMC makes, thinned without being stored."""
+"""NumPyro: the draws are those of its own MCMC, thinned without being stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.integrations._common import live_thinner
 from tests.integrations.posterior import DIM, Y, assert_same, log_density, run_page, score
 
 jax = pytest.importorskip("jax")
@@ -61,11 +60,11 @@ def hmc(**options):
 
 
 @pytest.mark.parametrize("method", ["sequential", "vectorized"])
-def test_a_second_run_with_the_same_thinner_numbers_its_draws_on(method):
+def test_a_second_run_continues_the_indices_of_the_thinner(method):
     thinner = ss.Thinner(DIM, size=SIZE)
-    wrapped = ss.integrations.numpyro.Thinned(hmc(chain_method=method), thinner=thinner, chunk=64)
+    mcmc, run = hmc(chain_method=method), ss.integrations.numpyro.sample
     for key in (0, 1):
-        kept = wrapped.run(jax.random.key(key), init_params=np.zeros((2, DIM)))
+        kept = run(mcmc, jax.random.key(key), init_params=np.zeros((2, DIM)), thinner=thinner, chunk=64)
     assert (thinner.next_index(0), thinner.next_index(1)) == (400, 400)
     assert len(np.unique(kept.ids, axis=0)) == SIZE
     assert kept.ids[:, 1].max() >= 200
@@ -73,7 +72,7 @@ def test_a_second_run_with_the_same_thinner_numbers_its_draws_on(method):
 
 @pytest.fixture(scope="module")
 def whole(double_precision):
-    """Unconstrained draws and scores (n, d) and constrained draws of a whole run of NumPyro's own."""
+    """Unconstrained draws and scores (n, d), and constrained draws, of ``MCMC.run``."""
     mcmc = nuts()
     mcmc.run(jax.random.key(1), Y, extra_fields=("z_grad", *(f"z.{name}" for name in SHAPES)))
     fields = mcmc.get_extra_fields()
@@ -84,16 +83,16 @@ def whole(double_precision):
 
 @pytest.fixture(scope="module")
 def kept(double_precision):
-    wrapped = ss.integrations.numpyro.Thinned(nuts(), size=SIZE, chunk=150, coords={"group": ["a", "b"]})
-    return wrapped.run(jax.random.key(1), Y)
+    coords = {"group": ["a", "b"]}
+    return ss.integrations.numpyro.sample(nuts(), jax.random.key(1), Y, size=SIZE, chunk=150, coords=coords)
 
 
-def test_what_is_kept_is_what_the_stored_chain_of_numpyro_would_give(kept, whole):
+def test_the_result_is_that_of_the_stored_chain(kept, whole):
     draws, scores, _ = whole
-    thinner = live_thinner(draws.shape[-1], size=SIZE)
+    thinner = ss.Thinner(draws.shape[-1], size=SIZE, preconditioner=ss.Streaming())
     thinner.extend(draws, scores)
     assert_same(kept, thinner.kept)
-    assert kept.settings["seen"] == 400  # and none of the warm-up
+    assert kept.settings["seen"] == 400  # without the warm-up
 
 
 def test_ids_lead_to_the_constrained_draws(kept, whole):
@@ -123,16 +122,17 @@ def test_plates_name_the_dimensions(kept):
 
 
 @pytest.mark.parametrize("method", ["sequential", "vectorized"])
-def test_chains_share_a_thinner(method):
+def test_several_chains_share_a_thinner(method):
     key, start = jax.random.key(2), jax.numpy.array([[1.0, 0.5, 0.0, 0.0], [0.5, 0.5, 0.1, 0.0]])
     mcmc = hmc(chain_method=method)
     mcmc.run(key, init_params=start, extra_fields=("z_grad",))
     draws, scores = mcmc.get_samples(True), -mcmc.get_extra_fields(True)["z_grad"]
-    kept = ss.integrations.numpyro.Thinned(mcmc, size=SIZE, chunk=77, dims={"x": ["part"]}).run(key, init_params=start)
+    run = ss.integrations.numpyro.sample
+    kept = run(mcmc, key, init_params=start, dims={"x": ["part"]}, size=SIZE, chunk=77)
     order = (1, 0, 2) if method == "vectorized" else (0, 1, 2)  # all chains draw by draw, or one after another
     ids = np.stack(np.meshgrid(range(2), range(200), indexing="ij"), axis=-1)
     draws, scores, ids = (np.transpose(each, order).reshape(400, -1) for each in (draws, scores, ids))
-    thinner = live_thinner(DIM, size=SIZE)
+    thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
     thinner.extend(draws, scores, ids=ids)
     assert_same(kept, thinner.kept)
     assert set(kept.ids[:, 0]) == {0, 1}
@@ -146,7 +146,7 @@ class Drawn(NamedTuple):
 
 
 class Independent(infer.mcmc.MCMCKernel):
-    """Independent normal draws, whose gradient is that of the potential times a factor, or missing."""
+    """Independent normal draws whose gradient is that of the potential times a factor."""
 
     sample_field = "z"
 
@@ -164,16 +164,16 @@ class Independent(infer.mcmc.MCMCKernel):
 
 def thinned(factor, **settings):
     mcmc = infer.MCMC(Independent(factor), num_warmup=0, num_samples=300, progress_bar=False)
-    return ss.integrations.numpyro.Thinned(mcmc, size=10, **settings).run(jax.random.key(0))
+    return ss.integrations.numpyro.sample(mcmc, jax.random.key(0), size=10, **settings)
 
 
-def test_a_kernel_without_a_model_will_do():
+def test_a_kernel_without_a_model_can_be_used():
     kept = thinned(1.0)
     assert kept.names == ("x[0]", "x[1]", "x[2]")
     np.testing.assert_array_equal(kept.variables["x"].values, kept.draws)
 
 
-def test_single_precision_will_do():
+def test_single_precision_can_be_used():
     with jax.enable_x64(False):
         kept = thinned(1.0)
     assert kept.draws.dtype == kept.scores.dtype == np.float64
@@ -181,36 +181,42 @@ def test_single_precision_will_do():
     np.testing.assert_array_equal(kept.variables["x"].values, kept.draws)
 
 
-def test_negated_gradients_are_refused():
+def test_negated_gradients_are_errors():
     with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
         thinned(-1.0)
 
 
-@pytest.mark.parametrize(("on_bad", "said"), [("raise", "is nan.*Repair"), ("skip", "All 300 draws.*Check")])
-def test_gradients_that_are_all_nan_are_refused(on_bad, said):
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize(("on_bad", "message"), [("raise", "is nan.*Correct"), ("skip", "All 300 draws.*Check")])
+def test_gradients_that_are_all_nan_are_errors(on_bad, message):
+    with pytest.raises(InputError, match=message):
         thinned(np.nan, on_bad=on_bad)
 
 
-def test_a_kernel_that_knows_no_gradient_has_its_potential_differentiated():
+def test_the_potential_of_a_kernel_without_gradient_is_differentiated():
     kernel = infer.SA(potential_fn=potential, adapt_state_size=8)
     mcmc = infer.MCMC(kernel, num_warmup=200, num_samples=300, progress_bar=False)
-    kept = ss.integrations.numpyro.Thinned(mcmc, size=10).run(jax.random.key(0), init_params=jax.numpy.zeros(DIM))
+    run = ss.integrations.numpyro.sample
+    kept = run(mcmc, jax.random.key(0), init_params=jax.numpy.zeros(DIM), size=10)
     np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
 
 
-def test_what_cannot_be_thinned_is_refused():
-    wrap = ss.integrations.numpyro.Thinned
+def test_model_arguments_can_be_keywords(kept):
+    again = ss.integrations.numpyro.sample(nuts(), jax.random.key(1), model_kwargs={"y": Y}, size=SIZE)
+    assert_same(kept, again)
+
+
+def test_wrong_samplers_and_thinners_are_errors():
+    run, key = ss.integrations.numpyro.sample, jax.random.key(0)
     with pytest.raises(InputError, match=r"got NUTS.*Wrap the kernel"):
-        wrap(infer.NUTS(model))
+        run(infer.NUTS(model), key)
     with pytest.raises(InputError, match="every 2th draw"):
-        wrap(infer.MCMC(infer.NUTS(model), num_warmup=1, num_samples=4, thinning=2))
-    with pytest.raises(InputError, match=r"AIES moves an ensemble"):
-        wrap(infer.MCMC(infer.AIES(model), num_warmup=1, num_samples=4, num_chains=2, chain_method="vectorized"))
+        run(infer.MCMC(infer.NUTS(model), num_warmup=1, num_samples=4, thinning=2), key)
+    with pytest.raises(InputError, match=r"AIES is an ensemble kernel"):
+        run(infer.MCMC(infer.AIES(model), num_warmup=1, num_samples=4, num_chains=2, chain_method="vectorized"), key)
     with pytest.raises(InputError, match=r"for 2 dimensions, the draws have 3"):
         mcmc = infer.MCMC(Independent(1.0), num_warmup=0, num_samples=10, progress_bar=False)
-        wrap(mcmc, thinner=ss.Thinner(2)).run(jax.random.key(0))
+        run(mcmc, key, thinner=ss.Thinner(2))
 
 
-def test_the_page(capsys):
+def test_the_documentation_page(capsys):
     run_page("numpyro.md")

@@ -1,4 +1,4 @@
-"""nutpie, by itself and as the sampler of PyMC: finished trees, and a store that grows."""
+"""nutpie, alone and as the sampler of PyMC: finished trees, and a store that is being written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ nutpie = pytest.importorskip("nutpie", reason="nutpie is not installed; it needs
 pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
 
 from steinstream.errors import InputError, NegatedScoresError  # noqa: E402
-from steinstream.integrations.nutpie import follow, thin  # noqa: E402
+from steinstream.integrations.nutpie import thin  # noqa: E402
 from tests.integrations.constrained import model, scores  # noqa: E402
 
 SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "seed": 5, "progress_bar": False}
@@ -37,15 +37,23 @@ def tree():
 
 @pytest.fixture(scope="module")
 def pymc_tree():
-    """What PyMC gives when nutpie samples for it: no unconstrained_draw, but a group of transformed variables."""
+    """A tree from PyMC with nutpie: it has a group of transformed variables instead of unconstrained_draw."""
     with model():
         return pm.sample(
-            draws=300, tune=200, chains=2, cores=1, random_seed=5, progressbar=False, quiet=True,
-            nuts_sampler="nutpie", nuts={"store_gradient": True}, idata_kwargs={"include_transformed": True},
-        )  # fmt: skip
+            draws=300,
+            tune=200,
+            chains=2,
+            cores=1,
+            random_seed=5,
+            progressbar=False,
+            quiet=True,
+            nuts_sampler="nutpie",
+            nuts={"store_gradient": True},
+            idata_kwargs={"include_transformed": True},
+        )
 
 
-def require_right(small, whole):
+def assert_subset(small, whole):
     chain, draw = small.posterior["chain"].values, small.posterior["draw"].values
     for name in ("mu", "sigma", "share", "odds", "both"):
         np.testing.assert_array_equal(small.posterior[name].values, whole.posterior[name].values[chain, draw])
@@ -58,33 +66,36 @@ def require_right(small, whole):
 
 
 def test_a_finished_tree_is_thinned_with_the_right_scores_and_draws(tree):
-    small = thin(tree, size=40)
+    small = tree.stein.thin(size=40)
     assert small.posterior.sizes["sample"] == 40
-    require_right(small, tree)
+    assert_subset(small, tree)
 
 
 def test_the_result_is_that_of_thinning_the_arrays(tree):
     stats = tree.sample_stats
     stored = ss.thin(stats["unconstrained_draw"].values, stats["gradient"].values, size=40)
-    small = thin(tree, size=40)
+    kept, small = thin(tree, size=40), tree.stein.thin(size=40)
+    np.testing.assert_array_equal(kept.ids, stored.ids)
     np.testing.assert_array_equal(small.posterior["draw"].values, stored.ids[:, 1])
-    assert small.attrs["ksd"] == stored.ksd
+    assert small.attrs["ksd"] == kept.ksd == stored.ksd
+    with pytest.raises(InputError, match="finished tree"):
+        thin(tree, thinner=ss.Thinner(4))
 
 
 def test_pymc_through_nutpie_is_thinned_with_the_right_scores_and_draws(pymc_tree):
-    small = thin(pymc_tree, size=40)
-    require_right(small, pymc_tree)
+    small = pymc_tree.stein.thin(size=40)
+    assert_subset(small, pymc_tree)
     np.testing.assert_array_equal(small.observed_data["count"].values, [5, 9, 2])
     assert float(small.constant_data["offset"]) == 0.5
 
 
-def test_a_tree_without_gradient_is_refused_with_the_remedy():
+def test_a_tree_without_gradient_is_an_error_with_the_remedy():
     bare = nutpie.sample(compiled(), **SAMPLE)
     with pytest.raises(InputError, match=r"no variable sample_stats/gradient.*store_gradient=True"):
         thin(bare, size=10)
 
 
-def test_a_gradient_that_is_nan_throughout_is_refused_with_the_remedy(tmp_path):
+def test_a_gradient_that_is_all_nan_is_an_error_with_the_remedy(tmp_path):
     store = nutpie.zarr_store.LocalStore(str(tmp_path / "run.zarr"), mkdir=True)
     bare = nutpie.sample(compiled(), zarr_store=store, **{**SAMPLE, "store_unconstrained": True})
     assert np.isnan(bare.sample_stats["gradient"].values).all()
@@ -93,15 +104,13 @@ def test_a_gradient_that_is_nan_throughout_is_refused_with_the_remedy(tmp_path):
     bare.close()
 
 
-def test_a_negated_gradient_is_refused(tree):
+def test_a_negated_gradient_is_an_error(tree):
     wrong = tree.copy()
     wrong["sample_stats"] = tree["sample_stats"].copy()
     wrong["sample_stats/gradient"] = -tree["sample_stats/gradient"]
     with pytest.raises(NegatedScoresError, match="look negated"):
         thin(wrong, size=10)
-    np.testing.assert_array_equal(
-        thin(wrong, size=10, negate_scores=True).posterior["draw"], thin(tree, size=10).posterior["draw"]
-    )
+    np.testing.assert_array_equal(thin(wrong, size=10, negate_scores=True).ids, thin(tree, size=10).ids)
 
 
 def running(path, **settings):
@@ -109,39 +118,39 @@ def running(path, **settings):
     return nutpie.sample(compiled(), zarr_store=store, blocking=False, **{**STORED, **settings})
 
 
-def require(condition, seconds=60):
+def wait_until(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end
+        assert time.monotonic() < end, "the condition was never met"
         time.sleep(0.01)
 
 
-def test_a_running_sampler_is_followed_to_its_end(tmp_path, monkeypatch):
+def test_a_running_sampler_is_thinned_to_its_end(tmp_path, monkeypatch):
     order, extend = [], ss.Thinner.extend
 
-    def noting(self, draws, scores, *, ids, **more):
+    def recording(self, draws, scores, *, ids, **more):
         order.append(ids)
         return extend(self, draws, scores, ids=ids, **more)
 
-    monkeypatch.setattr(ss.Thinner, "extend", noting)
+    monkeypatch.setattr(ss.Thinner, "extend", recording)
     sampler = running(tmp_path / "run.zarr", draws=1000)
-    followed = follow(sampler, size=40, pause=0.01)
+    kept = thin(sampler, size=40, pause=0.01)
     monkeypatch.undo()
     whole = sampler.wait()
     stats = whole.sample_stats
-    assert followed.settings["seen"] == 2000
-    assert followed.settings["source"]["draws"] == [1000, 1000]
-    chain, draw = followed.ids.T
+    assert kept.settings["seen"] == 2000
+    assert kept.settings["source"]["draws"] == [1000, 1000]
+    chain, draw = kept.ids.T
     for name in ("mu", "sigma", "share", "odds", "both"):
-        np.testing.assert_array_equal(followed.variables[name].values, whole.posterior[name].values[chain, draw])
-    np.testing.assert_allclose(followed.scores, scores(followed.draws), rtol=1e-8, atol=1e-8)
-    # The same as thinning the store afterwards, chunks in the order in which they came.
+        np.testing.assert_array_equal(kept.variables[name].values, whole.posterior[name].values[chain, draw])
+    np.testing.assert_allclose(kept.scores, scores(kept.draws), rtol=1e-8, atol=1e-8)
+    # the result is that of the finished store, with the chunks in the order in which they were read
     assert len(order) >= 2
     chain, draw = np.concatenate(order).T
     draws, gradient = (stats[name].values[chain, draw] for name in ("unconstrained_draw", "gradient"))
     stored = ss.thin(draws, gradient, size=40, preconditioner="streaming")
-    assert {*map(tuple, followed.ids)} == {(chain[i], draw[i]) for i in stored.ids[:, 1]}
-    assert followed.ksd == stored.ksd
+    assert {*map(tuple, kept.ids)} == {(chain[i], draw[i]) for i in stored.ids[:, 1]}
+    assert kept.ksd == stored.ksd
     whole.close()
 
 
@@ -149,19 +158,19 @@ def stopped(sampler):
     while True:
         try:
             return sampler.abort()
-        except RuntimeError as problem:  # nutpie refuses while another thread asks it something
+        except RuntimeError as problem:  # nutpie raises this while another thread queries it
             assert "borrowed" in str(problem)
 
 
-def test_a_sampler_that_is_aborted_leaves_what_came(tmp_path):
+def test_an_aborted_sampler_leaves_the_draws_so_far(tmp_path):
     path = tmp_path / "run.zarr"
     sampler = running(path, draws=20_000, chains=1)
     found = []
-    reader = threading.Thread(target=lambda: found.append(follow(sampler, size=20, pause=0.01)))
+    reader = threading.Thread(target=lambda: found.append(thin(sampler, size=20, pause=0.01)))
     reader.start()
-    require(lambda: (path / "sample_stats" / "gradient" / "c" / "0" / "3").exists())
+    wait_until(lambda: (path / "sample_stats" / "gradient" / "c" / "0" / "3").exists())
     whole = stopped(sampler)
-    reader.join(timeout=60)
+    reader.join(timeout=600)
     there = int(np.isfinite(whole.sample_stats["gradient"].values[0, :, 0]).sum())
     assert 0 < found[0].settings["seen"] == there < 20_000
     assert len(found[0]) == min(20, there)
@@ -170,19 +179,19 @@ def test_a_sampler_that_is_aborted_leaves_what_came(tmp_path):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A store that is complete, whose number of draws is no multiple of its chunks."""
+    """A complete store whose number of draws is not a multiple of the chunk length."""
     path = tmp_path_factory.mktemp("nutpie") / "run.zarr"
     running(path).wait().close()
     return path
 
 
-def test_a_finished_folder_is_followed_at_once(finished):
-    assert follow(finished, size=25).settings["seen"] == 600
+def test_a_complete_folder_is_thinned_at_once(finished):
+    assert thin(finished, size=25).settings["seen"] == 600
 
 
 @pytest.fixture
 def unfinished(finished, tmp_path):
-    """The same, where one variable of the second chain lags behind; and what is missing."""
+    """A copy in which chunks of one variable of the second chain are missing, and the missing chunks."""
     copy, late = tmp_path / "copy.zarr", tmp_path / "late"
     shutil.copytree(finished, copy)
     late.mkdir()
@@ -193,60 +202,65 @@ def unfinished(finished, tmp_path):
     return copy, chunks, late
 
 
-def test_a_folder_whose_writer_dies_gives_what_was_written(unfinished):
+def test_a_folder_whose_writer_ended_gives_the_draws_that_were_written(unfinished):
     began = time.monotonic()
-    thinned = follow(unfinished[0], size=25, patience=0.5, pause=0.05)
+    thinned = thin(unfinished[0], size=25, timeout=0.5, pause=0.05)
     assert time.monotonic() - began > 0.5
     assert thinned.settings["seen"] == 300 + 5 * 16
     assert thinned.settings["source"]["draws"] == [300, 80]
     assert np.isfinite(thinned.variables["share"].values).all()
 
 
-def test_a_folder_whose_writer_pauses_is_followed_to_the_end(unfinished):
+def test_a_folder_whose_writer_pauses_is_thinned_to_the_end(unfinished):
     copy, chunks, late = unfinished
     thinner, found = ss.Thinner(4, size=25), []
-    reader = threading.Thread(target=lambda: found.append(follow(copy, thinner, pause=0.01)))
+    reader = threading.Thread(target=lambda: found.append(thin(copy, thinner=thinner, pause=0.01)))
     reader.start()
-    require(lambda: thinner.seen == 380)
+    wait_until(lambda: thinner.seen == 380)
     for chunk in sorted(late.iterdir(), key=lambda chunk: int(chunk.name)):
         chunk.rename(chunks / chunk.name)
-    reader.join(timeout=60)
+    reader.join(timeout=600)
     assert found[0].settings["seen"] == 600
     assert found[0].settings["source"]["draws"] == [300, 300]
 
 
-def test_a_thinner_goes_on_with_the_same_folder_and_no_other(unfinished, finished):
+def test_a_thinner_continues_with_the_same_folder_only(unfinished, finished):
     copy, chunks, late = unfinished
     thinner = ss.Thinner(4, size=25)
-    before = follow(copy, thinner, patience=0.3, pause=0.05).settings["seen"]
+    before = thin(copy, thinner=thinner, timeout=0.3, pause=0.05).settings["seen"]
     for chunk in late.iterdir():
         chunk.rename(chunks / chunk.name)
-    kept = follow(copy, thinner, patience=5, pause=0.01)
+    kept = thin(copy, thinner=thinner, pause=0.01)
     assert before == 380 and kept.settings["seen"] == 600 and kept.settings["source"]["draws"] == [300, 300]
     assert len(np.unique(kept.ids, axis=0)) == 25
-    with pytest.raises(InputError, match="thinner has draws of another source"):
-        follow(finished, thinner)
+    with pytest.raises(InputError, match="thinner has draws from another source"):
+        thin(finished, thinner=thinner)
 
 
-def test_a_folder_that_never_comes_is_said(tmp_path):
-    with pytest.raises(InputError, match="no draw came"):
-        follow(tmp_path / "nothing.zarr", size=5, patience=0.2)
+def test_a_missing_folder_is_an_error_after_the_timeout(tmp_path):
+    with pytest.raises(InputError, match="no draws were written"):
+        thin(tmp_path / "nothing.zarr", size=5, timeout=0.2)
 
 
-def test_following_without_a_stored_gradient_is_refused(tmp_path):
+def test_a_wrong_setting_is_an_error_before_the_first_draw(tmp_path):
+    with pytest.raises(InputError, match="Unknown setting 'sise'"):
+        thin(tmp_path / "nothing.zarr", sise=5)
+
+
+def test_a_store_without_gradient_is_an_error(tmp_path):
     sampler = running(tmp_path / "run.zarr", store_gradient=False)
     with pytest.raises(InputError, match=r"gradient is not stored.*store_gradient=True"):
-        follow(sampler, size=5, patience=30)
+        thin(sampler, size=5, timeout=600)
     sampler.wait().close()
 
 
-def test_a_sampler_in_memory_cannot_be_followed():
+def test_a_sampler_that_writes_to_memory_is_an_error():
     sampler = nutpie.sample(compiled(), blocking=False, **STORED)
     with pytest.raises(InputError, match=r"memory.*LocalStore"):
-        follow(sampler, size=5)
+        thin(sampler, size=5)
     sampler.wait()
 
 
-def test_the_page_about_it():
+def test_the_documentation_page():
     page = Path(__file__).parents[2] / "docs" / "integrations" / "nutpie.md"
     assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0

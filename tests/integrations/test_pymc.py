@@ -1,9 +1,10 @@
-"""PyMC's own samplers: the callback and the trace."""
+"""PyMC: the callback and the trace."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,9 +21,19 @@ SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "random_seed": 3, 
 STORED = {**SAMPLE, "idata_kwargs": {"include_transformed": True}, "compute_convergence_checks": False}
 
 
+class Draw(NamedTuple):
+    """A draw as PyMC passes it to a callback."""
+
+    chain: int
+    draw_idx: int
+    point: dict[str, Any]
+    tuning: bool = False
+    stats: tuple[Any, ...] = ()
+
+
 @pytest.fixture(scope="module")
 def run():
-    """One run with callbacks of both kinds, and all of its draws."""
+    """One run with both kinds of callbacks, and all of its draws."""
     common, each = Callback(model(), size=40), Callback(model(), per_chain=True, size=25)
 
     def both(trace, draw):
@@ -35,13 +46,13 @@ def run():
 
 
 def unconstrained(tree):
-    """Every draw (chains, n, 4), from what PyMC itself stored."""
+    """Return all draws (chains, n, 4) that PyMC stored."""
     posterior = tree.posterior if "sigma_log__" in tree.posterior else tree.unconstrained_posterior
     plain = tree.posterior["mu"].values[..., None]
     return np.concatenate([plain, posterior["sigma_log__"].values[..., None], posterior["share_simplex__"].values], -1)
 
 
-def test_scores_agree_with_differentiation_of_the_density_by_hand(run):
+def test_scores_are_the_gradient_of_the_log_density(run):
     _, common, _ = run
     assert common.kept.draws.shape == (40, 4)
     np.testing.assert_allclose(common.kept.scores, scores(common.kept.draws), rtol=1e-8, atol=1e-8)
@@ -67,7 +78,7 @@ def test_variables_have_the_dimensions_and_coordinates_of_the_model(run):
     assert variables["both"].dims == ("both_dim_0",)
 
 
-def test_one_thinner_in_common_keeps_what_thinning_the_stored_chains_keeps(run):
+def test_a_thinner_for_all_chains_gives_the_result_of_the_stored_chains(run):
     tree, common, _ = run
     draws = unconstrained(tree)
     stored = ss.thin(draws, scores(draws), size=40, preconditioner="streaming")
@@ -75,7 +86,7 @@ def test_one_thinner_in_common_keeps_what_thinning_the_stored_chains_keeps(run):
     assert common.kept.ksd == pytest.approx(stored.ksd, rel=1e-8)
 
 
-def test_a_thinner_a_chain_keeps_what_thinning_each_stored_chain_keeps(run):
+def test_a_thinner_per_chain_gives_the_result_of_each_stored_chain(run):
     tree, _, each = run
     assert sorted(each.thinners) == [0, 1]
     assert len(each.kept) == 50
@@ -83,12 +94,24 @@ def test_a_thinner_a_chain_keeps_what_thinning_each_stored_chain_keeps(run):
         stored = ss.thin(draws, scores(draws), size=25, preconditioner="streaming")
         own = each.kept.ids[each.kept.ids[:, 0] == chain]
         np.testing.assert_array_equal(own[:, 1], stored.ids[:, 1])
-    kept = each.kept
-    assert kept.settings["seen"] == 600
+    kept, union = each.kept, ss.merge(each.thinners.values())
+    assert np.array_equal(kept.draws, union.draws) and kept.ksd == union.ksd and kept.weights is None
+    assert np.array_equal(kept.preconditioner.factor, union.preconditioner.factor)
     assert kept.ksd == pytest.approx(ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner))
+    assert kept.settings["seen"] == 600 and kept.settings["config"]["size"] == 25
+    assert [settings["seen"] for settings in kept.settings["thinners"]] == [300, 300]
 
 
-def test_the_health_of_the_chains_themselves_is_carried_over(run):
+def test_draws_of_chains_with_different_lengths_have_equal_weights(run):
+    thin = Callback(model(), per_chain=True)
+    for chain, length in ((0, 200), (1, 60)):
+        for index, x in enumerate(unconstrained(run[0])[chain][:length]):
+            thin(None, Draw(chain, index, {"mu": x[0], "sigma_log__": x[1], "share_simplex__": x[2:]}))
+    first, second = np.bincount(thin.kept.ids[:, 0])
+    assert first > second and thin.kept.weights is None
+
+
+def test_convergence_of_the_chains_is_recorded(run):
     import arviz as az
 
     tree, common, each = run
@@ -100,12 +123,12 @@ def test_the_health_of_the_chains_themselves_is_carried_over(run):
     assert source["rhat"] == pytest.approx(float(az.rhat(draws, method="split")["x"].max()), abs=0.01)
 
 
-def test_tuning_draws_are_left_out(run):
+def test_tuning_draws_are_not_used(run):
     assert run[1].kept.settings["seen"] == 600
     assert run[1].kept.ids[:, 1].max() < 300
 
 
-def test_chains_side_by_side_lead_back_to_their_own_draws():
+def test_ids_of_chains_that_run_in_parallel_lead_to_their_draws():
     thin = Callback(model(), per_chain=True, size=20)
     with model():
         tree = pm.sample(callback=thin, **{**STORED, "cores": 2, "tune": 100, "draws": 100})
@@ -114,7 +137,7 @@ def test_chains_side_by_side_lead_back_to_their_own_draws():
     np.testing.assert_allclose(thin.kept.variables["share"].values, tree.posterior["share"].values[chain, draw])
 
 
-def test_the_trace_returns_what_the_callback_keeps_and_stores_no_more(run):
+def test_the_trace_returns_the_kept_draws_of_the_callback(run):
     _, common, _ = run
     trace = Trace(model(), size=40)
     with model():
@@ -132,7 +155,7 @@ def test_the_trace_keeps_the_statistics_of_the_kept_draws_only(run):
     trace, most = Trace(model(), size=40), []
 
     def note(**_):
-        most.append(len(trace._run.stats))
+        most.append(trace.stored_stats)
 
     with model():
         thinned = pm.sample(
@@ -143,10 +166,10 @@ def test_the_trace_keeps_the_statistics_of_the_kept_draws_only(run):
         )
     chain, draw = common.kept.ids.T
     np.testing.assert_array_equal(thinned.sample_stats["lp"].values[0], tree.sample_stats["lp"].values[chain, draw])
-    assert max(most) == 40 == len(trace._run.stats)
+    assert max(most) == 40 == trace.stored_stats
 
 
-def test_the_trace_serves_chains_side_by_side_and_any_step_method():
+def test_the_trace_works_with_parallel_chains_and_any_step_method():
     trace = Trace(model(), per_chain=True, size=15, preconditioner=ss.Warmup(draws=30))
     with model():
         tree = pm.sample(
@@ -157,24 +180,24 @@ def test_the_trace_serves_chains_side_by_side_and_any_step_method():
 
 
 @pytest.mark.filterwarnings("ignore:.return_inferencedata=False. is deprecated:FutureWarning")
-def test_the_trace_returns_a_multitrace_too():
+def test_the_trace_can_return_a_multitrace():
     trace = Trace(model(), size=10, candidates=3)
     with model():
         result = pm.sample(
             trace=trace, return_inferencedata=False, compute_convergence_checks=False, **{**SAMPLE, "draws": 40}
         )
-    assert len(trace._run.stats) == 10
+    assert 10 <= trace.stored_stats <= 12  # of kept draws, and of draws that wait for more candidates
     assert (result.nchains, len(result)) == (1, 10)
     np.testing.assert_array_equal(result["share"], trace.kept.variables["share"].values)
     assert set(result.point(3)) == set(result.varnames)
 
 
-def test_tuning_draws_asked_of_the_trace_are_refused():
+def test_tuning_draws_cannot_be_requested_from_the_trace():
     with pytest.raises(InputError, match="discard_tuned_samples"), model():
         pm.sample(trace=Trace(model(), size=10), discard_tuned_samples=False, **{**SAMPLE, "draws": 20})
 
 
-def test_an_interrupted_run_leaves_what_was_kept_so_far():
+def test_an_interrupted_run_returns_the_draws_kept_so_far():
     trace = Trace(model(), size=10)
 
     def stop(trace, draw):
@@ -190,7 +213,7 @@ def test_an_interrupted_run_leaves_what_was_kept_so_far():
 
 
 @pytest.mark.parametrize("how", ["callback", "trace"])
-def test_a_second_run_is_refused(how):
+def test_a_second_run_with_the_same_object_is_an_error(how):
     short = {**SAMPLE, "tune": 5, "draws": 10, "chains": 1, "compute_convergence_checks": False}
     thin = (Callback if how == "callback" else Trace)(model(), size=5)
     with model():
@@ -199,25 +222,27 @@ def test_a_second_run_is_refused(how):
             pm.sample(**{how: thin}, **short)
 
 
-def test_nothing_kept_yet_is_said():
-    with pytest.raises(InputError, match="No draws have come yet"):
+def test_no_draws_yet_is_an_error():
+    with pytest.raises(InputError, match="no draws after tuning yet"):
         _ = Callback(model(), size=5).kept
 
 
-def test_a_thinner_of_ones_own_is_used():
+def test_a_given_thinner_is_used():
     thinner = ss.Thinner(4, size=12, kernel=ss.IMQ(c=2.0))
     thin = Callback(model(), thinner)
     with model():
         pm.sample(callback=thin, **{**STORED, "draws": 50})
     assert len(thin.kept) == 12
     assert thin.thinners == {0: thinner}
-    with pytest.raises(InputError, match="3 dimensions, the model 4: mu, sigma_log__, share_simplex__"):
+    with pytest.raises(InputError, match="3 dimensions, the model has 4: mu, sigma_log__, share_simplex__"):
         Callback(model(), ss.Thinner(3))
-    with pytest.raises(InputError, match="A thinner was given"):
+    with pytest.raises(InputError, match="Both a thinner and settings"):
         Callback(model(), thinner, size=3)
+    with pytest.raises(InputError, match="per_chain=True"):
+        Callback(model(), thinner, per_chain=True)
 
 
-def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
+def test_a_second_run_continues_the_indices_of_the_thinner():
     thinner = ss.Thinner(4, size=40)
     few = {**STORED, "draws": 150, "tune": 50}
     for seed in (1, 2):
@@ -229,11 +254,11 @@ def test_a_second_run_with_the_same_thinner_numbers_its_draws_on():
     late = kept.ids[:, 1] >= 150
     chain, draw = kept.ids[late].T
     assert late.any() and np.array_equal(kept.draws[late], unconstrained(tree)[chain, draw - 150])
-    with pytest.raises(InputError, match="has draws already"):
+    with pytest.raises(InputError, match="already has draws"):
         Trace(model(), thinner)
 
 
-def test_discrete_parameters_are_refused_by_name():
+def test_discrete_parameters_are_an_error():
     with pm.Model() as discrete:
         pm.Poisson("visits", 3.0)
         pm.Normal("x")
@@ -241,18 +266,15 @@ def test_discrete_parameters_are_refused_by_name():
         Callback(discrete)
 
 
-def test_a_score_that_is_not_a_number_names_its_draw():
+def test_a_nan_score_is_an_error_that_names_the_draw():
     with pm.Model() as broken:
         pm.Potential("wall", pm.math.sqrt(pm.Normal("x")))
     thin = Callback(broken, size=5)
 
-    class Draw:
-        chain, draw_idx, tuning, stats, point = 0, 0, False, [], {"x": np.array(-1.0)}
-
     with pytest.raises(InputError, match=r"score of chain 0, draw 0 is nan"):
-        thin(None, Draw)
+        thin(None, Draw(0, 0, {"x": np.array(-1.0)}))
 
 
-def test_the_page_about_it():
+def test_the_documentation_page():
     page = Path(__file__).parents[2] / "docs" / "integrations" / "pymc.md"
     assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0

@@ -1,4 +1,4 @@
-"""The collector: kept networks are the kept draws, payloads live as long as they do, and a kill changes nothing."""
+"""The collector: networks and payloads are those of the kept draws, also after the process was killed."""
 
 from __future__ import annotations
 
@@ -65,9 +65,15 @@ def flat(module):
 def test_kept_networks_predictions_and_payloads_are_those_of_the_kept_draws(tmp_path, storage, on_disk):
     module = mlp()
     collector = Collector(
-        module, posterior, data=batches, folder=tmp_path / "run" if on_disk else None, predict=predict, storage=storage,
-        payload=lambda module: {"first": module[0].weight, "norm": np.array([2.5])}, size=10,
-    )  # fmt: skip
+        module,
+        posterior,
+        data=batches,
+        folder=tmp_path / "run" if on_disk else None,
+        predict=predict,
+        payload=lambda module: {"first": module[0].weight, "norm": np.array([2.5])},
+        storage=storage,
+        size=10,
+    )
     stored = []
     steps = langevin(module, collector, 60, call=lambda c: (stored.append(flat(module)), c())[1])
     kept = collector.kept
@@ -89,7 +95,7 @@ def test_kept_networks_predictions_and_payloads_are_those_of_the_kept_draws(tmp_
         assert names == {f"{chain}_{draw}.safetensors" for chain, draw in ids}
 
 
-def test_stored_weights_load_straight_into_a_module(tmp_path):
+def test_stored_weights_can_be_loaded_into_a_module(tmp_path):
     from safetensors.torch import load_file
 
     module = mlp()
@@ -102,14 +108,14 @@ def test_stored_weights_load_straight_into_a_module(tmp_path):
     assert np.array_equal(flat(fresh), collector.kept.draws[-1].astype(np.float32))
 
 
-def test_the_result_is_that_of_the_thinner_on_the_stored_chain():
+def test_the_result_is_that_of_the_stored_chain():
     module, chain = mlp(dtype=torch.float64), []
     collector = Collector(
         module, posterior, data=batches, preconditioner=ss.Preconditioner.length_scale(5.0), growth="sqrt"
     )
     langevin(module, collector, 40, call=lambda c: (chain.append(torch.tensor(flat(module))), c())[1])
     scores = []
-    for weights in chain:  # the scores by hand, from all data at once
+    for weights in chain:  # scores from all data at once
         torch.nn.utils.vector_to_parameters(weights, module.parameters())
         value = -60 * loss(module, inputs, labels) - 0.5 * sum(w.square().sum() for w in module.parameters())
         scores.append(torch.cat([g.reshape(-1) for g in torch.autograd.grad(value, list(module.parameters()))]).numpy())
@@ -121,7 +127,7 @@ def test_the_result_is_that_of_the_thinner_on_the_stored_chain():
     assert np.allclose(kept.scores, thinner.kept.scores, rtol=1e-10, atol=1e-9)
 
 
-def test_each_kind_of_score_is_from_the_batch_it_says():
+def test_each_kind_of_score_is_computed_from_its_batch():
     module = mlp(dtype=torch.float64)
 
     def by_hand(*batch):
@@ -151,7 +157,7 @@ def test_each_kind_of_score_is_from_the_batch_it_says():
     assert np.allclose(only(given, score=given.gradient(-60.0)), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_module_and_its_gradients_are_left_alone():
+def test_the_module_and_its_gradients_do_not_change():
     module = mlp()
     loss(module, inputs, labels).backward()
     before, gradients = flat(module).copy(), [w.grad.clone() for w in module.parameters()]
@@ -166,7 +172,7 @@ def test_the_module_and_its_gradients_are_left_alone():
 
 
 @pytest.mark.parametrize("storage", ["float64", "float32"])
-def test_of_several_candidates_the_best_is_stored_though_the_module_has_moved_on(tmp_path, storage):
+def test_the_best_candidate_is_stored_with_the_weights_it_had(tmp_path, storage):
     module, chain = mlp(), []
     options = {"preconditioner": ss.Preconditioner.length_scale(5.0), "growth": "linear", "storage": storage}
     collector = Collector(module, posterior, data=batches, candidates=4, folder=tmp_path, predict=predict, **options)
@@ -193,7 +199,7 @@ class Plane:
     def weights(self, z):
         return self.base + z.to(self.base) @ self.directions
 
-    def preconditioner(self, weights):
+    def coordinates(self, weights):
         return torch.linalg.lstsq(self.directions.T, (weights - self.base)[:, None]).solution[:, 0]
 
 
@@ -236,7 +242,7 @@ def test_in_a_subspace_draws_are_positions_and_scores_their_gradients(tmp_path, 
 
 
 @pytest.mark.parametrize("storage", ["float64", "float32"])
-def test_a_run_goes_on_bit_for_bit(tmp_path, storage):
+def test_a_resumed_run_gives_the_same_bits(tmp_path, storage):
     def run(folder, cut):
         module = mlp()
         options = {"data": batches, "predict": predict, "size": 8, "storage": storage, "folder": tmp_path / folder}
@@ -260,12 +266,12 @@ def test_a_run_goes_on_bit_for_bit(tmp_path, storage):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
 
-def test_wide_draws_are_stored_once_not_in_the_checkpoint_too(tmp_path):
+def test_float32_draws_are_not_stored_in_the_checkpoint_again(tmp_path):
     module = torch.nn.Linear(2000, 10)
     collector = Collector(
         module, score="minibatch", folder=tmp_path, size=4, preconditioner=ss.Preconditioner.length_scale(9.0)
     )
-    assert collector.thinner.storage == "float32" and collector.dim == 20_010
+    assert collector.thinner.config.storage == "float32" and collector.dim == 20_010
     for _ in range(6):
         with torch.no_grad():
             module.weight += 0.1 * torch.randn(10, 2000)
@@ -286,10 +292,8 @@ def test_wide_draws_are_stored_once_not_in_the_checkpoint_too(tmp_path):
 def test_regression_predictions_have_a_variance():
     module = torch.nn.Linear(1, 1)
     x = torch.linspace(-1, 1, 7)[:, None]
-    collector = Collector(
-        module, score="minibatch", predict=lambda m: m(x)[:, 0], predictions=EnsemblePrediction("values"), size=5,
-        validate_scores=False,
-    )  # fmt: skip
+    options = {"predict": lambda m: m(x)[:, 0], "predictions": EnsemblePrediction("values"), "validate_scores": False}
+    collector = Collector(module, score="minibatch", size=5, **options)
     for _ in range(12):
         torch.nn.init.normal_(module.weight)
         collector(score=-flat(module))
@@ -298,7 +302,7 @@ def test_regression_predictions_have_a_variance():
     assert np.allclose(collector.predictions.variance, np.var(each, axis=0), atol=1e-6)
 
 
-def test_buffers_and_shared_weights_come_back():
+def test_buffers_and_shared_weights_are_restored():
     class Shared(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -320,7 +324,7 @@ def test_buffers_and_shared_weights_come_back():
         assert network.seen == id[1] + 1 and network.two.weight is network.one.weight
 
 
-def test_several_chains_have_ids_of_their_own():
+def test_draws_of_several_chains_have_separate_ids():
     module = mlp()
     collector = Collector(module, posterior, data=batches, growth="none", candidates=2)
     for _ in range(4):
@@ -330,44 +334,46 @@ def test_several_chains_have_ids_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("words", "options"),
+    ("message", "options"),
     [
         ("score must be 'full' or 'minibatch' or 'independent'", {"score": "noisy"}),
         ("hold draws back", {"thinner": ss.Thinner(51, candidates=2)}),
         ("hold draws back", {"preconditioner": ss.Warmup()}),
+        ("candidates must be", {"candidates": 0}),
+        ("Unknown setting 'sise'", {"sise": 3}),
         ("for 50 dimensions, the draws have 51", {"thinner": ss.Thinner(50)}),
         ("Both a thinner and settings", {"thinner": ss.Thinner(51), "size": 3}),
-        ("has draws already", {"thinner": ss.Thinner(51, initial=(np.ones((1, 51)), np.ones((1, 51))))}),
+        ("already has draws", {"thinner": ss.Thinner(51, initial=(np.ones((1, 51)), np.ones((1, 51))))}),
     ],
 )
-def test_settings_that_would_not_do_are_refused(words, options):
-    with pytest.raises(InputError, match=words):
+def test_wrong_settings_are_errors(message, options):
+    with pytest.raises(InputError, match=message):
         Collector(mlp(), posterior, **options)
 
 
-def test_calls_that_would_not_do_are_refused(tmp_path):
+def test_wrong_calls_are_errors():
     module = mlp()
-    with pytest.raises(InputError, match="own minibatch is not known"):
+    with pytest.raises(InputError, match="minibatch of the step is not known"):
         Collector(module, posterior, score="minibatch")()
     with pytest.raises(InputError, match="no log posterior"):
         Collector(module)()
-    with pytest.raises(InputError, match="A position needs a subspace"):
+    with pytest.raises(InputError, match="position was given without a subspace"):
         Collector(module, posterior)(position=[1.0])
-    with pytest.raises(InputError, match="must be a number, got shape"):
+    with pytest.raises(InputError, match="must be a scalar, got shape"):
         Collector(module, lambda m, x, y: m(x))(inputs, labels)
     with pytest.raises(InputError, match="has no gradient"):
         Collector(module).gradient(-1.0)
-    with pytest.raises(InputError, match="no data"):
+    with pytest.raises(InputError, match="no data to compute"):
         Collector(module, posterior, data=[])()
     with pytest.raises(InputError, match="not a distribution"):
         Collector(module, posterior, data=batches, predict=lambda m: m(reference))()
-    with pytest.raises(InputError, match="no weights that want a gradient"):
+    with pytest.raises(InputError, match="No weight of the module requires a gradient"):
         Collector(torch.nn.Tanh())
     with pytest.raises(InputError, match="is nan in coordinate 0"):
         Collector(module)(score=np.full(51, np.nan))
 
 
-def test_after_a_draw_that_could_not_be_stored_nothing_more_is_taken_and_the_folder_is_whole(tmp_path):
+def test_after_a_failed_write_the_collector_stops_and_the_folder_is_consistent(tmp_path):
     module, bad = mlp(), [False]
 
     def fails(module):
@@ -392,7 +398,7 @@ def test_after_a_draw_that_could_not_be_stored_nothing_more_is_taken_and_the_fol
     langevin(module, again, 5)
 
 
-def test_a_negated_score_is_noticed():
+def test_negated_scores_are_an_error():
     module = mlp()
     collector = Collector(module, size=3)
     with pytest.raises(NegatedScoresError):
@@ -402,21 +408,25 @@ def test_a_negated_score_is_noticed():
             collector(score=2.0 * flat(module))
 
 
-def test_a_folder_with_a_run_is_neither_overwritten_nor_continued_with_other_settings(tmp_path):
+def test_a_run_in_the_folder_is_not_overwritten_or_continued_with_other_settings(tmp_path):
     module = mlp()
     collector = Collector(module, posterior, data=batches, folder=tmp_path, size=3)
     collector()
     collector.close()
+    same = Collector(module, posterior, data=batches, folder=tmp_path, resume=True, config=ss.ThinConfig(size=3))
+    assert same.ids == collector.ids
+    same.close()
     with pytest.raises(InputError, match="already holds a run"):
         Collector(module, posterior, data=batches, folder=tmp_path, size=3)
-    for words, options in (
-        ("size = 3, and now it is 4", {"size": 4}),
+    for message, options in (
+        ("size = 3, but now size = 4", {"size": 4}),
         ("collector", {"size": 3, "score": "independent"}),
         ("preconditioner", {"size": 3, "preconditioner": ss.Preconditioner.length_scale(2.0)}),
+        ("history", {"size": 3, "history": "all"}),
         ("storage", {"size": 3, "storage": "float32", "preconditioner": ss.Streaming()}),
         ("predict", {"size": 3, "predict": predict}),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             Collector(module, posterior, **{"data": batches, "folder": tmp_path, "resume": True, **options})
     (tmp_path / "draws" / "0_0.safetensors").unlink()
     with pytest.raises(CheckpointError, match="have no payload"):
@@ -458,7 +468,7 @@ def run():
         collector(score=-weights(collector.thinner.seen))
 
 
-def looked_at():
+def require_consistent():
     collector = opened()
     files = {path.name for path in (folder / "draws").rglob("*")}
     assert files == {".lock", ".new", *(f"{chain}_{draw}.safetensors" for chain, draw in collector.ids)}, files
@@ -476,24 +486,28 @@ def looked_at():
 
 
 warm = Collector(module, score="minibatch", size=2, storage=storage, predict=predict)
-for number in range(4):  # so that no child has to compile anything
+for number in range(4):  # compile everything before the first fork
     warm(score=-weights(number))
-looked_at()
+require_consistent()
 random.seed(0)
 seen = 0
-for _ in range(kills):
+saved = folder / "thinner.npz"
+for number in range(kills):
+    before = saved.stat().st_mtime_ns if saved.exists() else 0
     child = os.fork()
     if child == 0:
         try:
             run()
         finally:
             os._exit(1)
+    while number % 2 and (saved.stat().st_mtime_ns if saved.exists() else 0) == before:
+        time.sleep(0.001)  # every second child makes progress, however busy the machine is
     time.sleep(random.uniform(0.0, 0.3))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
-    now = looked_at()
-    assert now >= seen
+    now = require_consistent()
+    assert now >= seen + number % 2
     seen = now
 print(json.dumps({"seen": seen}))
 """
@@ -501,9 +515,8 @@ print(json.dumps({"seen": seen}))
 
 @pytest.mark.skipif(os.name != "posix", reason="needs fork and kill")
 @pytest.mark.parametrize(("storage", "kills"), [("float32", 50), ("float64", 10)])
-def test_after_a_kill_9_at_any_instant_every_draw_has_its_payload_and_every_payload_its_draw(tmp_path, storage, kills):
+def test_draws_and_payloads_agree_after_a_kill_at_any_moment(tmp_path, storage, kills):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "run"), str(kills), storage]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["seen"] >= kills
+    assert json.loads(done.stdout)["seen"] >= kills // 2

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, floor_at, limits_at, magnitude, permuted
 
 import steinstream as ss
 from steinstream._engine import fourier_features
@@ -17,6 +15,8 @@ from steinstream._engine.jit import threads
 from steinstream._engine.penalties import SCALARS
 from steinstream._engine.reference import Reference
 from steinstream.thinner.threads import ThreadChooser
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same, floor_at, limits_at, magnitude, permuted
 
 gammas = st.sampled_from([0.05, 0.3, 3.0])
 

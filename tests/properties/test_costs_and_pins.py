@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, limits_at, permuted
 
 import steinstream as ss
 from steinstream._engine.reference import Reference
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same, limits_at, permuted
 
 lambdas = st.sampled_from([0.0, 0.1, 1.0, 20.0])
 gammas = st.sampled_from([0.0, 0.0, 0.3])

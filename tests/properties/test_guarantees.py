@@ -7,11 +7,11 @@ import math
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, streams
-from tests.thinners import budget_at, floor_at
 
 import steinstream as ss
 from steinstream import schedules
+from tests.streams import budgets, growths, kernels, streams
+from tests.thinners import budget_at, floor_at
 
 
 def square(kernel, x, s):

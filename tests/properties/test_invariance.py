@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, permuted
 
 import steinstream as ss
 from steinstream import schedules
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same, permuted
 
 choices = st.fixed_dictionaries(
     {

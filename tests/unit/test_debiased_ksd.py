@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import kernels, streams
 
 import steinstream as ss
 from steinstream.discrepancy import squared_ksd_debiased
+from tests.streams import kernels, streams
 
 COORDINATES = {
     "identity": lambda dim: None,

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.streams import kernels, streams
 
 import steinstream as ss
 from steinstream._engine.linalg import stein_matrix
 from steinstream.baselines import kernel_thinning, stein_thinning
 from steinstream.discrepancy import squared_ksd_debiased
 from steinstream.kernels import PROFILES
+from tests.streams import kernels, streams
 
 
 def stein_kernel(base, gradients, mixed, sx, sy):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same
 
 import steinstream as ss
 from steinstream.running_moments import Moments
 from steinstream.thinner.dictionary import Dictionary
 from steinstream.validation import Block
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same
 
 following = st.builds(
     ss.Streaming,

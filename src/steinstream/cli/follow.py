@@ -221,7 +221,9 @@ class _Run:
             raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
         for chain in self.files.chains:
             if chain.config.samples is not None and chain.received < chain.config.samples:
-                said = f"{chain.path} has {count(chain.received)} of the {count(chain.config.samples)} draws it announces"
+                said = (
+                    f"{chain.path} has {count(chain.received)} of the {count(chain.config.samples)} draws it announces"
+                )
                 click.echo(said, err=True)
         kept = self._save(final=True)
         skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""

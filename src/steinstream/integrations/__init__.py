@@ -1,7 +1,7 @@
-"""Where draws come from while a sampler runs: one tool a file, each imported only when it is used.
+"""Thin draws while a sampler runs: one tool per file, each imported only when it is used.
 
-Whatever the tool, the thinner sees unconstrained draws with the score of their density, Jacobian included, and what is
-kept leads back to the user's own parameters.
+For every tool, the thinner receives unconstrained draws and the score of their density, Jacobian included. The kept
+draws lead back to the parameters of the user's model.
 """
 
 from __future__ import annotations

@@ -1,48 +1,61 @@
-"""What all live sources share."""
+"""Functions that all integrations share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from steinstream.errors import InputError
 from steinstream.io.errors import need
-from steinstream.preconditioning import Streaming
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
+from steinstream.thinner.config import ThinConfig
 
-__all__ = ["chosen_thinner", "live_thinner", "need", "what_is_kept"]
-
-
-def live_thinner(dim: int, **settings: Any) -> Thinner:
-    """A thinner for a chain that is still running: coordinates follow the stream unless given."""
-    settings.setdefault("preconditioner", Streaming())
-    return Thinner(dim, **settings)
+__all__ = ["live_config", "live_thinner", "need", "result_of", "schedule_functions"]
 
 
-def chosen_thinner(thinner: Thinner | None, dim: int, settings: dict[str, Any]) -> Thinner:
-    """The user's thinner, or one of these settings."""
+def live_config(config: ThinConfig | None, settings: Mapping[str, Any]) -> ThinConfig:
+    """Return the settings for a chain that is still running: the default preconditioner is `Streaming`."""
+    chosen = ThinConfig.of(config, **settings)
+    return chosen.replace(preconditioner="streaming") if chosen.preconditioner is None else chosen
+
+
+def live_thinner(
+    dim: int,
+    *,
+    thinner: Thinner | None = None,
+    config: ThinConfig | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Thinner:
+    """Return the given thinner, or a new one with these settings."""
+    settings = settings or {}
     if thinner is None:
-        return live_thinner(dim, **settings)
-    if settings:
+        return Thinner(dim, live_config(config, settings))
+    given = [*(["config"] if config is not None else []), *settings]
+    if given:
         raise InputError(
-            f"Both a thinner and settings for one were given: {', '.join(settings)}.", "Give the one or the other."
+            f"Both a thinner and settings were given: {', '.join(given)}.", "Pass either a thinner or settings."
         )
     if thinner.dim != dim:
         raise InputError(
             f"The thinner is for {thinner.dim} dimensions, the draws have {dim}.",
-            "Count dimensions where the sampler moves: a simplex of three has two.",
+            "Count unconstrained parameters: a simplex with three entries has two.",
         )
     return thinner
 
 
-def what_is_kept(thinner: Thinner, names: Sequence[str] | None = None, **about: Any) -> Kept:
-    """The kept draws with what else is known of them; an error if not one draw was fit to be kept."""
+def result_of(thinner: Thinner, names: Sequence[str] | None = None) -> Kept:
+    """Return the kept draws with parameter names, or raise an `InputError` if every draw was invalid."""
     if thinner.seen and thinner.seen == thinner.skipped:
         raise InputError(
-            f"All {thinner.seen} draws came with values that are not finite.",
-            "Check that the sampler computes scores at all; on_bad='raise' shows the first bad one.",
+            f"All {thinner.seen} draws have values that are not finite.",
+            "Check that the sampler computes scores; on_bad='raise' shows the first invalid draw.",
         )
-    kept = thinner.kept
-    return replace(kept, names=None if names is None else tuple(names), settings={**kept.settings, **about})
+    return replace(thinner.kept, names=None if names is None else tuple(names))
+
+
+def schedule_functions(config: ThinConfig) -> dict[str, Any]:
+    """Return the schedules that are functions, which a checkpoint cannot hold and `load` requires again."""
+    plain = config.to_dict(arrays=False)
+    return {name: getattr(config, name) for name in ("growth", "budget") if isinstance(plain[name], Mapping)}

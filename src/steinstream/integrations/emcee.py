@@ -1,7 +1,7 @@
-"""emcee: a backend that stores the draws that matter, and of the chain only where it is now.
+"""emcee: a backend that stores the kept draws, and the current positions of the walkers instead of the chain.
 
-emcee needs no score, KSD does. Either the log probability returns it as a blob, which costs nothing more where it is
-computed anyway, or the backend is given a function. Walkers are chains: ids are (walker, step).
+emcee does not need a score, but KSD does. Either the log probability function returns it as a blob, or the backend is
+given a function. Walkers are chains: ids are (walker, step).
 """
 
 from __future__ import annotations
@@ -10,40 +10,49 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._typing import Array, Flags
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, need, what_is_kept
+from steinstream.integrations._common import live_config, need, result_of
 from steinstream.integrations.generic import batched_score, variables_of
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
-
-Array = NDArray[np.float64]
+from steinstream.thinner.config import ThinConfig
 
 try:
     _Base: Any = need("emcee", "emcee").backends.Backend
-except InputError:  # it is said when a backend is made
+except InputError:  # raised again when a backend is created
     _Base = object
 
 
 class Backend(_Base):  # type: ignore[misc]
-    """Give it to ``emcee.EnsembleSampler(..., backend=...)``; ``backend.kept`` are the draws kept so far.
+    """Backend for ``emcee.EnsembleSampler(..., backend=...)`` that stores the kept draws.
 
     Parameters
     ----------
-    score
-        A function of one position -> its score; or ``"jax"`` or ``"torch"`` to differentiate ``log_density``. Without
-        it, the score is the blob named ``field``, or the only blob there is.
-    field
-        Name of the blob, as in ``blobs_dtype=[("score", float, ndim)]``.
-    names
-        Of the parameters.
-    transform
-        A function of one position -> dict of the variables a user wants to see, computed for kept draws alone.
-    discard
-        Steps at the start that are not offered to the thinner.
-    settings
-        Of the thinner: ``size=200``, say.
+    score : callable or {"jax", "torch"}, optional
+        Function of one position that returns its score, or the package that differentiates ``log_density``. Default:
+        the score is the blob ``field``, or the only blob.
+    log_density : callable, optional
+        Log density of one position, written with JAX or PyTorch.
+    field : str, default "score"
+        Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``.
+    names : tuple of str, optional
+        Parameter names.
+    transform : callable, optional
+        Function of one position that returns a dict of variables, which are computed for the kept draws.
+    discard : int, default 0
+        Number of steps at the start that are not passed to the thinner.
+    config : ThinConfig, optional
+        Settings of the thinner. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
+        `Streaming`.
+
+    Attributes
+    ----------
+    thinner : Thinner or None
+        The thinner; None before the sampler starts.
 
     """
 
@@ -56,32 +65,47 @@ class Backend(_Base):  # type: ignore[misc]
         names: tuple[str, ...] | None = None,
         transform: Callable[[Array], dict[str, Any]] | None = None,
         discard: int = 0,
+        config: ThinConfig | None = None,
         **settings: Any,
     ) -> None:
         need("emcee", "emcee")
         super().__init__()
-        live_thinner(1, **settings)  # a mistake in the settings should show here
+        self._config = live_config(config, settings)
         self._score, self._field = batched_score(score, log_density), field
-        self._names, self._transform, self._discard, self._settings = names, transform, discard, settings
+        self._names, self._transform, self._discard = names, transform, discard
         self.thinner: Thinner | None = None
 
     def reset(self, nwalkers: int, ndim: int) -> None:
-        """Forget everything."""
+        """Delete the kept draws and start again; called by emcee."""
         super().reset(nwalkers, ndim)
-        self.thinner = live_thinner(self.ndim, **self._settings)
+        self.thinner = Thinner(self.ndim, self._config)
         self._last: Any = None
 
     def has_blobs(self) -> bool:
-        """Whether the latest step had blobs."""
+        """Return whether the latest step had blobs; called by emcee."""
         return self._last is not None and self._last.blobs is not None
 
     def grow(self, ngrow: int, blobs: Any) -> None:
-        """Nothing grows."""
+        """Do nothing, because the chain is not stored; called by emcee."""
 
-    def save_step(self, state: Any, accepted: NDArray[np.bool_]) -> None:
-        """Offer the walkers to the thinner."""
+    def save_step(self, state: Any, accepted: Flags) -> None:
+        """Pass the positions of the walkers to the thinner; called by emcee.
+
+        Parameters
+        ----------
+        state : emcee.State
+            State of the ensemble.
+        accepted : array of bool
+            Walkers that moved, (walkers,).
+
+        Raises
+        ------
+        InputError
+            If the ensemble has another shape, or there are no scores.
+
+        """
         if state.coords.shape != self.shape:
-            raise InputError(f"The walkers have shape {state.coords.shape}, the backend is for {self.shape}.")
+            raise InputError(f"The walkers have shape {state.coords.shape}, but the backend has shape {self.shape}.")
         if self.iteration >= self._discard and self.thinner is not None:
             walkers = np.arange(self.nwalkers)
             ids = np.column_stack([walkers, np.full(self.nwalkers, self.iteration)])
@@ -93,10 +117,10 @@ class Backend(_Base):  # type: ignore[misc]
         self.iteration += 1
 
     def _blob(self, blobs: Any) -> Array:
-        """The scores (walkers, d) among the blobs."""
+        """Return the scores (walkers, d) from the blobs."""
         remedy = (
-            "Let log_prob_fn return (log probability, score) and give EnsembleSampler "
-            f'blobs_dtype=[("{self._field}", float, {self.ndim})]; or give the backend score=.'
+            "Let log_prob_fn return (log probability, score) and pass "
+            f'blobs_dtype=[("{self._field}", float, {self.ndim})] to EnsembleSampler, or pass score= to the backend.'
         )
         if blobs is None:
             raise InputError("There are no blobs, so there is no score.", remedy)
@@ -108,28 +132,40 @@ class Backend(_Base):  # type: ignore[misc]
             return np.asarray(blobs, dtype=np.float64).reshape(self.shape)
         except (TypeError, ValueError):
             raise InputError(
-                f"The blobs, of shape {blobs.shape}, are not one score of {self.ndim} entries for each walker.", remedy
+                f"The blobs have shape {blobs.shape}, which is not one score of {self.ndim} entries per walker.", remedy
             ) from None
 
     @property
     def kept(self) -> Kept:
-        """What is kept so far."""
+        """The kept draws so far."""
         if self.thinner is None or not self.thinner.seen:
-            raise InputError("No step has been made.", "Give the backend to an EnsembleSampler and run it.")
-        kept = what_is_kept(self.thinner, self._names)
+            raise InputError("No step has been made.", "Pass the backend to an EnsembleSampler and run it.")
+        kept = result_of(self.thinner, self._names)
         if self._transform is not None:
             kept.variables.update(variables_of(self._transform, kept.draws))
         return kept
 
     def get_value(self, name: str, flat: bool = False, thin: int = 1, discard: int = 0) -> Any:
-        """Refuse: the chain is not stored."""
+        """Raise an `InputError`, because the chain is not stored; called by emcee."""
         raise InputError(
-            f"The chain is not stored, so there is no {name.replace('_', ' ')} of all steps.",
-            "backend.kept has the draws that were kept, get_last_sample() where the walkers are now.",
+            f"The chain is not stored, so get_{name}() is not available.",
+            "backend.kept holds the kept draws, get_last_sample() the current positions of the walkers.",
         )
 
     def get_last_sample(self) -> Any:
-        """Where the walkers are now, for the next run to begin with."""
+        """Return the current positions of the walkers, from which the next run starts.
+
+        Returns
+        -------
+        emcee.State
+            State of the ensemble after the latest step.
+
+        Raises
+        ------
+        AttributeError
+            If no step has been made: emcee expects this error.
+
+        """
         if not self.initialized or self._last is None:
             raise AttributeError("you must run the sampler with 'store == True' before accessing the results")
         return self._last

@@ -1,8 +1,8 @@
-"""NumPyro: a chain runs in compiled chunks, each is thinned while the next is on its way, and none is stored.
+"""NumPyro: run chains in compiled chunks and thin each chunk, without storing the chains.
 
-The thinner sees the unconstrained draws. NumPyro's ``z_grad`` is the gradient of the potential, which is minus the log
-density with the Jacobian of the transforms: minus the score. Constrained and deterministic sites are computed for the
-kept draws alone.
+The thinner receives unconstrained draws. NumPyro's ``z_grad`` is the gradient of the potential, which is minus the log
+density including the Jacobian of the transforms, so it is minus the score. Constrained and deterministic sites are
+computed for the kept draws only.
 """
 
 from __future__ import annotations
@@ -11,174 +11,216 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain as joined
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from steinstream._typing import AnyArray
 from steinstream.errors import InputError
-from steinstream.integrations._common import chosen_thinner, need, what_is_kept
-from steinstream.integrations._jax import Chunks, Transition, as_variables, entry_names, flat, side_by_side, unflatten
+from steinstream.integrations._common import live_thinner, need, result_of
+from steinstream.integrations._jax import Chunks, Transition, as_block, as_variables, entry_names, flatten, unflatten
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
+from steinstream.thinner.config import ThinConfig
 
 
-class Thinned:
-    """An ``numpyro.infer.MCMC`` that keeps only the draws that matter.
+class _Model(NamedTuple):
+    """Kernel of a run and the arguments of its model."""
 
-    Nothing else changes: kernel, warm-up, number of samples and of chains are those of ``mcmc``, and the same key makes
-    the same draws. Warm-up draws are not offered to the thinner. Chains run one after another, or all at once with
-    ``chain_method="vectorized"``; they share one thinner, and ids are (chain, draw). JAX computes in float32 unless
-    ``jax_enable_x64`` is set; scores then have seven digits, which is enough to thin by.
+    kernel: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def sample(
+    mcmc: Any,
+    rng_key: Any,
+    *args: Any,
+    model_kwargs: Mapping[str, Any] | None = None,
+    init_params: Any = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, ArrayLike] | None = None,
+    chunk: int = 1000,
+    thinner: Thinner | None = None,
+    config: ThinConfig | None = None,
+    **settings: Any,
+) -> Kept:
+    """Run a ``numpyro.infer.MCMC`` and return the kept draws.
+
+    Kernel, warm-up, number of samples and number of chains are those of ``mcmc``, and the same key gives the same draws
+    as ``mcmc.run``. Chains run one after another, or together with ``chain_method="vectorized"``. They share one
+    thinner; ids are (chain, draw).
 
     Parameters
     ----------
-    mcmc
-        The ``numpyro.infer.MCMC``. Its kernel is one that knows the gradient (NUTS, HMC, BarkerMH), or whose potential
-        can be differentiated beside it (SA).
-    thinner, settings
-        A thinner to go on with, which numbers the draws on, or the settings of a new one for each run: ``size=200``,
-        say.
-    dims, coords
-        Names of dimensions and places along them, as ArviZ takes them; plates are named already.
-    chunk
-        Draws of each chain in memory at once, twice.
+    mcmc : numpyro.infer.MCMC
+        The sampler. Its kernel must have a gradient (NUTS, HMC, BarkerMH), or a potential that can be differentiated
+        (SA).
+    rng_key : jax.random.key
+        Random key.
+    *args
+        Arguments of the model.
+    model_kwargs : mapping, optional
+        Keyword arguments of the model.
+    init_params : pytree, optional
+        Initial unconstrained parameters, as in ``mcmc.run``.
+    dims : mapping, optional
+        Names of dimensions by site, as in ArviZ. Default: the names of the plates.
+    coords : mapping, optional
+        Coordinates by dimension, as in ArviZ.
+    chunk : int, default 1000
+        Number of draws of each chain that run in one compiled call; two chunks are in memory.
+    thinner : Thinner, optional
+        Thinner to continue with; new draws continue its indices. After an interruption, ``thinner.kept`` holds the kept
+        draws so far. Default: a new one.
+    config : ThinConfig, optional
+        Settings of a new thinner. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
+        `Streaming`.
+
+    Returns
+    -------
+    Kept
+        The kept draws. ``variables`` holds the sites of the model.
+
+    Raises
+    ------
+    InputError
+        If ``mcmc`` is not an MCMC object, drops draws itself, or has no gradient.
+
+    Notes
+    -----
+    JAX computes in float32 unless ``jax_enable_x64`` is set. The draws of the warm-up are not passed to the thinner.
 
     """
+    _require_thinnable(mcmc)
+    model = _Model(copy(mcmc.sampler), args, dict(model_kwargs or {}))  # a copy has no state of an earlier run
+    chains = _initial_states(mcmc, model, rng_key, init_params)
+    first = next(chains)
+    together = first[0] is None
+    position = _position(model.kernel, first[1], together)
+    thinner = live_thinner(flatten(position).size, thinner=thinner, config=config, settings=settings)
+    chunks = Chunks(_transition(model, first[1], together), chunk)
+    bar = need("tqdm.auto", "numpyro").tqdm(
+        total=mcmc.num_samples * mcmc.num_chains, disable=not mcmc.progress_bar, unit=" draws"
+    )
+    with bar:
+        for chain, state in joined([first], chains):
+            for draws, scores in chunks.run(state, mcmc.num_warmup, mcmc.num_samples):
+                block = as_block(draws, scores, chain, thinner)
+                thinner.extend(block.draws, block.scores, ids=block.ids)
+                bar.update(len(block.ids))
+                bar.set_postfix_str(f"kept {len(thinner)}, KSD {thinner.ksd:.3g}", refresh=False)
+    kept = result_of(thinner, entry_names(position))
+    constrain = need("jax", "numpyro").vmap(model.kernel.postprocess_fn(model.args, model.kwargs))
+    named = _variable_maker({**_plates(model), **dict(dims or {})}, dict(coords or {}))
+    kept.variables.update(as_variables(constrain(unflatten(position, kept.draws)), named))
+    return kept
 
-    def __init__(
-        self,
-        mcmc: Any,
-        *,
-        thinner: Thinner | None = None,
-        dims: Mapping[str, Sequence[str]] | None = None,
-        coords: Mapping[str, ArrayLike] | None = None,
-        chunk: int = 1000,
-        **settings: Any,
-    ) -> None:
-        if not isinstance(mcmc, need("numpyro.infer", "numpyro").MCMC):
-            raise InputError(
-                f"Expected a numpyro.infer.MCMC, got {type(mcmc).__name__}.",
-                "Wrap the kernel: MCMC(NUTS(model), num_warmup=1000, num_samples=10000).",
-            )
-        if mcmc.thinning != 1:
-            raise InputError(f"This MCMC drops all but every {mcmc.thinning}th draw.", "Leave out its thinning.")
-        if mcmc.sampler.is_ensemble_kernel:
-            raise InputError(
-                f"{type(mcmc.sampler).__name__} moves an ensemble and has no score.", "Use NUTS, HMC, BarkerMH or SA."
-            )
-        self.mcmc, self._thinner, self._settings = mcmc, thinner, settings
-        #: The thinner of the latest run: its ``kept`` is there even if the run was interrupted.
-        self.thinner = thinner
-        self._dims, self._coords, self._chunk = dict(dims or {}), dict(coords or {}), chunk
 
-    def run(self, rng_key: Any, *args: Any, init_params: Any = None, **kwargs: Any) -> Kept:
-        """As ``mcmc.run``, with the arguments of the model; what comes back are the kept draws."""
-        mcmc, kernel = self.mcmc, copy(self.mcmc.sampler)  # a copy is as new: it may serve another number of chains
-        chains = self._chains(kernel, rng_key, init_params, args, kwargs)
-        first = next(chains)
-        together = first[0] is None
-        position = _position(kernel, first[1], together)
-        thinner = self.thinner = chosen_thinner(self._thinner, flat(position).size, self._settings)
-        chunks = Chunks(_step(kernel, first[1], args, kwargs, together), self._chunk)
-        bar = need("tqdm.auto", "numpyro").tqdm(
-            total=mcmc.num_samples * mcmc.num_chains, disable=not mcmc.progress_bar, unit=" draws"
+def _require_thinnable(mcmc: Any) -> None:
+    """Raise an `InputError` if the draws of an MCMC object cannot be thinned."""
+    if not isinstance(mcmc, need("numpyro.infer", "numpyro").MCMC):
+        raise InputError(
+            f"Expected a numpyro.infer.MCMC, got {type(mcmc).__name__}.",
+            "Wrap the kernel: MCMC(NUTS(model), num_warmup=1000, num_samples=10000).",
         )
-        with bar:
-            for chain, state in joined([first], chains):
-                for draws, scores in chunks.run(state, mcmc.num_warmup, mcmc.num_samples):
-                    block = side_by_side(draws, scores, chain, thinner)
-                    thinner.extend(block.draws, block.scores, ids=block.ids)
-                    bar.update(len(block.ids))
-                    bar.set_postfix_str(f"kept {len(thinner)}, KSD {thinner.ksd:.3g}", refresh=False)
-        kept = what_is_kept(thinner, entry_names(position))
-        constrain = need("jax", "numpyro").vmap(kernel.postprocess_fn(args, kwargs))
-        dims = {**_plates(getattr(kernel, "model", None), args, kwargs), **self._dims}
-        kept.variables.update(as_variables(constrain(unflatten(position, kept.draws)), self._namer(dims)))
-        return kept
-
-    def _chains(
-        self, kernel: Any, rng_key: Any, init_params: Any, args: Any, kwargs: Any
-    ) -> Iterator[tuple[int | None, Any]]:
-        """Each chain with its first state; or None with the first states of all chains, if they run all at once."""
-        jax, util = need("jax", "numpyro"), need("numpyro.util", "numpyro")
-        mcmc, warmup = self.mcmc, self.mcmc.num_warmup
-        init_params = jax.tree.map(jax.numpy.asarray, init_params)
-        if mcmc.num_chains == 1:
-            yield 0, kernel.init(rng_key, warmup, init_params, args, kwargs)
-            return
-        keys = jax.random.split(rng_key, mcmc.num_chains) if util.is_prng_key(rng_key) else rng_key
-        if mcmc.chain_method == "vectorized":
-            yield None, kernel.init(keys, warmup, init_params, args, kwargs)
-            return
-        for chain in range(mcmc.num_chains):
-            start = jax.tree.map(lambda x, chain=chain: x[chain], init_params)
-            yield chain, kernel.init(keys[chain], warmup, start, args, kwargs)
-
-    def _namer(self, dims: dict[str, Sequence[str | None]]) -> Callable[[str, NDArray[Any]], Variable]:
-        def named(name: str, values: NDArray[Any]) -> Variable:
-            own = [f"{name}_dim_{axis}" for axis in range(values.ndim - 1)]
-            given = [*dims.get(name, ())][: len(own)]
-            given += [None] * (len(own) - len(given))
-            axes = tuple(axis or default for axis, default in zip(given, own, strict=True))
-            return Variable(
-                values, axes, {axis: np.asarray(self._coords[axis]) for axis in axes if axis in self._coords}
-            )
-
-        return named
+    if mcmc.thinning != 1:
+        raise InputError(f"The MCMC keeps only every {mcmc.thinning}th draw.", "Create it without thinning.")
+    if mcmc.sampler.is_ensemble_kernel:
+        raise InputError(
+            f"{type(mcmc.sampler).__name__} is an ensemble kernel and has no score.", "Use NUTS, HMC, BarkerMH or SA."
+        )
 
 
-def _step(kernel: Any, state: Any, args: Any, kwargs: Any, together: bool) -> Transition:
-    """One step of a chain, which leaves the draw and its score."""
-    jax = need("jax", "numpyro")
-    knows = hasattr(state, "z_grad")
-    gradient: Any = None if knows else jax.grad(_potential(kernel, args, kwargs))
+def _initial_states(mcmc: Any, model: _Model, rng_key: Any, init_params: Any) -> Iterator[tuple[int | None, Any]]:
+    """Yield each chain with its initial state; or None with the states of all chains, if they run together."""
+    jax, util = need("jax", "numpyro"), need("numpyro.util", "numpyro")
+    kernel, warmup = model.kernel, mcmc.num_warmup
+    init_params = jax.tree.map(jax.numpy.asarray, init_params)
+    if mcmc.num_chains == 1:
+        yield 0, kernel.init(rng_key, warmup, init_params, model.args, model.kwargs)
+        return
+    keys = jax.random.split(rng_key, mcmc.num_chains) if util.is_prng_key(rng_key) else rng_key
+    if mcmc.chain_method == "vectorized":
+        yield None, kernel.init(keys, warmup, init_params, model.args, model.kwargs)
+        return
+    for chain in range(mcmc.num_chains):
+        start = jax.tree.map(lambda x, chain=chain: x[chain], init_params)
+        yield chain, kernel.init(keys[chain], warmup, start, model.args, model.kwargs)
 
-    def leave(state: Any) -> tuple[Any, Any]:
+
+def _variable_maker(
+    dims: Mapping[str, Sequence[str | None]], coords: Mapping[str, ArrayLike]
+) -> Callable[[str, AnyArray], Variable]:
+    """Return a function that makes a variable with names of dimensions and coordinates."""
+
+    def make(name: str, values: AnyArray) -> Variable:
+        own = [f"{name}_dim_{axis}" for axis in range(values.ndim - 1)]
+        given = [*dims.get(name, ())][: len(own)]
+        given += [None] * (len(own) - len(given))
+        axes = tuple(axis or default for axis, default in zip(given, own, strict=True))
+        return Variable(values, axes, {axis: np.asarray(coords[axis]) for axis in axes if axis in coords})
+
+    return make
+
+
+def _transition(model: _Model, state: Any, together: bool) -> Transition:
+    """Return one step of a chain, or of all chains, with the draw and its score as outputs."""
+    jax, kernel = need("jax", "numpyro"), model.kernel
+    has_gradient = hasattr(state, "z_grad")
+    gradient: Any = None if has_gradient else jax.grad(_potential(model))
+
+    def output(state: Any) -> tuple[Any, Any]:
         position = getattr(state, kernel.sample_field)
-        return flat(position), -flat(state.z_grad if knows else gradient(position))
+        return flatten(position), -flatten(state.z_grad if has_gradient else gradient(position))
 
-    def step(state: Any, _: Any) -> tuple[Any, tuple[Any, Any]]:
-        state = kernel.sample(state, args, kwargs)
-        return state, _of_each(leave, kernel, state) if together else leave(state)
+    def transition(state: Any, _: Any) -> tuple[Any, tuple[Any, Any]]:
+        state = kernel.sample(state, model.args, model.kwargs)
+        return state, _output_of_each(output, kernel, state) if together else output(state)
 
-    return step
-
-
-def _of_each(leave: Any, kernel: Any, state: Any) -> Any:
-    """What chains that run together leave: only what belongs to a chain has a place for each."""
-    kept = {name: getattr(state, name) for name in (kernel.sample_field, "z_grad") if hasattr(state, name)}
-    return need("jax", "numpyro").vmap(lambda each: leave(SimpleNamespace(**each)))(kept)
+    return transition
 
 
-def _potential(kernel: Any, args: Any, kwargs: Any) -> Any:
-    """The potential of a kernel that has no use for its gradient."""
+def _output_of_each(output: Any, kernel: Any, state: Any) -> Any:
+    """Return the outputs of chains that run together, from the parts of the state that have one entry per chain."""
+    parts = {name: getattr(state, name) for name in (kernel.sample_field, "z_grad") if hasattr(state, name)}
+    return need("jax", "numpyro").vmap(lambda each: output(SimpleNamespace(**each)))(parts)
+
+
+def _potential(model: _Model) -> Any:
+    """Return the potential of a kernel that does not compute its gradient."""
+    kernel = model.kernel
     make, potential = getattr(kernel, "_potential_fn_gen", None), getattr(kernel, "_potential_fn", None)
     if make is not None:
-        return make(*args, **kwargs)
+        return make(*model.args, **model.kwargs)
     if potential is not None:
         return potential
     raise InputError(
-        f"{type(kernel).__name__} tells neither its gradient nor its potential.",
-        "Use NUTS, HMC, BarkerMH or SA; discrete sites that are sampled, not summed out, have no score.",
+        f"{type(kernel).__name__} has neither a gradient nor a potential.",
+        "Use NUTS, HMC, BarkerMH or SA; discrete sites that are sampled, not marginalised, have no score.",
     )
 
 
 def _position(kernel: Any, state: Any, together: bool) -> Any:
-    """Where a chain is: the first one, if there are several."""
+    """Return the position of a chain, or of the first one if several run together."""
     position = getattr(state, kernel.sample_field)
     return need("jax", "numpyro").tree.map(lambda x: x[0], position) if together else position
 
 
-def _plates(model: Any, args: Any, kwargs: Any) -> dict[str, list[str | None]]:
-    """For each site of the model the plates along its dimensions, None where there is none."""
-    if model is None:
+def _plates(model: _Model) -> dict[str, list[str | None]]:
+    """Return the plates along the dimensions of each site, None for dimensions without a plate."""
+    function = getattr(model.kernel, "model", None)
+    if function is None:
         return {}
     jax, handlers = need("jax", "numpyro"), need("numpyro.handlers", "numpyro")
     found: dict[str, list[str | None]] = {}
 
-    def look() -> None:
-        for name, site in handlers.trace(handlers.seed(model, 0)).get_trace(*args, **kwargs).items():
+    def trace() -> None:
+        traced = handlers.trace(handlers.seed(function, 0)).get_trace(*model.args, **model.kwargs)
+        for name, site in traced.items():
             frames = site.get("cond_indep_stack") or ()
             if site["type"] not in ("sample", "deterministic") or not frames:
                 continue
@@ -191,5 +233,5 @@ def _plates(model: Any, args: Any, kwargs: Any) -> dict[str, list[str | None]]:
                     axes[axis] = frame.name
             found[name] = axes
 
-    jax.eval_shape(look)  # shapes alone: nothing is computed
+    jax.eval_shape(trace)  # shapes only: nothing is computed
     return found

@@ -1,10 +1,8 @@
-"""nutpie, also as the sampler of PyMC: thin its DataTree, or the Zarr store it is still writing.
+"""nutpie, also as the sampler of PyMC: thin its DataTree, or the Zarr store that it is writing.
 
-    small = ss.integrations.nutpie.thin(tree, size=200)
-
-nutpie samples in threads of its own and hands out no single draws: a running sampler can be inspected, which copies the
-whole trace, or write a Zarr store, whose chunks appear on disk one by one, complete. :func:`follow` reads each chunk
-once as it comes, so that memory is what is kept; the store on disk is nutpie's, and holds the whole chain.
+nutpie samples in its own threads and has no callback per draw. A running sampler can write a Zarr store, whose chunks
+appear on disk one by one. `thin` reads each chunk once, so the memory is that of the kept draws; the store holds the
+whole chain.
 """
 
 from __future__ import annotations
@@ -20,52 +18,104 @@ from typing import Any
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, need
-from steinstream.integrations.xarray import kept, source_of, thin
+from steinstream.integrations._common import live_config, live_thinner, need
+from steinstream.integrations.xarray import source_of
+from steinstream.integrations.xarray import thin as thin_tree
 from steinstream.io.arviz import GRADIENT, UNCONSTRAINED, chain_of_datatree
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
+from steinstream.thinner.config import ThinConfig
 from steinstream.validation import Block, consecutive_ids
 
-__all__ = ["follow", "kept", "thin"]
+__all__ = ["thin"]
 
 _STORE = "nutpie.sample(..., store_gradient=True, store_unconstrained=True, zarr_store=...)"
 
-_ASK = 0.5  # seconds: a sampler that is asked whether it is done cannot be stopped by another thread at that moment
+_POLL = 0.5  # seconds between two queries of the sampler, during which no other thread can stop it
 
 
-def follow(
-    source: Any, thinner: Thinner | None = None, *, patience: float | None = None, pause: float = 0.1, **settings: Any
+def thin(
+    source: Any,
+    size: int | None = None,
+    *,
+    timeout: float | None = None,
+    pause: float = 0.1,
+    thinner: Thinner | None = None,
+    config: ThinConfig | None = None,
+    **settings: Any,
 ) -> Kept:
-    """Thin while nutpie runs: ``source`` is what ``nutpie.sample(..., blocking=False)`` gave, or a Zarr store's folder.
+    """Thin a finished run of nutpie, or one that is still writing its Zarr store.
 
-    Returns when the sampler has finished or all draws came, or nothing came for ``patience`` seconds. Chunks of
-    different chains are taken as they come. ``settings`` are those of :class:`~steinstream.Thinner`; what a ``thinner``
-    of your own has kept is not lost should you stop this with Ctrl-C, and with the same store it goes on.
+    Parameters
+    ----------
+    source : xarray.DataTree, nutpie sampler or path
+        Result of ``nutpie.sample``; the running sampler that ``nutpie.sample(..., blocking=False)`` returns; or the
+        folder of a Zarr store, which another process may be writing.
+    size : int, optional
+        Number of draws to keep: see `ThinConfig`.
+    timeout : float, optional
+        For a store: seconds without new draws after which it is considered complete. Default: wait for all draws.
+    pause : float, default 0.1
+        For a store: seconds between two readings.
+    thinner : Thinner, optional
+        For a store: thinner to continue with, from an earlier reading of the same store. After an interruption, its
+        ``kept`` holds the kept draws so far. Default: a new one.
+    config : ThinConfig, optional
+        Settings. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. For a store the default preconditioner is
+        `Streaming`. For a tree, also further arguments of `steinstream.integrations.xarray.thin`.
+
+    Returns
+    -------
+    Kept
+        The kept draws. ``variables`` holds the variables of the posterior.
+
+    Raises
+    ------
+    InputError
+        If the gradients are not stored, the sampler does not write to disk, or no draws were written.
+
+    Notes
+    -----
+    Chunks of different chains are processed in the order in which they are written, which changes from run to run.
+
     """
-    store = _Growing(_folder(source), need("zarr", "zarr"), thinner)
-    last = asked = time.monotonic()
+    if hasattr(source, "children"):
+        if thinner is not None:
+            raise InputError("A thinner was given with a finished tree.", "Pass settings instead.")
+        return thin_tree(source, size, config=config, **settings)
+    if size is not None:
+        settings["size"] = size
+    if thinner is None:
+        live_config(config, settings)  # raise an error for a wrong setting before waiting for draws
+    store = _ZarrStore(_folder(source), need("zarr", "zarr"), thinner)
+    running: Thinner | None = None
+    latest = asked = time.monotonic()
     while True:
-        over = False
-        if time.monotonic() - max(last, asked) > _ASK:
-            over, asked = _finished(source), time.monotonic()
-        for block in store.news(over):
-            thinner = thinner or live_thinner(block.draws.shape[1], **settings)
-            thinner.extend(block.draws, block.scores, ids=block.ids)
-            last = time.monotonic()
-        if over or store.complete or (patience is not None and time.monotonic() - last > patience):
+        finished = False
+        if time.monotonic() - max(latest, asked) > _POLL:
+            finished, asked = _is_finished(source), time.monotonic()
+        for block in store.new_blocks(finished):
+            running = running or live_thinner(block.draws.shape[1], thinner=thinner, config=config, settings=settings)
+            running.extend(block.draws, block.scores, ids=block.ids)
+            latest = time.monotonic()
+        if finished or store.complete or (timeout is not None and time.monotonic() - latest > timeout):
             break
         time.sleep(pause)
-    if thinner is None or thinner.seen == thinner.skipped:
-        raise InputError(f"{store.path}: no draw came after tuning.", "See whether the sampler runs, or wait longer.")
-    return _with_variables(thinner.kept, store)
+    running = running or thinner
+    if running is None or running.seen == running.skipped:
+        raise InputError(
+            f"{store.path}: no draws were written after tuning.", "Check that the sampler is running, or wait longer."
+        )
+    return _with_variables(running.kept, store)
 
 
-def _with_variables(result: Kept, store: _Growing) -> Kept:
+def _with_variables(result: Kept, store: _ZarrStore) -> Kept:
     tree = need("xarray", "zarr").open_datatree(store.path, engine="zarr", consolidated=False)
     try:
         chain = chain_of_datatree(tree, path=store.path)
-        source = {**source_of(tree, False), "draws": store.came.tolist()}
+        source = {**source_of(tree, False), "draws": store.received.tolist()}
         return replace(
             result,
             names=chain.names,
@@ -76,67 +126,65 @@ def _with_variables(result: Kept, store: _Growing) -> Kept:
         tree.close()
 
 
-class _Growing:
-    """A Zarr store of nutpie that grows: arrays have their final shape from the start, and chunks come in order."""
+class _ZarrStore:
+    """A Zarr store that nutpie is writing: arrays have their final shape from the start, chunks appear in order."""
 
     def __init__(self, path: Path, zarr: Any, thinner: Thinner | None) -> None:
         self.path, self._zarr, self._thinner = path, zarr, thinner
         if thinner is not None:
-            _require_own(thinner, path)
+            _require_same_store(thinner, path)
         self._arrays: list[Any] = []
-        self.came = np.zeros(0, dtype=np.int64)
+        self.received = np.zeros(0, dtype=np.int64)
+        """Number of draws read of each chain."""
 
     @property
     def complete(self) -> bool:
-        """Whether all draws came."""
-        return bool(self._arrays) and bool((self.came == self._arrays[0].shape[1]).all())
+        """Whether all draws were read."""
+        return bool(self._arrays) and bool((self.received == self._arrays[0].shape[1]).all())
 
-    def news(self, over: bool) -> Iterator[Block]:
-        """Blocks of draws that were not there before; when all is ``over``, also those of a chunk that is not full."""
+    def new_blocks(self, finished: bool) -> Iterator[Block]:
+        """Yield the draws that were not read yet; if ``finished``, also those of chunks that are not full."""
         if not self._arrays and not self._open():
             return
         draws, scores = self._arrays[:2]
-        for chain in range(len(self.came)):
-            start = int(self.came[chain])
-            stop = self._written(chain, start)
+        for chain in range(len(self.received)):
+            start = int(self.received[chain])
+            stop = min(self._written(array, chain, start) for array in self._arrays)
             if stop == start:
                 continue
             x, s = draws[chain, start:stop], scores[chain, start:stop]
-            there = ~np.isnan(x).all(axis=1)
-            if not over and not there.all():  # a chunk that was written before it was full: it will come again
+            written = ~np.isnan(x).all(axis=1)
+            if not finished and not written.all():  # the chunk was written before it was full, and will be replaced
                 continue
-            count = int(there.sum())
+            count = int(written.sum())
             if count and np.isnan(s[:count]).all():
                 raise _no_scores(self.path, GRADIENT)
-            self.came[chain] += count
+            self.received[chain] += count
             yield Block(x[:count], s[:count], consecutive_ids(chain, start, count))
 
     def _open(self) -> bool:
-        """Open the arrays, once nutpie has made them all."""
+        """Open the arrays if nutpie has created all of them."""
         if not (self.path / "posterior" / "zarr.json").exists() or not (self.path / "sample_stats").exists():
             return False
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # zarr warns of folders that are still empty
+                warnings.simplefilter("ignore")  # zarr warns about folders that are still empty
                 root = self._zarr.open_group(self.path, mode="r")
                 arrays = [root[UNCONSTRAINED], root[GRADIENT]]
                 length = arrays[0].shape[:2]
                 others = [array for _, array in sorted(root["posterior"].arrays()) if array.shape[:2] == length]
-        except (KeyError, FileNotFoundError, ValueError):  # still being made
+        except (KeyError, FileNotFoundError, ValueError):  # not complete yet
             return False
         stored = root.attrs.asdict().get("sampler_settings", {})
-        for what, where in (("store_gradient", GRADIENT), ("store_unconstrained", UNCONSTRAINED)):
-            if stored.get(what) is False:
-                raise _no_scores(self.path, where)
-        came = [0 if self._thinner is None else self._thinner.next_index(chain) for chain in range(length[0])]
-        self._arrays, self.came = [*arrays, *others], np.array(came, dtype=np.int64)
+        for option, name in (("store_gradient", GRADIENT), ("store_unconstrained", UNCONSTRAINED)):
+            if stored.get(option) is False:
+                raise _no_scores(self.path, name)
+        first = [0 if self._thinner is None else self._thinner.next_index(chain) for chain in range(length[0])]
+        self._arrays, self.received = [*arrays, *others], np.array(first, dtype=np.int64)
         return True
 
-    def _written(self, chain: int, start: int) -> int:
-        """How far the chunks of all arrays reach without a gap."""
-        return min(self._reach(array, chain, start) for array in self._arrays)
-
-    def _reach(self, array: Any, chain: int, start: int) -> int:
+    def _written(self, array: Any, chain: int, start: int) -> int:
+        """Return the number of draws of a chain up to which all chunks of an array exist."""
         length, total = array.chunks[1], array.shape[1]
         chunk, rest = start // length, (0,) * (array.ndim - 2)
         folder = self.path / array.path
@@ -148,45 +196,46 @@ class _Growing:
         return max(start, int(min(chunk * length, total)))
 
 
-def _require_own(thinner: Thinner, path: Path) -> None:
-    """Ids lead into one store: a thinner that has draws goes on with theirs, and with no other."""
-    here = str(path.absolute())
-    if thinner.seen and thinner.note.get("store") != here:
+def _require_same_store(thinner: Thinner, path: Path) -> None:
+    """Raise an `InputError` if the draws of a thinner are from another source; record the path otherwise."""
+    store = str(path.absolute())
+    if thinner.seen and thinner.note.get("store") != store:
         raise InputError(
-            f"The thinner has draws of another source than {path}.",
-            "Follow each store with a thinner of its own, and put together what they keep: ss.merge.",
+            f"The thinner has draws from another source than {path}.",
+            "Use a separate thinner for each store, and merge the kept sets with ss.merge.",
         )
-    thinner.note["store"] = here
+    thinner.note["store"] = store
 
 
 def _folder(source: Any) -> Path:
+    """Return the folder of the Zarr store."""
     if isinstance(source, str | PathLike):
         return Path(source)
     store: Any = getattr(source, "_zarr_store", None)
     if type(store).__name__ != "LocalStore":
         where = "memory" if store is None else type(store).__name__
         raise InputError(
-            f"This sampler writes to {where}, where nobody can follow it.",
-            f"Let it write to disk, with nutpie.zarr_store.LocalStore(FOLDER): {_STORE}. "
-            "Or wait for it, and thin its tree.",
+            f"The sampler writes to {where}, which cannot be read while it runs.",
+            f"Write to disk, with nutpie.zarr_store.LocalStore(FOLDER): {_STORE}. "
+            "Or wait for the sampler, and thin its tree.",
         )
     arguments, _ = store.__getnewargs_ex__()
     return Path(arguments[0])
 
 
-def _finished(source: Any) -> bool:
-    """Whether a sampler is done; of a folder nobody knows."""
+def _is_finished(source: Any) -> bool:
+    """Return whether a sampler is done; for a folder this is not known."""
     if isinstance(source, str | PathLike):
         return False
     try:
         return bool(source.is_finished)
-    except TimeoutError:  # nutpie 0.16 says so of a sampler that runs
+    except TimeoutError:  # raised by nutpie 0.16 for a running sampler
         return False
-    except RuntimeError as problem:  # another thread has it in its hands, to stop it say
-        if "borrowed" in str(problem):
+    except RuntimeError as error:  # another thread is using it, for example to stop it
+        if "borrowed" in str(error):
             return False
         raise
 
 
-def _no_scores(path: Path, where: str) -> InputError:
-    return InputError(f"{path}: {where} is not stored, all of it would be NaN.", f"Sample again with {_STORE}.")
+def _no_scores(path: Path, name: str) -> InputError:
+    return InputError(f"{path}: {name} is not stored, all values would be NaN.", f"Sample again with {_STORE}.")

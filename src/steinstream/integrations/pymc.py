@@ -4,13 +4,13 @@
     pm.sample(callback=thin)
     thin.kept, thin.datatree()
 
-PyMC hands every draw to the callback in the parent process, unconstrained. Its score is the gradient of the model's log
-density there, Jacobian included, which costs one evaluation a draw. Tuning draws are not for keeping. :class:`Trace`
-does the same as ``pm.sample(trace=...)``: then PyMC itself stores nothing but what is kept.
+PyMC passes every draw to the callback in the parent process, unconstrained. The score is the gradient of the log
+density of the model there, Jacobian included; it costs one evaluation per draw. Tuning draws are not used. `Trace` does
+the same for ``pm.sample(trace=...)``; PyMC itself then stores the kept draws only.
 
-Chains that run side by side come in an order that changes from run to run. Each draw's id, (chain, draw), does not; but
-one thinner in common sees another stream each time, and may keep other draws, as good. ``per_chain=True`` or
-``pm.sample(cores=1)`` gives the same draws again.
+The draws of chains that run in parallel arrive in an order that changes from run to run. Their ids, (chain, draw), do
+not change, but a thinner for all chains receives another stream in each run and may keep other draws. With
+``per_chain=True`` or ``pm.sample(cores=1)`` the result is reproducible.
 """
 
 from __future__ import annotations
@@ -18,37 +18,50 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, need
+from steinstream.integrations._common import live_config, live_thinner, need
+from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.integrations._running_convergence import RunningConvergence
-from steinstream.integrations._union import union
+from steinstream.postprocess.merging import merge
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
-from steinstream.validation import OVERFLOW_LIMIT
+from steinstream.thinner.config import ThinConfig
+from steinstream.validation import OVERFLOW_LIMIT, concatenate
 
 _BaseTrace: Any = need("pymc.backends.base", "pymc").BaseTrace
 
-Array = NDArray[np.float64]
-Id = tuple[int, int]
+#: Statistics of one draw, one mapping per step method.
 Stats = Sequence[Mapping[str, Any]]
 
-_MANY = 64  # draws at once cost a thinner far less than one by one
+_BLOCK = 64  # draws that are passed to a thinner at a time
 
 
-class Space:
-    """The unconstrained space of a PyMC model: its points as vectors, their scores, and the user's own parameters."""
+class UnconstrainedModel:
+    """The unconstrained space of a PyMC model: draws as vectors, their scores, and the variables of the model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+
+    Raises
+    ------
+    InputError
+        If the model has discrete parameters.
+
+    """
 
     def __init__(self, model: Any) -> None:
         discrete = [rv.name for rv in model.free_RVs if model.rvs_to_values[rv] not in model.continuous_value_vars]
         if discrete:
             raise InputError(
-                f"The model has discrete parameters, {', '.join(discrete)}: there the score is not defined.",
-                "Marginalise them, for instance with pymc_extras.marginalize.",
+                f"The model has discrete parameters, {', '.join(discrete)}, which have no score.",
+                "Marginalise them, for example with pymc_extras.marginalize.",
             )
         self.model = model
         self._inputs = [value.name for value in model.continuous_value_vars]
@@ -72,23 +85,23 @@ class Space:
         return len(self.names)
 
     def vector(self, point: Mapping[str, Any]) -> Array:
-        """A point as PyMC has it, as one vector."""
+        """Return a point of PyMC as one vector."""
         return np.concatenate([np.ravel(point[name]) for name in self._inputs]).astype(np.float64, copy=False)
 
     def score(self, vector: Array) -> Array:
-        """The gradient of the log density, Jacobian included."""
+        """Return the gradient of the log density, Jacobian included."""
         return np.array(self._gradient(vector.astype(self._gradient.dtype, copy=False))[1], dtype=np.float64)
 
-    def values(self, points: Array) -> dict[str, NDArray[Any]]:
-        """All of the model's unobserved variables at points (n, d): constrained, unconstrained and deterministic."""
-        rows = [self._transform(self._point(point)) for point in points]
+    def values(self, draws: Array) -> dict[str, AnyArray]:
+        """Return all unobserved variables at draws (n, d): constrained, unconstrained and deterministic."""
+        rows = [self._transform(self._point(draw)) for draw in draws]
         if not rows:
             return {}
         return {name: np.array([row[i] for row in rows]) for i, name in enumerate(self._outputs)}
 
-    def variables(self, values: Mapping[str, NDArray[Any]]) -> dict[str, Variable]:
-        """Those a user knows, with the model's dimensions and coordinates."""
-        coords, dims = self.labels()
+    def variables(self, values: Mapping[str, AnyArray]) -> dict[str, Variable]:
+        """Return the constrained and deterministic values, with dimensions and coordinates of the model."""
+        coords, dims = self._labels()
         transformed = {value.name for value in self.model.value_vars} - {rv.name for rv in self.model.free_RVs}
         found = {}
         for name, array in values.items():
@@ -100,15 +113,15 @@ class Space:
                 found[name] = Variable(array, own, {d: p for d, p in places.items() if len(p) == sizes[d]})
         return found
 
-    def labels(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Preconditioner and dimensions by name, as PyMC gives them to ArviZ."""
+    def _labels(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return coordinates and dimensions by name, as PyMC passes them to ArviZ."""
         coords, dims = need("pymc.backends.arviz", "pymc").coords_and_dims_for_inferencedata(self.model)
         return coords, dims
 
     def data(self) -> dict[str, Any]:
-        """The groups ``observed_data`` and ``constant_data``: posterior prediction compares with the latter."""
+        """Return the groups ``observed_data`` and ``constant_data``; posterior prediction requires the latter."""
         arviz, base = need("pymc.backends.arviz", "pymc"), need("arviz_base", "pymc")
-        coords, dims = self.labels()
+        coords, dims = self._labels()
         groups = {
             "observed_data": arviz.find_observations(self.model),
             "constant_data": arviz.find_constants(self.model),
@@ -125,246 +138,329 @@ class Space:
         return {name: part.reshape(shape) for name, part, shape in zip(self._inputs, parts, self._shapes, strict=True)}
 
 
-class _Queue:
-    """Draws on their way to a thinner, and PyMC's statistics of those that are kept. The same result as one by one."""
+class _Draw(NamedTuple):
+    """A draw on its way to the thinner, with PyMC's statistics if they are to be stored."""
+
+    draw: Array
+    score: Array
+    id: Id
+    stats: Stats | None
+
+    @property
+    def finite(self) -> bool:
+        """Whether all values are finite and below the overflow limit."""
+        return bool((np.abs(self.draw) < OVERFLOW_LIMIT).all() and (np.abs(self.score) < OVERFLOW_LIMIT).all())
+
+
+class _Buffer:
+    """Collects draws for a thinner, and holds the statistics of the kept ones. Blocks do not change the result."""
 
     def __init__(self, thinner: Thinner) -> None:
         self.thinner = thinner
-        self.stats: dict[Id, Stats] = {}
-        self._draws: list[tuple[Array, Array, Id]] = []
-        self._waiting: dict[Id, Stats] = {}  # statistics of draws of which the thinner has not said whether they stay
+        self.stats: DrawMetadata[Stats] = DrawMetadata()
+        self._draws: list[_Draw] = []
 
-    def put(self, draw: Array, score: Array, pair: Id, stats: Stats | None) -> None:
-        """One draw; a bad one is brought to the thinner's notice at once."""
-        self._draws.append((draw, score, pair))
-        good = bool((np.abs(draw) < OVERFLOW_LIMIT).all() and (np.abs(score) < OVERFLOW_LIMIT).all())
-        if good and stats is not None:
-            self._waiting[pair] = stats
-        if not good or len(self._draws) >= _MANY:
+    def add(self, draw: _Draw) -> None:
+        """Add one draw; an invalid one is passed to the thinner at once."""
+        self._draws.append(draw)
+        if len(self._draws) >= _BLOCK or not draw.finite:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what has come."""
-        draws, self._draws = self._draws, []
-        if not draws:
+        """Pass the collected draws to the thinner."""
+        new, self._draws = self._draws, []
+        if not new:
             return
-        points, scores, ids = zip(*draws, strict=True)
-        step = self.thinner.extend(np.array(points), np.array(scores), ids=np.array(ids))
-        self.stats |= {pair: self._waiting[pair] for pair in step.added if pair in self._waiting}
-        for pair in step.dropped:
-            self.stats.pop(pair, None)
-        over = len(self._waiting) - (self.thinner.candidates - 1)  # the last may wait for more candidates
-        for pair in list(self._waiting)[: max(over, 0)]:
-            del self._waiting[pair]
+        draws, scores, ids, _ = zip(*new, strict=True)
+        step = self.thinner.extend(np.array(draws), np.array(scores), ids=np.array(ids))
+        self.stats.update(self.thinner, step, [(one.id, one.stats) for one in new if one.stats is not None])
 
 
 class _Run:
-    """One call of ``pm.sample``: all of its chains, one thinner in common or one each."""
+    """One call of ``pm.sample``: all of its chains, with one thinner for all or one each."""
 
-    def __init__(self, model: Any, thinner: Thinner | None, per_chain: bool, settings: dict[str, Any]) -> None:
-        self.space = Space(model)
-        if thinner is not None and (per_chain or settings):
-            raise InputError(
-                "A thinner was given, and settings for another.", "Give the thinner alone, or the settings alone."
-            )
+    def __init__(
+        self,
+        model: Any,
+        thinner: Thinner | None,
+        per_chain: bool,
+        config: ThinConfig | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.space = UnconstrainedModel(model)
+        if thinner is not None and per_chain:
+            raise InputError("A thinner was given with per_chain=True.", "Pass the settings of the thinners instead.")
         if thinner is not None and thinner.dim != self.space.dim:
             raise InputError(
-                f"The thinner has {thinner.dim} dimensions, the model {self.space.dim}: {', '.join(self.space.names)}.",
-                "Count unconstrained parameters, where a simplex of 3 is 2; or leave the thinner out.",
+                f"The thinner is for {thinner.dim} dimensions, the model has {self.space.dim}: "
+                f"{', '.join(self.space.names)}.",
+                "Count unconstrained parameters: a simplex with three entries has two.",
             )
-        self._settings, self._per_chain = settings, per_chain
-        self._queues = {} if per_chain else {0: _Queue(thinner or live_thinner(self.space.dim, **settings))}
-        self.draws: dict[int, int] = {}  # that came, by chain, without tuning
-        self._first: dict[int, int] = {}  # the number of the first of them: a thinner may go on
+        self._config: ThinConfig | None = None  # of the thinner of each chain
+        self._buffers: dict[int, _Buffer] = {}
+        if per_chain:
+            self._config = live_config(config, settings)
+        else:
+            common = live_thinner(self.space.dim, thinner=thinner, config=config, settings=settings)
+            self._buffers[0] = _Buffer(common)
+        self.draws: dict[int, int] = {}
+        """Number of draws of each chain, without tuning."""
+        self._first: dict[int, int] = {}  # index of the first draw of each chain: a thinner may have earlier draws
         self._convergence = RunningConvergence(self.space.dim)
 
-    def take(self, chain: int, point: Mapping[str, Any], stats: Stats, store: bool) -> None:
-        """One draw, which is no tuning draw; its statistics are for keeping if ``store``."""
+    def add(self, chain: int, point: Mapping[str, Any], stats: Stats, store: bool) -> None:
+        """Add one draw, and its statistics if ``store``."""
         x = self.space.vector(point)
-        queue = self._queue(chain)
-        number = self._first.setdefault(chain, queue.thinner.next_index(chain)) + self.draws.setdefault(chain, 0)
+        buffer = self._buffer(chain)
+        index = self._first.setdefault(chain, buffer.thinner.next_index(chain)) + self.draws.setdefault(chain, 0)
         self.draws[chain] += 1
-        queue.put(x, self.space.score(x), (chain, number), stats if store else None)
+        buffer.add(_Draw(x, self.space.score(x), (chain, index), stats if store else None))
         if np.isfinite(x).all():
             self._convergence.add(chain, x, any(bool(each.get("diverging", False)) for each in stats))
 
-    @property
-    def thinners(self) -> dict[int, Thinner]:
-        """They have seen all draws that came."""
-        for queue in self._queues.values():
-            queue.flush()
-        return {chain: queue.thinner for chain, queue in sorted(self._queues.items())}
+    def _buffer(self, chain: int) -> _Buffer:
+        if self._config is None:
+            return self._buffers[0]
+        if chain not in self._buffers:
+            self._buffers[chain] = _Buffer(Thinner(self.space.dim, self._config))
+        return self._buffers[chain]
 
     @property
-    def stats(self) -> dict[Id, Stats]:
-        """PyMC's statistics of the kept draws."""
-        return {pair: stats for queue in self._queues.values() for pair, stats in queue.stats.items()}
+    def thinners(self) -> dict[int, Thinner]:
+        """The thinners, after all draws were passed to them."""
+        for buffer in self._buffers.values():
+            buffer.flush()
+        return {chain: buffer.thinner for chain, buffer in sorted(self._buffers.items())}
+
+    @property
+    def stored_stats(self) -> int:
+        """Number of draws whose statistics are held."""
+        return sum(len(buffer.stats) for buffer in self._buffers.values())
+
+    def stats(self, ids: Integers) -> list[Stats]:
+        """Return PyMC's statistics of kept draws."""
+        if self._config is None:
+            return self._buffers[0].stats.select(ids.tolist())
+        return [self._buffers[chain].stats.select([(chain, index)])[0] for chain, index in ids.tolist()]
 
     @property
     def kept(self) -> Kept:
-        """What is kept of all chains, as if they ended here."""
+        """The kept draws of all chains so far, without variables."""
         if not self.draws:
-            raise InputError("No draws have come yet, tuning aside.", "Call pm.sample first, with draws after tuning.")
+            raise InputError("There are no draws after tuning yet.", "Run pm.sample first, with draws after tuning.")
         sets = [thinner.kept for thinner in self.thinners.values() if thinner.seen > thinner.skipped]
         if not sets:
-            raise InputError(f"All {sum(self.draws.values())} draws were bad.", "Repair the model.")
+            raise InputError(
+                f"All {sum(self.draws.values())} draws have values that are not finite.", "Check the model."
+            )
+        kept = sets[0] if len(sets) == 1 else _merged(sets)
         source = {"tool": "pymc", **self._convergence.summary(self.space.names)}
-        kept = union(sets)
         return replace(kept, names=self.space.names, settings={**kept.settings, "source": source})
 
-    def datatree(self, kept: Kept, stacked: bool) -> Any:
-        tree, xarray = kept.to_datatree(stacked=stacked), need("xarray", "pymc")
-        return tree.assign({name: xarray.DataTree(dataset) for name, dataset in self.space.data().items()})
 
-    def _queue(self, chain: int) -> _Queue:
-        if not self._per_chain:
-            return self._queues[0]
-        if chain not in self._queues:
-            self._queues[chain] = _Queue(live_thinner(self.space.dim, **self._settings))
-        return self._queues[chain]
+def _merged(sets: Sequence[Kept]) -> Kept:
+    """Return the union of the kept sets of several thinners, in which all draws have the same weight."""
+    kept = merge(sets, masses="kept")
+    streams = [one.stream for one in sets if one.stream is not None]
+    settings = {**kept.settings, "config": sets[0].settings["config"], "thinners": [one.settings for one in sets]}
+    return replace(kept, settings=settings, stream=concatenate(streams) if streams else None)
 
 
-class _Thinned:
-    """What a run of ``pm.sample`` leaves."""
+class _RunResult:
+    """Results of a run of ``pm.sample``, for `Callback` and `Trace`."""
 
     _run: _Run
 
     @property
     def thinners(self) -> dict[int, Thinner]:
-        """The one thinner, as 0, or one by chain."""
+        """The thinner of all chains, under key 0, or the thinner of each chain."""
         return self._run.thinners
 
     @property
     def kept(self) -> Kept:
-        """What is kept, with the model's own variables."""
-        kept = self._run.kept
-        space = self._run.space
+        """The kept draws so far, with the variables of the model."""
+        kept, space = self._run.kept, self._run.space
         return replace(kept, variables=space.variables(space.values(kept.draws)))
 
     def datatree(self, *, stacked: bool = True) -> Any:
-        """What is kept, as ArviZ and ``pm.sample_posterior_predictive`` take it, with the model's data.
+        """Return the kept draws for ArviZ and ``pm.sample_posterior_predictive``, with the data of the model.
 
-        One dimension ``sample``; or without ``stacked`` a single chain, which they take without being told.
+        Parameters
+        ----------
+        stacked : bool, default True
+            Use one dimension ``sample``; otherwise a single chain, which ArviZ expects by default.
+
+        Returns
+        -------
+        xarray.DataTree
+            The tree.
+
         """
-        return self._run.datatree(self.kept, stacked)
+        tree, xarray = self.kept.to_datatree(stacked=stacked), need("xarray", "pymc")
+        return tree.assign({name: xarray.DataTree(dataset) for name, dataset in self._run.space.data().items()})
 
 
-class Callback(_Thinned):
-    """For ``pm.sample(callback=...)``: thins all chains as they run.
+class Callback(_RunResult):
+    """Callback for ``pm.sample(callback=...)`` that thins all chains while they run.
 
-    With nothing but the model, about sqrt(n log n) draws are kept, in coordinates that follow the stream. ``settings``
-    are those of :class:`~steinstream.Thinner`, ``size`` for one; or give a ``thinner`` of your own, which numbers draws
-    on from an earlier run. All chains share one thinner, or with ``per_chain`` have one each, with the same settings.
+    PyMC itself still stores the whole chain; see `Trace` to avoid that.
 
-    PyMC's own trace goes on storing the whole chain: :class:`Trace` does not.
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    thinner : Thinner, optional
+        Thinner to continue with; new draws continue its indices. Default: a new one.
+    per_chain : bool, default False
+        Use one thinner per chain, with the same settings. `kept` is then the union of their kept draws.
+    config : ThinConfig, optional
+        Settings of a new thinner. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
+        `Streaming`.
+
+    Raises
+    ------
+    InputError
+        If the model has discrete parameters, or both a thinner and settings are given.
+
     """
 
-    def __init__(self, model: Any, thinner: Thinner | None = None, *, per_chain: bool = False, **settings: Any) -> None:
-        self._run = _Run(model, thinner, per_chain, settings)
+    def __init__(
+        self,
+        model: Any,
+        thinner: Thinner | None = None,
+        *,
+        per_chain: bool = False,
+        config: ThinConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        self._run = _Run(model, thinner, per_chain, config, settings)
         self._last: dict[int, int] = {}
 
     def __call__(self, trace: Any, draw: Any) -> None:
-        """Take one draw of one chain, as PyMC hands it over."""
+        """Add one draw of one chain; called by PyMC."""
         if draw.draw_idx <= self._last.get(draw.chain, -1):
-            raise InputError("This callback has served another run of pm.sample.", "Make a new one for each run.")
+            raise InputError("This callback was used in another run of pm.sample.", "Create a new one for each run.")
         self._last[draw.chain] = draw.draw_idx
         if not draw.tuning:
-            self._run.take(draw.chain, draw.point, draw.stats, store=False)
+            self._run.add(draw.chain, draw.point, draw.stats, store=False)
 
 
-class Trace(_Thinned, _BaseTrace):  # type: ignore[misc]
-    """For ``pm.sample(trace=...)``: PyMC stores what is kept and nothing else, memory O(kept * d).
+class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
+    """Trace for ``pm.sample(trace=...)``: PyMC stores the kept draws only, in O(kept * d) memory.
 
-    ``pm.sample`` then returns the kept draws of all chains as if they were one chain, for thinned chains have different
-    lengths; ``sample_stats`` has PyMC's statistics of each, ``source_chain`` and ``source_draw``. PyMC's convergence
-    checks mean nothing for them: pass ``compute_convergence_checks=False``; ``kept.settings["source"]`` has R-hat and
-    ESS of the chains themselves. Arguments, ``kept`` and ``datatree()`` as in :class:`Callback`.
+    ``pm.sample`` then returns the kept draws of all chains as one chain, because thinned chains have different lengths.
+    ``sample_stats`` has PyMC's statistics of each draw, ``source_chain`` and ``source_draw``. PyMC's convergence checks
+    have no meaning for thinned draws: pass ``compute_convergence_checks=False``. ``kept.settings["source"]`` holds
+    R-hat and ESS of the chains.
+
+    Parameters
+    ----------
+    model, thinner, per_chain, config, **settings
+        See `Callback`. A thinner must not have draws yet.
+
+    Raises
+    ------
+    InputError
+        If the model has discrete parameters, the thinner has draws, or both a thinner and settings are given.
+
     """
 
-    def __init__(self, model: Any, thinner: Thinner | None = None, *, per_chain: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        thinner: Thinner | None = None,
+        *,
+        per_chain: bool = False,
+        config: ThinConfig | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(model=model)
         if thinner is not None and (thinner.seen or len(thinner)):
             raise InputError(
-                "This thinner has draws already, and PyMC's statistics of them are not known.",
-                "Give the trace a new thinner, or go on with this one in a Callback.",
+                "The thinner already has draws, whose statistics are not known.",
+                "Pass a new thinner to the trace, or use a Callback.",
             )
-        self._run = _Run(model, thinner, per_chain, settings)
+        self._run = _Run(model, thinner, per_chain, config, settings)
         self._tuned = 0
-        self._result: _Result | None = None
-        self._rows: NDArray[np.int64] | None = None
+        self._result: _TraceResult | None = None
+        self._rows: Integers | None = None
 
-    # PyMC copies the trace for every chain, and so they share the run.
+    @property
+    def stored_stats(self) -> int:
+        """Number of draws whose statistics are in memory: kept draws, and draws that wait for a decision."""
+        return self._run.stored_stats
+
+    # PyMC copies the trace for every chain; the copies share the run.
 
     def setup(self, draws: int, chain: int, sampler_vars: Any = None) -> None:
-        """Called by PyMC for each chain before it starts."""
+        """Prepare a chain; called by PyMC."""
         if self._run.draws:
-            raise InputError("This trace has served another run of pm.sample.", "Make a new one for each run.")
+            raise InputError("This trace was used in another run of pm.sample.", "Create a new one for each run.")
         own = {"source_chain": np.int64, "source_draw": np.int64}
         super().setup(draws, chain, [*(sampler_vars or []), own])
         self.chain = chain
 
-    def record(self, draw: Mapping[str, Any], stats: Sequence[Mapping[str, Any]], *, in_warmup: bool) -> None:
-        """Called by PyMC for each draw."""
+    def record(self, draw: Mapping[str, Any], stats: Stats, *, in_warmup: bool) -> None:
+        """Add one draw; called by PyMC."""
         if in_warmup:
             self._tuned += 1
         else:
-            self._run.take(self.chain, draw, stats, store=True)
+            self._run.add(self.chain, draw, stats, store=True)
 
-    # What pm.sample asks for in the end: tuning draws are rows below 0, of which nothing is known.
+    # PyMC calls the following methods after sampling. Tuning draws are rows below 0, which are not stored.
 
     def __len__(self) -> int:
         if self._rows is not None:
             return len(self._rows)
-        return self._tuned + len(self._run.kept) if self._speaks else 0
+        return self._tuned + len(self._run.kept) if self._holds_result else 0
 
     @property
-    def _speaks(self) -> bool:
-        """Whether this is the chain as which the kept draws of all are shown: the first that came out of tuning."""
+    def _holds_result(self) -> bool:
+        """Whether the kept draws of all chains are returned as this chain: the first one that ended its tuning."""
         return self.chain is not None and self.chain == next(iter(self._run.draws), None)
 
     def _slice(self, idx: slice) -> Trace:
-        sliced = copy(self)
-        sliced._result = self._result or _Result(self._run)
-        rows = np.arange(-self._tuned, len(sliced._result.kept)) if self._rows is None else self._rows
-        sliced._rows = rows[idx]
+        result, sliced = self._computed_result(), copy(self)
+        rows = np.arange(-self._tuned, len(result.kept)) if self._rows is None else self._rows
+        sliced.__dict__.update(_result=result, _rows=rows[idx])
         return sliced
 
-    def get_values(self, varname: str, burn: int = 0, thin: int = 1) -> NDArray[Any]:
-        """The kept draws of a variable."""
-        return self._shown.values[varname][self._picked(burn, thin)]
+    def get_values(self, varname: str, burn: int = 0, thin: int = 1) -> AnyArray:
+        """Return the kept draws of a variable; called by PyMC."""
+        return self._computed_result().values[varname][self._picked(burn, thin)]
 
-    def _get_sampler_stats(self, stat_name: str, sampler_idx: int, burn: int, thin: int) -> NDArray[Any]:
-        rows, result = self._picked(burn, thin), self._shown
+    def _get_sampler_stats(self, stat_name: str, sampler_idx: int, burn: int, thin: int) -> AnyArray:
+        rows, result = self._picked(burn, thin), self._computed_result()
         source = {"source_chain": 0, "source_draw": 1}
         if stat_name in source:
-            ids: NDArray[Any] = result.kept.ids[rows, source[stat_name]]
+            ids: AnyArray = result.kept.ids[rows, source[stat_name]]
             return ids
         each = [result.stats[row][sampler_idx][stat_name] for row in rows]
-        array: NDArray[Any] = np.empty(len(each), dtype=self.sampler_vars[sampler_idx][stat_name])
+        array: AnyArray = np.empty(len(each), dtype=self.sampler_vars[sampler_idx][stat_name])
         array[:] = each
         return array
 
     def point(self, idx: int) -> dict[str, Any]:
-        """The variables of one kept draw."""
+        """Return the variables of one kept draw; called by PyMC."""
         return {name: self.get_values(name)[idx] for name in self.varnames}
 
-    @property
-    def _shown(self) -> _Result:
-        return self._result or _Result(self._run)
+    def _computed_result(self) -> _TraceResult:
+        return self._result or _TraceResult(self._run)
 
-    def _picked(self, burn: int, thin: int) -> NDArray[np.int64]:
+    def _picked(self, burn: int, thin: int) -> Integers:
         rows = np.arange(len(self._run.kept)) if self._rows is None else self._rows
         rows = rows[burn::thin]
         if len(rows) and rows[0] < 0:
-            raise InputError("Tuning draws are not stored by this trace.", "Leave discard_tuned_samples at True.")
+            raise InputError("This trace does not store tuning draws.", "Leave out discard_tuned_samples=False.")
         return rows
 
 
-class _Result:
-    """All that is known of the kept draws, computed once, when sampling is over."""
+class _TraceResult:
+    """Kept draws, variables and statistics, computed once after sampling."""
 
     def __init__(self, run: _Run) -> None:
         self.kept = run.kept
         self.values = run.space.values(self.kept.draws)
-        stats = run.stats
-        self.stats = [stats[chain, draw] for chain, draw in self.kept.ids.tolist()]
+        self.stats = run.stats(self.kept.ids)

@@ -1,8 +1,8 @@
-"""Stan: run a compiled model and thin its draws as they are made; only what is kept is ever stored.
+"""Stan: run a compiled model and thin its draws while they are made; only the kept draws are stored.
 
-CmdStan writes its two files into named pipes. Unconstrained draws and their gradients come through one of them,
-the constrained draws through the other, and only those of kept draws are held. Several chains run side by side and are
-taken in turns, a draw of each: with given seeds the kept set is the same in every run, whoever is faster.
+CmdStan writes its two files to named pipes. One of them delivers unconstrained draws and their gradients, the other one
+the constrained draws, of which those of the kept draws are held. Several chains run in parallel and are read in turns,
+one draw of each, so with given seeds the kept set does not depend on the speed of the chains.
 """
 
 from __future__ import annotations
@@ -21,58 +21,117 @@ from types import TracebackType
 from typing import Any
 
 from steinstream.errors import InputError, SamplerError
-from steinstream.integrations._common import live_thinner
-from steinstream.integrations._draw_metadata import Beside
+from steinstream.integrations._common import live_config
+from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.io.cmdstan import parse_config, parse_lines, stan_variables
 from steinstream.io.csv_follow import CsvPreamble, GrowingCsv, LineBuffer, interleave
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
-from steinstream.thinner._unbroken import Unbroken
+from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.run import DeferredInterrupt
 from steinstream.validation import Block
 
-_AHEAD = 4096  # draws that a chain may be ahead of the others; then it waits, its pipe full
-_BYTES = 1 << 24  # and that much text
-_PIECE = 1 << 16
-_SAID = 20  # lines of what a process says, to be shown if it dies
-_PATIENCE = 5.0  # seconds between asking a process to end and ending it
+_MAX_AHEAD = 4096  # draws that a chain may be ahead of the others; then its pipe is not read
+_MAX_AHEAD_BYTES = 1 << 24
+_READ_BYTES = 1 << 16
+_OUTPUT_LINES = 20  # latest lines of a process that are shown if it fails
+_TERMINATE_SECONDS = 5.0  # time between terminating a process and killing it
 
 
-def run(command: str | os.PathLike[str] | Sequence[str], *, chains: int = 4, **settings: Any) -> Live:
-    """Start a compiled model and thin what it draws.
+def sample(
+    command: str | os.PathLike[str] | Sequence[str],
+    *,
+    chains: int = 4,
+    config: ThinConfig | None = None,
+    **settings: Any,
+) -> Kept:
+    """Run a compiled model and return the kept draws.
 
-    Use it as ``with run(command, chains=4, size=200) as live: kept = live.wait()``.
+    Parameters
+    ----------
+    command : path or sequence of str
+        The program with CmdStan's arguments, without ``id`` and without output files, for example
+        ``["./model", "sample", "num_samples=1000", "data", "file=data.json", "random", "seed=1"]``. With cmdstanpy, the
+        program is ``model.exe_file``.
+    chains : int, default 4
+        Number of chains; each one is a process.
+    config : ThinConfig, optional
+        Settings. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
+        `Streaming`.
 
-    ``command`` is the program with CmdStan's arguments, without ``id`` and without files of output:
-    ``["./model", "sample", "num_samples=1000", "data", "file=data.json", "random", "seed=1"]``; from cmdstanpy,
-    ``[model.exe_file, ...]``. Each chain is a process of its own. ``settings`` are those of
-    :class:`~steinstream.Thinner`; coordinates follow the stream unless given.
+    Returns
+    -------
+    Kept
+        The kept draws. ``variables`` holds the constrained draws.
+
+    Raises
+    ------
+    InputError
+        If a setting is invalid, the command names output files, or the program cannot be started.
+    SamplerError
+        If a chain ends early. ``error.kept`` holds the draws kept so far.
+
     """
-    return Live([os.fspath(command)] if isinstance(command, str | os.PathLike) else list(command), chains, settings)
+    with LiveRun(command, chains=chains, config=config, **settings) as run:
+        return run.wait()
 
 
-class Live:
-    """Samplers that run, and the thinner that their draws go through. Leaving the ``with`` block ends them."""
+class LiveRun:
+    """Running chains of a compiled model, and the thinner of their draws.
 
-    def __init__(self, command: list[str], chains: int, settings: dict[str, Any]) -> None:
+    Use it as a context manager, which ends the processes::
+
+        with LiveRun(command, chains=4, size=200) as run:
+            while run.poll(1.0):
+                print(run.thinner)
+        kept = run.kept
+
+    Parameters
+    ----------
+    command, chains, config, **settings
+        See `sample`.
+
+    Attributes
+    ----------
+    thinner : Thinner or None
+        The thinner; None before the first draw.
+
+    Raises
+    ------
+    InputError
+        If a setting is invalid, or the command names output files.
+
+    """
+
+    def __init__(
+        self,
+        command: str | os.PathLike[str] | Sequence[str],
+        *,
+        chains: int = 4,
+        config: ThinConfig | None = None,
+        **settings: Any,
+    ) -> None:
         if chains < 1:
-            raise InputError(f"chains is {chains}.", "Run at least one.")
-        self.command = command
+            raise InputError(f"chains must be at least 1, got {chains}.")
+        self.command = [os.fspath(command)] if isinstance(command, str | os.PathLike) else list(command)
         self.thinner: Thinner | None = None
-        """What the draws go through; None until the first has come."""
-        self._commands = [as_command(command, chain, chains) for chain in range(chains)]
-        self._settings = settings
-        live_thinner(1, **settings)  # a wrong setting should not cost a start
-        self._samplers: list[_Sampler] = []
-        self._beside: Beside[bytes] = Beside()
+        self._commands = [as_command(self.command, chain, chains) for chain in range(chains)]
+        self._config = live_config(config, settings)
+        self._chains: list[_ChainProcess] = []
+        self._output_rows: DrawMetadata[bytes] = DrawMetadata()
         self._folder: Path | None = None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveRun:
         if not hasattr(os, "mkfifo"):
-            raise InputError("This system has no named pipes.", "Let CmdStan write files, and use steinstream follow.")
+            raise InputError(
+                "This system has no named pipes.", "Let CmdStan write files, and use the command steinstream follow."
+            )
         self._folder = Path(tempfile.mkdtemp(prefix="steinstream-"))
         try:
             for chain, command in enumerate(self._commands):
-                self._samplers.append(_Sampler(chain, command, self._folder))
+                self._chains.append(_ChainProcess(chain, command, self._folder))
         except BaseException:
             self.close()
             raise
@@ -84,39 +143,69 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """End the samplers and remove the pipes; what is kept stays."""
-        for sampler in self._samplers:
-            sampler.stop()
-        for sampler in self._samplers:
-            sampler.close()
+        """End the processes and delete the pipes; the kept draws stay available."""
+        for chain in self._chains:
+            chain.terminate()
+        for chain in self._chains:
+            chain.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def wait(self) -> Kept:
-        """Thin until all chains are done; raise :class:`~steinstream.errors.SamplerError` if one dies."""
+        """Thin until all chains are done.
+
+        Returns
+        -------
+        Kept
+            The kept draws.
+
+        Raises
+        ------
+        SamplerError
+            If a chain ends early. ``error.kept`` holds the draws kept so far.
+
+        """
         while self.poll(1.0):
             pass
         return self.kept
 
     def poll(self, seconds: float = 0.0) -> bool:
-        """Take what has come, waiting at most so long for something to come; False when all is done."""
-        if not self._samplers:
-            raise InputError("Nothing runs.", "Use it as: with run(...) as live: kept = live.wait().")
+        """Thin the draws that are available.
+
+        Parameters
+        ----------
+        seconds : float, default 0.0
+            Longest time to wait for output of the chains.
+
+        Returns
+        -------
+        bool
+            False when all chains are done.
+
+        Raises
+        ------
+        SamplerError
+            If a chain ended early. ``error.kept`` holds the draws kept so far.
+
+        """
+        if not self._chains:
+            raise InputError("No chains are running.", "Use a context manager: with LiveRun(...) as run: run.wait().")
         self._read(seconds)
-        over = [sampler.over for sampler in self._samplers]
-        self._take(over)
-        for sampler in self._samplers:
-            if sampler.over and sampler.trouble:
-                self._take([True] * len(self._samplers))
-                died = SamplerError(*sampler.obituary())
-                died.kept = self.kept if self._some else None
-                raise died
-        return not all(over)
+        done = [chain.done for chain in self._chains]
+        self._thin(done)
+        for chain in self._chains:
+            if chain.done and chain.failed:
+                self._thin([True] * len(self._chains))
+                error = SamplerError(*chain.failure())
+                error.kept = self.kept if self._has_draws else None
+                raise error
+        return not all(done)
 
     def _read(self, seconds: float) -> None:
-        streams = [s for sampler in self._samplers for s in sampler.streams if s.open and sampler.wants(s)]
-        # A pipe whose other end was never opened does not become readable: that its process has ended is seen here.
-        ended = [sampler for sampler in self._samplers if not sampler.over and sampler.ended]
+        """Read the pipes, waiting at most ``seconds`` for the first output."""
+        streams = [s for chain in self._chains for s in chain.streams if s.open and chain.should_read(s)]
+        # A pipe that its process never opened does not become readable, so ended processes are checked separately.
+        ended = [chain for chain in self._chains if not chain.done and chain.ended]
         if not streams:
             time.sleep(min(seconds, 0.01))
         else:
@@ -124,40 +213,59 @@ class Live:
                 for stream in streams:
                     selector.register(stream.file, selectors.EVENT_READ, stream)
                 for key, _ in selector.select(0.0 if ended else min(seconds, 0.2)):
-                    key.data.read(alive=True)
-        for sampler in ended:
-            for stream in sampler.streams:
+                    key.data.read(running=True)
+        for chain in ended:
+            for stream in chain.streams:
                 while stream.open:
-                    stream.read(alive=False)
+                    stream.read(running=False)
 
-    def _take(self, over: list[bool]) -> None:
-        for block in interleave(self._samplers, over):
+    def _thin(self, done: list[bool]) -> None:
+        """Pass the draws that were read to the thinner, one of each chain in turn."""
+        for block in interleave(self._chains, done):
             if self.thinner is None:
-                self.thinner = live_thinner(block.draws.shape[1], **self._settings)
-            lines = [((chain, draw), self._samplers[chain].rows.lines.popleft()) for chain, draw in block.ids.tolist()]
+                self.thinner = Thinner(block.draws.shape[1], self._config)
+            rows = [((chain, draw), self._chains[chain].rows.lines.popleft()) for chain, draw in block.ids.tolist()]
             step = self.thinner.extend(block.draws, block.scores, ids=block.ids)
-            self._beside.update(self.thinner, step, lines)
+            self._output_rows.update(self.thinner, step, rows)
 
     @property
-    def _some(self) -> bool:
+    def _has_draws(self) -> bool:
         return self.thinner is not None and len(self.thinner) > 0
 
     @property
     def kept(self) -> Kept:
-        """What is kept now, with the constrained draws as its variables."""
-        if self.thinner is None or not self._some:
-            raise InputError("Nothing is kept yet.", "Wait for more draws.")
-        kept, first = self.thinner.kept, self._samplers[0]
+        """The kept draws so far, with the constrained draws as variables."""
+        if self.thinner is None or not self._has_draws:
+            raise InputError("There are no kept draws yet.", "Wait for more draws.")
+        kept, first = self.thinner.kept, self._chains[0]
         titles = first.rows.preamble.titles or []
-        table = parse_lines(first.rows.path, titles, self._beside.of(kept.ids.tolist()))
-        about = {"command": self.command, "chains": len(self._samplers), "model": first.draws.config.model}
+        table = parse_lines(first.rows.path, titles, self._output_rows.select(kept.ids.tolist()))
+        stan = {"command": self.command, "chains": len(self._chains), "model": first.draws.config.model}
         return replace(
-            kept, names=first.draws.names, variables=stan_variables(titles, table), settings={**kept.settings, "stan": about}
+            kept,
+            names=first.draws.names,
+            variables=stan_variables(titles, table),
+            settings={**kept.settings, "stan": stan},
         )
+
+    @property
+    def held_rows(self) -> int:
+        """Number of rows of constrained draws in memory: those of kept draws and of draws that wait for a decision."""
+        return len(self._output_rows)
+
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """The processes of the chains."""
+        return [chain.process for chain in self._chains]
+
+    @property
+    def ready(self) -> list[int]:
+        """Number of draws of each chain that were read and wait for the other chains."""
+        return [chain.ready for chain in self._chains]
 
 
 def as_command(command: Sequence[str], chain: int, chains: int) -> list[str]:
-    """The command with places for the pipes, and the chain's id.
+    """Return the command of one chain, with placeholders for the pipes.
 
     >>> as_command(["./model", "sample", "output", "refresh=0"], 0, 2)
     ['./model', 'sample', 'output', 'file={output}', 'diagnostic_file={diagnostic}', 'sig_figs=17', 'refresh=0', 'id=1']
@@ -167,77 +275,77 @@ def as_command(command: Sequence[str], chain: int, chains: int) -> list[str]:
         key, equals, _ = word.partition("=")
         section = section if equals else word
         given.add(key)
-        ours = (section == "output" and key == "file") or key in ("diagnostic_file", "num_chains")
-        if equals and (ours or (key == "id" and chains > 1)):
+        reserved = (section == "output" and key == "file") or key in ("diagnostic_file", "num_chains")
+        if equals and (reserved or (key == "id" and chains > 1)):
             raise InputError(
-                f"{word} stands in the command.", "Leave it out: each chain has a process, and files, of its own."
+                f"The command contains {word}.", "Leave it out: each chain has its own process and output files."
             )
     at = command.index("output") if "output" in command else len(command)
-    # Digits cost nothing where nothing is written, and CmdStan's eight are few for a gradient.
+    # CmdStan's default of eight digits is not enough for a gradient, and nothing is written to disk.
     digits = [] if "sig_figs" in given else ["sig_figs=17"]
     number = [] if "id" in given else [f"id={chain + 1}"]
     files = ["file={output}", "diagnostic_file={diagnostic}"]
     return [*command[:at], "output", *files, *digits, *command[at + 1 :], *number]
 
 
-class _Stream:
-    """One end of a pipe, read as text comes."""
+class _PipeReader:
+    """Reads complete lines from a pipe without blocking."""
 
-    def __init__(self, sampler: _Sampler, file: int, feed: Callable[[bytes], None], path: Path | None = None) -> None:
-        self.sampler, self.file, self.path = sampler, file, path
+    def __init__(self, file: int, feed: Callable[[bytes], None], path: Path | None = None) -> None:
+        self.file, self.path = file, path
         self._feed, self._lines = feed, LineBuffer()
-        self.open, self._began = True, False
+        self.open, self._started = True, False
         os.set_blocking(file, False)
 
-    def read(self, alive: bool) -> None:
-        """Take what is there."""
+    def read(self, running: bool) -> None:
+        """Read the available text; ``running`` is whether the process may write more."""
         try:
-            text = os.read(self.file, _PIECE)
+            text = os.read(self.file, _READ_BYTES)
         except BlockingIOError:
-            self.open = alive
+            self.open = running
             return
         if text:
-            if not self._began and self.path is not None:
-                self.path.unlink(missing_ok=True)  # both ends are open: its name has done its duty
-            self._began = True
+            if not self._started and self.path is not None:
+                self.path.unlink(missing_ok=True)  # both ends are open, so the name is no longer needed
+            self._started = True
             if lines := self._lines.add(text):
                 self._feed(lines)
-        elif self._began or not alive:
-            self.open = False  # and half a line at the end is forgotten
+        elif self._started or not running:
+            self.open = False  # an incomplete last line is dropped
         else:
-            time.sleep(0.01)  # on some systems a pipe is at its end as long as nobody has opened the other one
+            time.sleep(0.01)  # on some systems a pipe is at its end until the other end is opened
 
 
-class _Rows:
-    """The lines of the output file that wait for their draws."""
+class _OutputRows:
+    """Lines of the output file that wait for their draws."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.preamble = CsvPreamble()
         self.lines: deque[bytes] = deque()
-        self._pass_over: int | None = None
+        self._warmup: int | None = None  # rows of the warm-up that are still to be skipped
 
     def feed(self, text: bytes) -> None:
-        """Take in whole lines."""
+        """Add complete lines."""
         text = self.preamble.take(text)
         if self.preamble.titles is None:
             return
-        if self._pass_over is None:
-            self._pass_over = parse_config(self.preamble.comments).warmup
+        if self._warmup is None:
+            self._warmup = parse_config(self.preamble.comments).warmup
         rows = [line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith(b"#")]
-        skip = min(self._pass_over, len(rows))
-        self._pass_over -= skip
+        skip = min(self._warmup, len(rows))
+        self._warmup -= skip
         self.lines.extend(rows[skip:])
 
 
-class _Sampler:
-    """One chain: its process, and the three pipes that come out of it."""
+class _ChainProcess:
+    """One chain: its process, and the three pipes that it writes to."""
 
     def __init__(self, chain: int, command: list[str], folder: Path) -> None:
         output, diagnostic = folder / f"output-{chain + 1}.csv", folder / f"diagnostic-{chain + 1}.csv"
         self.draws = GrowingCsv(diagnostic, chain, alone=False)
-        self.rows = _Rows(output)
-        self._said: deque[str] = deque(maxlen=_SAID)
+        self.rows = _OutputRows(output)
+        self._printed: deque[str] = deque(maxlen=_OUTPUT_LINES)
         places = {"{output}": str(output), "{diagnostic}": str(diagnostic)}
         words = [_filled(word, places) for word in command]
         files = []
@@ -252,75 +360,74 @@ class _Sampler:
             for file in files:
                 os.close(file)
             raise InputError(
-                f"cannot start {words[0]}: {error.strerror}.",
-                "Give the compiled model: ./model, or model.exe_file.",
+                f"Cannot start {words[0]}: {error.strerror}.", "Pass the compiled model: ./model, or model.exe_file."
             ) from None
         self.streams = [
-            _Stream(self, files[0], self.rows.feed, output),
-            _Stream(self, files[1], self.draws.feed, diagnostic),
+            _PipeReader(files[0], self.rows.feed, output),
+            _PipeReader(files[1], self.draws.feed, diagnostic),
         ]
         if self.process.stdout is not None:
-            self.streams.append(_Stream(self, self.process.stdout.fileno(), self._hear))
+            self.streams.append(_PipeReader(self.process.stdout.fileno(), self._print))
         self._closed = False
 
     @property
     def ready(self) -> int:
-        """Draws that have come through both pipes."""
+        """Number of draws that were read from both pipes and not taken yet."""
         return min(self.draws.ready, len(self.rows.lines))
 
     def take(self, count: int) -> Block:
-        """The next of them."""
+        """Return the next draws."""
         return self.draws.take(count)
 
-    def wants(self, stream: _Stream) -> bool:
-        """Whether to read on. Both pipes are read until both have a draw, else the process might wait for ever."""
+    def should_read(self, stream: _PipeReader) -> bool:
+        """Return whether to read a pipe. Both are read until both have a draw: otherwise the process might block."""
         if stream.path is None or not self.ready:
             return True
-        return self.ready < _AHEAD and self.ready * len(self.rows.lines[0]) < _BYTES
+        return self.ready < _MAX_AHEAD and self.ready * len(self.rows.lines[0]) < _MAX_AHEAD_BYTES
 
     @property
     def ended(self) -> bool:
-        """Whether the process has. Ctrl-C within ``poll`` could leave its lock taken, and ``wait`` would never end."""
-        with Unbroken():
+        """Whether the process has ended. Ctrl-C within ``Popen.poll`` could leave its lock held, so it is deferred."""
+        with DeferredInterrupt():
             return self.process.poll() is not None
 
     @property
-    def over(self) -> bool:
-        """Whether the process has ended and all it wrote is read."""
+    def done(self) -> bool:
+        """Whether the process has ended and all of its output was read."""
         return self._closed or (not any(stream.open for stream in self.streams) and self.ended)
 
     @property
-    def trouble(self) -> bool:
-        """Whether it ended before its time."""
-        wanted = self.draws.config.samples
-        some = self.draws.taken + self.ready
-        return self.process.returncode != 0 or some == 0 or (wanted is not None and some < wanted)
+    def failed(self) -> bool:
+        """Whether the process ended with an error, or with fewer draws than expected."""
+        expected = self.draws.config.samples
+        count = self.draws.taken + self.ready
+        return self.process.returncode != 0 or count == 0 or (expected is not None and count < expected)
 
-    def obituary(self) -> tuple[str, str]:
-        """How it ended, what it said last, and what to do."""
-        code, done = self.process.returncode, self.draws.taken
+    def failure(self) -> tuple[str, str]:
+        """Return problem and remedy for the error, with the latest output of the process."""
+        code, count = self.process.returncode, self.draws.taken
         how = f"with exit code {code}" if code >= 0 else f"by signal {-code}"
-        said = "".join(f"\n    {line}" for line in self._said) or " none"
+        printed = "".join(f"\n    {line}" for line in self._printed) or " none"
         return (
-            f"Chain {self.draws.chain} ended {how} after {done} of {self.draws.config.samples or '?'} draws.",
-            f"What was kept until then is in this error's .kept. Its last words:{said}",
+            f"Chain {self.draws.chain} ended {how} after {count} of {self.draws.config.samples or '?'} draws.",
+            f"The draws kept so far are available as error.kept. Last output of the process:{printed}",
         )
 
-    def _hear(self, text: bytes) -> None:
-        self._said.extend(line for line in text.decode("utf-8", "replace").splitlines() if line.strip())
+    def _print(self, text: bytes) -> None:
+        self._printed.extend(line for line in text.decode("utf-8", "replace").splitlines() if line.strip())
 
-    def stop(self) -> None:
-        """Ask the process to end."""
+    def terminate(self) -> None:
+        """Terminate the process if it runs."""
         if not self.ended:
             self.process.terminate()
 
     def close(self) -> None:
-        """See that it has ended, and close its pipes."""
+        """Wait for the end of the process, or kill it, and close the pipes."""
         if self._closed:
             return
         self._closed = True
         try:
-            self.process.wait(_PATIENCE)
+            self.process.wait(_TERMINATE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

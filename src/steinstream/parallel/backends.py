@@ -1,4 +1,4 @@
-"""Where the work is done: in this process, or on a Dask cluster. Both run the same functions in the same tree."""
+"""Where tasks run: in this process, or on a Dask cluster. Both run the same functions in the same tree."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from functools import partial
 from typing import Any, Protocol
 
 from steinstream.errors import InputError, SteinstreamError
-from steinstream.integrations._common import need
+from steinstream.io.errors import need
 
-PATIENCE = 60.0  # seconds without any worker
-KNOCK = 10.0  # seconds for a scheduler to answer
+WORKER_TIMEOUT = 60.0  # seconds without any worker
+CONNECT_TIMEOUT = 10.0  # seconds until a scheduler must answer
+
+_CONTINUE = "Start it and run again: with a folder, the run continues from the checkpoints."
 
 
 class ClusterError(SteinstreamError, RuntimeError):
     """The cluster cannot finish the work."""
 
 
-class Cluster(Protocol):
-    """Runs functions somewhere. A handle stands for a result that stays there."""
+class ParallelBackend(Protocol):
+    """Runs functions. A handle stands for a result, which stays where it was computed."""
 
-    def start(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """A handle for each call; arguments may be handles, or what Dask has to compute first."""
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return a handle for each call; arguments may be handles, or values that Dask has to compute."""
 
-    def finished(self, handles: Sequence[Any]) -> Iterator[int]:
-        """Places of the handles as their results come to be."""
+    def as_completed(self, handles: Sequence[Any]) -> Iterator[int]:
+        """Yield the positions of the handles as their results become available."""
 
-    def fetch(self, handles: Sequence[Any]) -> list[Any]:
-        """The results themselves."""
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the results."""
 
-    def forget(self, handles: Sequence[Any]) -> None:
-        """They are not needed any more, done or not."""
+    def cancel(self, handles: Sequence[Any]) -> None:
+        """Discard results, computed or not."""
 
 
-class Later:
-    """A call made when its result is first asked for."""
+class DeferredCall:
+    """A call that is made when its result is first requested."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._call: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, arguments)
         self._value: Any = None
 
     def result(self) -> Any:
-        """The value."""
+        """Return the result; the arguments are released."""
         if self._call is not None:
             function, arguments = self._call
             self._value = function(*(_computed(argument) for argument in arguments))
@@ -57,136 +59,146 @@ class Later:
 
 
 def _computed(argument: Any) -> Any:
-    if isinstance(argument, Later):
+    if isinstance(argument, DeferredCall):
         return argument.result()
     if hasattr(argument, "dask") and hasattr(argument, "compute"):
         return argument.compute(scheduler="sync")
     return argument
 
 
-class Here:
-    """In our own process, one call after another."""
+class SerialBackend:
+    """Runs calls in this process, one after another."""
 
-    def start(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        return [Later(function, arguments) for arguments in calls]
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [DeferredCall(function, arguments) for arguments in calls]
 
-    def finished(self, handles: Sequence[Any]) -> Iterator[int]:
+    def as_completed(self, handles: Sequence[Any]) -> Iterator[int]:
         for place, handle in enumerate(handles):
             handle.result()
             yield place
 
-    def fetch(self, handles: Sequence[Any]) -> list[Any]:
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
         return [handle.result() for handle in handles]
 
-    def forget(self, handles: Sequence[Any]) -> None:
+    def cancel(self, handles: Sequence[Any]) -> None:
         pass
 
 
-class There:
-    """A Dask cluster."""
+class DaskBackend:
+    """Runs calls on a Dask cluster."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def start(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def submit(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         from distributed import Future
 
         if not any(hasattr(argument, "dask") for call in calls for argument in call):
             return [self._client.submit(function, *arguments, pure=False) for arguments in calls]
         from dask.delayed import delayed
 
-        def fixed(arguments: tuple[Any, ...]) -> Any:
-            """Only what Dask has to compute is an argument; the rest goes with the function, unopened."""
-            open_ = [place for place, one in enumerate(arguments) if hasattr(one, "dask") or isinstance(one, Future)]
-            first = open_[0] if open_ else len(arguments)
+        def task(arguments: tuple[Any, ...]) -> Any:
+            """Return a delayed call that binds the arguments before the first one that Dask has to compute."""
+            computed = [place for place, one in enumerate(arguments) if hasattr(one, "dask") or isinstance(one, Future)]
+            first = computed[0] if computed else len(arguments)
             return delayed(partial(function, *arguments[:first]), pure=False)(*arguments[first:])
 
-        futures: list[Any] = self._client.compute([fixed(arguments) for arguments in calls])
+        futures: list[Any] = self._client.compute([task(arguments) for arguments in calls])
         return futures
 
-    def finished(self, handles: Sequence[Any]) -> Iterator[int]:
-        """As they are done. Raises what went wrong, or that nobody is left to do the rest."""
+    def as_completed(self, handles: Sequence[Any]) -> Iterator[int]:
+        """Yield positions in the order of completion; raise the error of a task, or if no workers are left."""
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
         for place, handle in enumerate(handles):
             handle.add_done_callback(lambda _, place=place: done.put(place))
-        alone = None
+        without_workers = None
         for _ in handles:
             while True:
                 try:
                     place = done.get(timeout=1.0)
                     break
                 except queue.Empty:
-                    alone = self._require_alive(alone)
+                    without_workers = self._require_workers(without_workers)
             if handles[place].status != "finished":
-                self._explain(handles[place])
+                self._raise_error_of(handles[place])
             yield place
 
-    def fetch(self, handles: Sequence[Any]) -> list[Any]:
-        for _ in self.finished(handles):
+    def gather(self, handles: Sequence[Any]) -> list[Any]:
+        for _ in self.as_completed(handles):
             pass
         from distributed import CancelledError
 
         try:
             results: list[Any] = self._client.gather(list(handles))
-        except (CancelledError, TimeoutError, OSError) as lost:
-            raise _gone(lost) from None
+        except (CancelledError, TimeoutError, OSError) as error:
+            raise _cluster_lost(error) from None
         return results
 
-    def forget(self, handles: Sequence[Any]) -> None:
+    def cancel(self, handles: Sequence[Any]) -> None:
         if self._client.status == "running":
             self._client.cancel(list(handles))
 
-    def _require_alive(self, alone: float | None) -> float | None:
-        """Raise if the scheduler is gone, or if there has been no worker for long; since when there has been none."""
+    def _require_workers(self, since: float | None) -> float | None:
+        """Raise if the scheduler is lost, or without workers for long; return since when there are none."""
         if self._client.status != "running":
-            raise _gone(self._client.status)
+            raise _cluster_lost(self._client.status)
         try:
             workers = self._client.nthreads()
-        except (OSError, TimeoutError) as lost:
-            raise _gone(lost) from None
+        except (OSError, TimeoutError) as error:
+            raise _cluster_lost(error) from None
         if workers:
             return None
-        if alone is not None and time.monotonic() - alone > PATIENCE:
+        if since is not None and time.monotonic() - since > WORKER_TIMEOUT:
             raise ClusterError(
-                f"The cluster has had no worker for {PATIENCE:.0f} s.",
-                "Start workers and run it again: with a folder it goes on from where it stood.",
+                f"The cluster has had no workers for {WORKER_TIMEOUT:.0f} s.",
+                "Start workers and run again: with a folder, the run continues from the checkpoints.",
             )
-        return alone if alone is not None else time.monotonic()
+        return since if since is not None else time.monotonic()
 
-    def _explain(self, handle: Any) -> None:
-        """Raise what made a task fail, in the user's terms where there are such."""
+    def _raise_error_of(self, handle: Any) -> None:
+        """Raise the error of a failed task; errors of the cluster become a `ClusterError`."""
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
         try:
             handle.result(timeout=10)
-        except KilledWorker as killed:
+        except KilledWorker as error:
             raise ClusterError(
-                f"Workers died again and again over one task: {killed}.",
-                "It may need more memory than a worker has: give workers more, or keep fewer draws.",
+                f"Several workers died while running the same task: {error}.",
+                "The task may need more memory than a worker has: give workers more memory, or keep fewer draws.",
             ) from None
-        except (CancelledError, TimeoutError) as lost:
-            raise _gone(lost) from None
-        except ModuleNotFoundError as missing:
-            raise ClusterError(f"The workers cannot import {missing.name}.", "Install it where they run.") from None
-        raise _gone(handle.status)
+        except (CancelledError, TimeoutError) as error:
+            raise _cluster_lost(error) from None
+        except ModuleNotFoundError as error:
+            raise ClusterError(f"The workers cannot import {error.name}.", "Install it where they run.") from None
+        raise _cluster_lost(handle.status)
 
 
-def _gone(why: object) -> ClusterError:
-    return ClusterError(
-        f"The cluster is gone, or has forgotten the work ({why}).",
-        "Start it and run again: with a folder it goes on from where it stood.",
-    )
+def _cluster_lost(reason: object) -> ClusterError:
+    return ClusterError(f"The connection to the cluster or its tasks were lost ({reason}).", _CONTINUE)
 
 
 @contextmanager
-def connected(client: Any, workers: int | None, tell: Callable[[str], None] | None = None) -> Iterator[Cluster]:
-    """The cluster to work on: a client's, one at an address, or one of our own for as long as this lasts.
+def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None = None) -> Iterator[ParallelBackend]:
+    """Open a backend: this process, the cluster of a client or at an address, or local processes.
 
-    ``workers=0`` is this process. ``tell`` is given the address of the dashboard.
+    Parameters
+    ----------
+    client : distributed.Client or str, optional
+        Dask client, or address of a scheduler. Default: the client of this process, or else local processes.
+    workers : int, optional
+        Number of local processes; 0 for this process. Default: one per core.
+    tell : callable, optional
+        Called with the address of the Dask dashboard.
+
+    Yields
+    ------
+    ParallelBackend
+        The backend; local processes end with the context.
+
     """
     if workers == 0 and client is None:
-        yield Here()
+        yield SerialBackend()
         return
     need("distributed", "dask")
     from distributed import Client, default_client
@@ -198,35 +210,37 @@ def connected(client: Any, workers: int | None, tell: Callable[[str], None] | No
             workers = os.cpu_count() or 1
     if client is not None and not isinstance(client, str):
         if client.status != "running":
-            raise ClusterError("The client has no connection to a cluster.", "Connect it, or give an address.")
-        yield There(_with_workers(client, tell))
+            raise ClusterError(
+                "The client is not connected to a cluster.", "Connect it, or pass the address of a scheduler."
+            )
+        yield DaskBackend(_with_workers(client, tell))
     elif client is not None:
         try:
-            own = Client(client, timeout=KNOCK, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as wrong:
-            raise ClusterError(f"There is no Dask scheduler at {client}: {wrong}.", "Check the address.") from None
+            own = Client(client, timeout=CONNECT_TIMEOUT, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterError(f"There is no Dask scheduler at {client}: {error}.", "Check the address.") from None
         with own:
-            yield There(_with_workers(own, tell))
+            yield DaskBackend(_with_workers(own, tell))
     else:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
             raise InputError(f"workers must be a whole number of at least 0, got {workers!r}.")
-        with local(workers) as own:
-            yield There(_with_workers(own, tell))
+        with local_client(workers) as own:
+            yield DaskBackend(_with_workers(own, tell))
 
 
 @contextmanager
-def local(workers: int, **options: Any) -> Iterator[Any]:
-    """The client of so many processes on this machine, each with one thread."""
+def local_client(workers: int, **options: Any) -> Iterator[Any]:
+    """Start local processes with one thread each, and yield their Dask client."""
     import dask
     from distributed import Client, LocalCluster
 
-    # Dask lets a worker give all freed memory back at once, and every block of draws then costs as many page faults as
-    # it has pages: a third more time for short leaves. Ours keep up to 64 MB for the next block. And Dask's profiler
-    # looks at every task a hundred times a second, at 7 % of the time, to find nothing but one compiled function. Other
-    # clocks that tick for nothing take another 8 % of a core, all processes together.
+    # By default a Dask worker returns freed memory at once, and each block of draws then causes one page fault per
+    # page: a third more time for short leaves. Here up to 64 MB are kept for the next block. Dask's profiler samples
+    # every task a hundred times per second, at 7 % of the time; other timers use another 8 % of a core.
     memory = {f"MALLOC_{name}_THRESHOLD_": 1 << 26 for name in ("TRIM", "MMAP")}
+    environment = dict(dask.config.get("distributed.nanny.pre-spawn-environ", default={}))
     settings = {
-        "distributed.nanny.pre-spawn-environ": {**_environment(), **memory},
+        "distributed.nanny.pre-spawn-environ": {**environment, **memory},
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "500ms",
         "distributed.admin.system-monitor.interval": "2s",
@@ -234,7 +248,7 @@ def local(workers: int, **options: Any) -> Iterator[Any]:
         "distributed.worker.memory.monitor-interval": "500ms",
     }
     with dask.config.set(settings):
-        with _deaf():
+        with _children_ignore_interrupts():
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
@@ -246,8 +260,8 @@ def local(workers: int, **options: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear Ctrl-C, which is for this one: it ends them."""
+def _children_ignore_interrupts() -> Iterator[None]:
+    """Let processes that are started within ignore Ctrl-C: this process handles it, and ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -258,18 +272,12 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _environment() -> dict[str, Any]:
-    """What workers are started with anyway."""
-    import dask
-
-    return dict(dask.config.get("distributed.nanny.pre-spawn-environ", default={}))
-
-
 def _with_workers(client: Any, tell: Callable[[str], None] | None) -> Any:
+    """Wait for the first worker."""
     try:
-        client.wait_for_workers(1, timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
     except TimeoutError:
-        raise ClusterError(f"The cluster has no worker, after {PATIENCE:.0f} s.", "Start some.") from None
+        raise ClusterError(f"The cluster has no workers after {WORKER_TIMEOUT:.0f} s.", "Start some.") from None
     if tell is not None:
         tell(str(client.dashboard_link))
     return client

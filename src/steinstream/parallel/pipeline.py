@@ -1,156 +1,352 @@
-"""The three rounds of a run: look into the files, thin every leaf, merge them in a tree."""
+"""The function `thin`, and its three stages: open the files, thin every leaf, merge the leaves in a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from steinstream.errors import InputError
+from steinstream._typing import Array
+from steinstream.errors import InputError, OutputError, one_of
+from steinstream.io.atomic import make_folder
 from steinstream.io.errors import listing
-from steinstream.parallel.backends import Cluster
-from steinstream.parallel.sources import Contents, File, Source, leaves_of, look
-from steinstream.parallel.worker import Failure, Leaf, light
-from steinstream.postprocess.merging import Facts, Merge, Node, groups
+from steinstream.parallel.backends import ParallelBackend, connect
+from steinstream.parallel.sources import (
+    FileContents,
+    GivenChain,
+    UnopenedFile,
+    WorkerSource,
+    as_given_chains,
+    file_sources,
+    inspect_file,
+)
+from steinstream.parallel.worker import FILE_PATTERNS, Failure, Worker, without_history
+from steinstream.postprocess.merging import (
+    MergeRule,
+    Node,
+    PartFacts,
+    as_budgets,
+    as_fan_in,
+    as_masses,
+    common_kernel,
+    common_preconditioner,
+    groups,
+    inner_size,
+)
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
+from steinstream.thinner.config import ThinConfig
 
+#: Called with the stage, the number of finished tasks and their total number.
 Progress = Callable[[str, int, int], None]
 
+_LISTED = 5  # failures in a warning
 
-def refused(failures: list[Failure], total: int) -> InputError:
-    """The error for chains that cannot be read, when nobody said to go on without them."""
-    more = f" So are {len(failures) - 1} more of {total}." if len(failures) > 1 else ""
+
+def thin(
+    chains: Any,
+    *,
+    size: int | None = None,
+    config: ThinConfig | None = None,
+    client: Any = None,
+    workers: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    every: float = 30.0,
+    spare: float = 2.0,
+    fan_in: int = 16,
+    merge_budget: float | Sequence[float] | None = None,
+    masses: str | ArrayLike = "lengths",
+    on_corrupt: str = "raise",
+    read: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+    **settings: Any,
+) -> Kept:
+    """Thin each chain where it is, and merge the kept sets.
+
+    Parameters
+    ----------
+    chains : path, tuple of array, callable, or list of these
+        Files, pairs of arrays (draws, scores), delayed pairs, or functions that yield blocks (draws, scores). A file or
+        a pair of arrays (NumPy, Dask, Zarr) may hold several chains. Each chunk of a Dask array is thinned separately.
+    size : int, optional
+        Number of draws to keep. Default: leaves grow as a `Thinner` does, and the tree removes draws within
+        ``merge_budget``.
+    config : ThinConfig, optional
+        Settings of the leaves. Default: the default settings.
+    client : distributed.Client or str, optional
+        Dask client, or address of a scheduler. Default: the client of this process, or else ``workers`` processes.
+    workers : int, optional
+        Number of local processes; 0 runs everything in this process, without Dask. Default: one per core.
+    folder : path, optional
+        Folder for checkpoints, which all workers can read and write. After a crash, the same call continues. On
+        several machines, all paths must lead to the same files.
+    resume : bool, default True
+        Continue with the checkpoints in ``folder``; otherwise they are deleted.
+    every : float, default 30.0
+        Seconds between two checkpoints of a leaf.
+    spare : float, default 2.0
+        Leaves, and nodes below the root, keep ``spare * size`` draws.
+    fan_in : int, default 16
+        Number of sets that are merged at a time.
+    merge_budget : float or sequence of float, optional
+        Allowed increase of KSD^2 per level of the tree: see :func:`steinstream.merge`. Default: 0 without ``size``,
+        no limit with ``size``.
+    masses : {"lengths", "kept"} or array_like, default "lengths"
+        Mass of each chain: see :func:`steinstream.merge`.
+    on_corrupt : {"raise", "skip"}, default "raise"
+        What to do with a chain that cannot be read. With ``"skip"`` it is left out with a warning, and listed in
+        ``kept.settings["corrupt"]``.
+    read : dict, optional
+        Options of :func:`steinstream.io.open_chain`.
+    progress : callable, optional
+        Called with the stage, the number of finished tasks and their total number.
+    tell : callable, optional
+        Called with the address of the Dask dashboard.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. Without a preconditioner, one is fitted
+        to each chain that can be read twice, and estimated from the stream of a function.
+
+    Returns
+    -------
+    Kept
+        The merged set. ``settings["leaves"]`` lists the leaves, ``settings["merged"]`` holds the bound on KSD.
+
+    Raises
+    ------
+    InputError
+        If a setting is invalid, or a chain cannot be read.
+    CheckpointError
+        If ``folder`` holds files of other chains or settings.
+    ClusterError
+        If the cluster cannot be reached, or has no workers.
+
+    Examples
+    --------
+    >>> import numpy as np, steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(20, 1000, 2))
+    >>> ss.parallel.thin((draws, -draws), size=50, workers=0)
+    Kept(50 of 20000 draws, 2 dimensions, KSD 0.03394)
+
+    """
+    if size is not None:
+        settings["size"] = size
+    chosen = ThinConfig.of(config, **settings)
+    leaf_size = inner_size(chosen.size, spare)
+    budgets = as_budgets(0.0 if merge_budget is None and chosen.size is None else merge_budget)
+    one_of(("raise", "skip"), on_corrupt, "on_corrupt")
+    as_fan_in(fan_in)
+    given = as_given_chains(chains, read or {})
+    where = None if folder is None else Path(folder).absolute()
+    if where is not None:
+        _prepare(where, resume)
+    worker = Worker(chosen.replace(size=leaf_size), where, every)
+    show = progress or _ignore
+    with connect(client, workers, tell) as backend:
+        sources, failures = open_sources(backend, given, on_corrupt, show)
+        leaves, failed = thin_leaves(backend, worker, sources, on_corrupt, show)
+        failures += failed
+        if not leaves:
+            raise InputError(f"None of the {len(given)} chains can be used. {failures[0].problem}", failures[0].remedy)
+        facts = [leaf.facts for leaf in leaves]
+        if not isinstance(masses, str) and np.shape(masses) == (len(sources),):
+            masses = np.asarray(masses)[[leaf.number for leaf in leaves]]
+        kernel, mass = common_kernel(facts), as_masses(masses, facts)
+        fixed = chosen.preconditioner
+        common = fixed if isinstance(fixed, Preconditioner) else common_preconditioner(facts, mass)
+        rule = MergeRule(kernel, common, chosen.size, leaf_size, budgets, chosen.anchor)
+        kept = merge_leaves(backend, rule, [leaf.handle for leaf in leaves], mass, fan_in, show)
+    if failures:
+        some = " ".join(failure.problem for failure in failures[:_LISTED])
+        warnings.warn(f"{len(failures)} of {len(given)} chains were left out. {some}", stacklevel=2)
+    listed = [leaf.summary() for leaf in leaves]
+    corrupt = [failure._asdict() for failure in failures]
+    return replace(kept, settings={**kept.settings, "leaves": listed, "corrupt": corrupt})
+
+
+def clear(folder: str | os.PathLike[str]) -> None:
+    """Delete the checkpoints and results of all leaves from a folder.
+
+    Parameters
+    ----------
+    folder : path
+        The folder that `thin` was called with.
+
+    """
+    for pattern in FILE_PATTERNS:
+        for path in Path(folder).glob(pattern):
+            path.unlink(missing_ok=True)
+
+
+def _ignore(stage: str, done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def _prepare(folder: Path, resume: bool) -> None:
+    """Create the folder for checkpoints; without ``resume`` delete those in it."""
+    try:
+        make_folder(folder)
+    except OutputError as error:
+        raise OutputError(error.problem, "Choose another folder for the checkpoints (--checkpoint).") from None
+    if not resume:
+        clear(folder)
+
+
+def _unreadable(failures: list[Failure], total: int) -> InputError:
+    """Return the error for chains that cannot be read."""
     first = failures[0]
+    more = f" {len(failures) - 1} more of {total} cannot be read either." if len(failures) > 1 else ""
     return InputError(
-        f"{first.problem}{more}", f'{first.remedy} To go on without such chains: on_corrupt="skip" (--skip-corrupt).'
+        f"{first.problem}{more}", f'{first.remedy} To leave out such chains: on_corrupt="skip" (--skip-corrupt).'
     )
 
 
-def find(
-    cluster: Cluster, given: list[Any], on_corrupt: str, show: Progress
-) -> tuple[list[Source], list[Failure]]:  # fmt: skip
-    """All leaves, their chains numbered as they were given, and files that cannot be opened."""
-    files = [one for one in given if isinstance(one, File)]
-    handles = cluster.start(_look_safely, [(file,) for file in files])
-    for done, _ in enumerate(cluster.finished(handles), 1):
-        show("looking", done, len(files))
-    found = iter(cluster.fetch(handles))
-    sources: list[Source] = []
+# -- opening the files -------------------------------------------------------------------------------------------------
+
+
+def open_sources(
+    backend: ParallelBackend, given: list[GivenChain], on_corrupt: str, show: Progress
+) -> tuple[list[WorkerSource], list[Failure]]:
+    """Return the sources of all leaves, with chains numbered in the order given, and files that cannot be opened."""
+    files = [one for one in given if isinstance(one, UnopenedFile)]
+    handles = backend.submit(_inspect, [(file,) for file in files])
+    for done, _ in enumerate(backend.as_completed(handles), 1):
+        show("opening", done, len(files))
+    inspected = iter(backend.gather(handles))
+    sources: list[WorkerSource] = []
     failures: list[Failure] = []
-    names: dict[tuple[str, ...], str] = {}
+    names: dict[tuple[str, ...], str] = {}  # one file for each list of parameter names
     chain = 0
     for one in given:
-        if not isinstance(one, File):
-            leaves = one(chain)
+        if not isinstance(one, UnopenedFile):
+            new = one(chain)
+            chain += len({source.chain for source in new})
         else:
-            contents: Contents | Failure = next(found)
+            contents: FileContents | Failure = next(inspected)
             if isinstance(contents, Failure):
                 failures.append(contents)
                 chain += 1
                 continue
             names.setdefault(contents.names, one.path)
-            leaves = leaves_of(one, contents, chain)
-            chain += contents.chains - len({leaf.chain for leaf in leaves})
-        sources += leaves
-        chain += len({leaf.chain for leaf in leaves})
+            new = file_sources(one, contents, chain)
+            chain += contents.chains
+        sources += new
     if failures and on_corrupt == "raise":
-        raise refused(failures, len(given))
+        raise _unreadable(failures, len(given))
     _require_one_model(names)
     return sources, failures
 
 
+def _inspect(file: UnopenedFile) -> FileContents | Failure:
+    try:
+        return inspect_file(file)
+    except InputError as error:
+        return Failure(Path(file.path).name, error.problem, error.remedy)
+
+
 def _require_one_model(names: dict[tuple[str, ...], str]) -> None:
-    """Columns go together by their place, so that all files must name them alike; ``names`` has a file for each."""
+    """Raise an `InputError` if files have different parameter names: columns are matched by position."""
     if len(names) < 2:
         return
-    (ours, one), (theirs, other) = list(names.items())[:2]
-    if len(ours) != len(theirs):
-        problem = f"{other} has {len(theirs)} dimensions, {one} has {len(ours)}."
+    (first, path), (second, other) = list(names.items())[:2]
+    if len(first) != len(second):
+        problem = f"{other} has {len(second)} dimensions, {path} has {len(first)}."
     else:
-        problem = f"{other} has the parameters {listing(theirs)}, {one} has {listing(ours)}."
-    raise InputError(problem, "Give chains of one model together.")
+        problem = f"{other} has the parameters {listing(second)}, {path} has {listing(first)}."
+    raise InputError(problem, "Thin chains of one model together.")
 
 
-def _look_safely(file: File) -> Contents | Failure:
-    try:
-        return look(file)
-    except InputError as wrong:
-        return Failure(Path(file.path).name, wrong.problem, wrong.remedy)
+# -- thinning the leaves -----------------------------------------------------------------------------------------------
 
 
-def thin_all(
-    cluster: Cluster, how: Leaf, sources: list[Source], on_corrupt: str, show: Progress
-) -> tuple[dict[int, tuple[Any, LeafFacts]], list[Failure]]:
-    """Handles of the leaves that came out, and what has to be known of them; what is wrong with the others."""
-    calls = [(number, source.bare(), *source.values) for number, source in enumerate(sources)]
-    handles = cluster.start(how.thin, calls)
-    try:
-        given, strict = isinstance(how.preconditioner, Preconditioner), len(sources) if on_corrupt == "raise" else None
-        facts = cluster.start(partial(facts_of, given, strict), [(handle,) for handle in handles])
-        for number, _ in enumerate(cluster.finished(facts), start=1):
-            show("thinning", number, len(sources))
-        known = cluster.fetch(facts)  # all at once: a round trip for each leaf would cost as much as Dask's tasks
-    except BaseException:
-        cluster.forget(handles)
-        raise
-    failures = [one for one in known if isinstance(one, Failure)]
-    good = {place: (handles[place], one) for place, one in enumerate(known) if isinstance(one, LeafFacts)}
-    return good, failures
+class Leaf(NamedTuple):
+    """A finished leaf."""
 
-
-def facts_of(given: bool, strict: int | None, kept: Kept | Failure) -> LeafFacts | Failure:
-    """What has to be known of a leaf before the tree begins; not its coordinates, where they were ``given``.
-
-    If all of the chains, so many, must come out, it raises what is wrong with this one.
-    """
-    if isinstance(kept, Failure):
-        if strict is not None:
-            raise refused([kept], strict)
-        return kept
-    facts = Facts.of(kept)
-    facts = facts._replace(preconditioner=Preconditioner.identity()) if given else facts
-    return LeafFacts(kept.settings["leaf"]["title"], kept.ksd, facts)
-
-
-class LeafFacts(NamedTuple):
-    """A leaf, in short."""
-
+    number: int
+    handle: Any
+    """Handle of its kept set, which stays on the worker."""
     title: str
     ksd: float
-    facts: Facts
+    facts: PartFacts
+
+    def summary(self) -> dict[str, Any]:
+        """Return title, number of draws, kept draws and KSD."""
+        return {"title": self.title, "seen": self.facts.seen, "kept": self.facts.size, "ksd": self.ksd}
 
 
-def merge_all(
-    cluster: Cluster, plan: Merge, leaves: list[Any], mass: NDArray[np.float64], fan_in: int, show: Progress
+def thin_leaves(
+    backend: ParallelBackend, worker: Worker, sources: list[WorkerSource], on_corrupt: str, show: Progress
+) -> tuple[list[Leaf], list[Failure]]:
+    """Thin all sources; return the leaves, and the failures if they are to be skipped."""
+    calls = [(number, source.without_values(), *source.values) for number, source in enumerate(sources)]
+    handles = backend.submit(worker.thin, calls)
+    try:
+        fixed = isinstance(worker.config.preconditioner, Preconditioner)
+        total = len(sources) if on_corrupt == "raise" else None
+        facts = backend.submit(partial(_leaf_facts, fixed, total), [(handle,) for handle in handles])
+        for done, _ in enumerate(backend.as_completed(facts), start=1):
+            show("thinning", done, len(sources))
+        known = backend.gather(facts)  # in one request: one request per leaf would take as long as Dask's tasks
+    except BaseException:
+        backend.cancel(handles)
+        raise
+    failures = [one for one in known if isinstance(one, Failure)]
+    leaves = [Leaf(number, handles[number], *one) for number, one in enumerate(known) if not isinstance(one, Failure)]
+    return leaves, failures
+
+
+def _leaf_facts(fixed: bool, total: int | None, kept: Kept | Failure) -> tuple[str, float, PartFacts] | Failure:
+    """Return title, KSD and facts of a leaf, without a preconditioner that is known already (``fixed``).
+
+    If ``total`` is given, a failure raises an `InputError`.
+    """
+    if isinstance(kept, Failure):
+        if total is not None:
+            raise _unreadable([kept], total)
+        return kept
+    facts = PartFacts.of(kept)
+    facts = facts._replace(preconditioner=Preconditioner.identity()) if fixed else facts
+    return kept.settings["leaf"]["title"], kept.ksd, facts
+
+
+# -- merging -----------------------------------------------------------------------------------------------------------
+
+
+def merge_leaves(
+    backend: ParallelBackend, rule: MergeRule, leaves: list[Any], mass: Array, fan_in: int, show: Progress
 ) -> Kept:
-    """The root of the tree. Only kept sets go from worker to worker, and the root's to here."""
-    first, masses = groups(leaves, fan_in), groups(mass.tolist(), fan_in)
-    last = len(first) == 1
-    nodes = cluster.start(partial(_first, plan, last), [(m, *group) for group, m in zip(first, masses, strict=True)])
-    everything = list(nodes)
+    """Merge the leaves in a tree. Only kept sets are sent between workers, and that of the root to this process."""
+    families, masses = groups(leaves, fan_in), groups(mass.tolist(), fan_in)
+    last = len(families) == 1
+    calls = [(each, *family) for family, each in zip(families, masses, strict=True)]
+    nodes = backend.submit(partial(_merge_sets, rule, last), calls)
+    submitted = list(nodes)
     for level in count(1):
         if last:
             break
-        parts = groups(nodes, fan_in)
-        last = len(parts) == 1
-        nodes = cluster.start(partial(_node, plan, level, last), [tuple(group) for group in parts])
-        everything += nodes
-    for done, _ in enumerate(cluster.finished(everything), 1):
-        show("merging", done, len(everything))
-    root: Node = cluster.fetch(nodes)[0]
+        families = groups(nodes, fan_in)
+        last = len(families) == 1
+        nodes = backend.submit(partial(_merge_nodes, rule, level, last), [tuple(family) for family in families])
+        submitted += nodes
+    for done, _ in enumerate(backend.as_completed(submitted), 1):
+        show("merging", done, len(submitted))
+    root: Node = backend.gather(nodes)[0]
     return root.kept
 
 
-def _first(plan: Merge, last: bool, masses: list[float], *sets: Kept) -> Node:
-    return _node(plan, 0, last, *(Node(kept, mass) for kept, mass in zip(sets, masses, strict=True)))
+def _merge_sets(rule: MergeRule, last: bool, masses: list[float], *sets: Kept) -> Node:
+    return _merge_nodes(rule, 0, last, *(Node(kept, mass) for kept, mass in zip(sets, masses, strict=True)))
 
 
-def _node(plan: Merge, level: int, last: bool, *children: Node) -> Node:
-    kept, mass = plan.node(children, level, last)
-    return Node(light(kept), mass)
+def _merge_nodes(rule: MergeRule, level: int, last: bool, *children: Node) -> Node:
+    kept, mass = rule.merge(children, level, last)
+    return Node(without_history(kept), mass)

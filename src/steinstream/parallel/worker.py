@@ -1,35 +1,36 @@
-"""One leaf: the draws of one source, thinned where they lie, with checkpoints in a folder that all workers see.
+"""Thin one leaf: the draws of one source, with checkpoints in a folder that all workers can read.
 
-A folder holds for leaf k ``leaf-000k.npz`` once it is done, and ``leaf-000k.checkpoint`` while it is not. Both say what
-they were made of and how; what was made otherwise is refused. Each is written whole or not at all, so that a worker may
-die at any instant, and a leaf that two workers do at once comes out the same.
+For leaf k the folder holds ``leaf-0000k.checkpoint`` while it runs, and ``leaf-0000k.npz`` when it is done. Both record
+the source and the settings; a file of another source or of other settings is rejected. Every file is complete or
+absent, so a worker may be killed at any moment, and a leaf that two workers process at once has the same result.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from steinstream import validation
-from steinstream.api import fitting, too_short
+from steinstream.api import RunHooks, thin_source
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError
-from steinstream.io import read_kept
-from steinstream.parallel.sources import Source
-from steinstream.preconditioning import FOLLOWED, Preconditioner, Streaming, Warmup
+from steinstream.integrations._common import schedule_functions
+from steinstream.io import checkpoint, read_kept
+from steinstream.parallel.sources import WorkerSource
+from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept
 from steinstream.thinner import Thinner
-from steinstream.thinner.passes import begin_well, begins_with_sample, go_on
-from steinstream.thinner.subsample import Subsample
+from steinstream.thinner.config import ThinConfig
+
+#: Files that a worker writes.
+FILE_PATTERNS = ("leaf-*.npz", "leaf-*.checkpoint", ".leaf-*.tmp")
 
 
 class Failure(NamedTuple):
-    """A source that could not be thinned, and why."""
+    """A source that could not be thinned, and the reason."""
 
     title: str
     problem: str
@@ -37,148 +38,101 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """How leaves are thinned: all alike."""
+class Worker:
+    """How leaves are thinned; the same for all."""
 
-    preconditioner: Preconditioner | Streaming | str
-    settings: dict[str, Any]
-    """What a :class:`~steinstream.Thinner` takes."""
-    passes: int | str = 1
-    start: str | None = None
+    config: ThinConfig
     folder: Path | None = None
+    """Folder for checkpoints."""
     every: float = 30.0
     """Seconds between two checkpoints."""
 
-    def thin(self, number: int, source: Source, *values: Any) -> Kept | Failure:
-        """What is kept of one source; with a folder, from where it stood."""
+    def thin(self, number: int, source: WorkerSource, *values: Any) -> Kept | Failure:
+        """Thin the source of leaf ``number``, from its checkpoint if there is one."""
         try:
-            return self._thin(number, source.holding(*values))
+            return self._thin(number, source.with_values(*values))
         except (NegatedScoresError, CheckpointError):
             raise
-        except InputError as wrong:
-            return Failure(source.title, wrong.problem, wrong.remedy)
+        except InputError as error:
+            return Failure(source.title, error.problem, error.remedy)
 
-    def _thin(self, number: int, source: Source) -> Kept:
-        mark = {} if self.folder is None else {**source.mark(), "settings": self._mark()}
-        done, state = self.files(number)
-        if done is not None and done.exists():
-            return light(_finished(done, mark))
-        thinner = self._begin(source, state, mark)
-        while True:
-            self._stream(source, thinner, state)
-            if not go_on(thinner, self.passes):
-                break
-            thinner.start_pass()
-        if thinner.seen == thinner.skipped:
-            raise InputError(f"{source.title} has no usable draws.")
-        if len(thinner) == 0:
-            raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
-        kept = thinner.kept
-        about = {**kept.settings, "leaf": {"title": source.title, **mark}}
-        kept = replace(kept, names=source.names(), variables=source.variables(kept.ids), settings=about)
-        if done is not None and state is not None:
-            kept.save(done)
-            state.unlink(missing_ok=True)
-        return light(kept)
-
-    def files(self, number: int) -> tuple[Path | None, Path | None]:
-        """Where leaf ``number`` is kept: the finished one, and its checkpoint."""
+    def _thin(self, number: int, source: WorkerSource) -> Kept:
         if self.folder is None:
-            return None, None
-        return self.folder / f"leaf-{number:05d}.npz", self.folder / f"leaf-{number:05d}.checkpoint"
+            return without_history(_result(thin_source(source, self.config), source, {}))
+        done, saved = (self.folder / f"leaf-{number:05d}{suffix}" for suffix in (".npz", ".checkpoint"))
+        origin = {**source.origin(), "settings": _plain(self.config.to_dict())}
+        if done.exists():
+            return without_history(_read_done(done, origin))
+        thinner = self._load(saved, origin) if saved.exists() else None
+        hooks = _CheckpointHooks(saved, self.every, origin)
+        kept = _result(thin_source(source, self.config, thinner=thinner, hooks=hooks), source, origin)
+        kept.save(done)
+        saved.unlink(missing_ok=True)
+        return without_history(kept)
 
-    def _begin(self, source: Source, state: Path | None, mark: dict[str, Any]) -> Thinner:
-        if state is not None and state.exists():
-            own = {name: self.settings.get(name) for name in ("growth", "budget")}
-            thinner = Thinner.load(state, **{name: value for name, value in own.items() if callable(value)})
-            _require(state, thinner.note.get("mark"), mark)
-            return thinner
-        preconditioner: Preconditioner | Streaming | Warmup | str = self.preconditioner
-        sketch = None
-        if isinstance(preconditioner, str):
-            if source.repeatable:
-                sketch = self._sketch(source)
-                check, kernel = self.settings.get("validate_scores", True), self.settings.get("kernel")
-                preconditioner = fitting(preconditioner, sketch, check, kernel)
-            else:
-                preconditioner = self._live(preconditioner)
-        thinner = Thinner(_dim(source), preconditioner=preconditioner, **self.settings)
-        thinner.note = {"mark": mark}
-        if begins_with_sample(self.start, self.passes, thinner):
-            begin_well(thinner, (sketch or self._sketch(source)).block)
-        if state is not None:
-            thinner.save(state)
+    def _load(self, path: Path, origin: dict[str, Any]) -> Thinner:
+        thinner = checkpoint.load(path, **schedule_functions(self.config))
+        _require_origin(path, thinner.note.get("origin"), origin)
         return thinner
 
-    def _live(self, kind: str) -> Preconditioner | Streaming | Warmup:
-        """What would be fitted to a chain follows a sampler, if it can."""
-        kernel = self.settings.get("kernel")
-        if kind in FOLLOWED:
-            return Streaming(kind, centred=kernel is not None and kernel.linear > 0)
-        return Preconditioner.identity() if kind == "identity" else Warmup(kind)
 
-    def _sketch(self, source: Source) -> Subsample:
-        sketch = None
-        for block in source.blocks():
-            sketch = sketch or Subsample(block.draws.shape[1])
-            sketch.add(block.take(validation.finite_rows(block, self.settings.get("on_bad", "raise"))))
-        if sketch is None:
-            raise InputError(f"{source.title} has no draws.")
-        return sketch
+class _CheckpointHooks(RunHooks):
+    """Write a checkpoint before the first draw, and then every ``save_interval`` seconds."""
 
-    def _stream(self, source: Source, thinner: Thinner, state: Path | None) -> None:
-        saved = time.monotonic()
-        for block in source.blocks(skip=thinner.current_pass.came):
-            thinner.extend(block.draws, block.scores, ids=block.ids)
-            if state is not None and time.monotonic() - saved > self.every:
-                thinner.save(state)
-                saved = time.monotonic()
+    def __init__(self, path: Path, every: float, origin: dict[str, Any]) -> None:
+        self.save_interval = every
+        self._path, self._origin = path, origin
 
-    def _mark(self) -> str:
-        """A short word for the settings."""
-        preconditioner = self.preconditioner
-        if isinstance(preconditioner, Preconditioner):
-            centre = b"" if preconditioner.centre is None else preconditioner.centre.tobytes()
-            preconditioner = hashlib.sha256(preconditioner.factor.tobytes() + centre).hexdigest()
-        named = {name: _name(value) for name, value in sorted(self.settings.items())}
-        text = json.dumps([str(preconditioner), named, str(self.passes), self.start])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def on_thinner(self, thinner: Thinner) -> None:
+        if not thinner.note:
+            thinner.note = {"origin": self._origin}
+            self.save(thinner)
+
+    def save(self, thinner: Thinner) -> None:
+        thinner.save(self._path)
 
 
-def _name(value: Any) -> str:
-    """A setting's name; a function has no other than its own."""
-    return getattr(value, "__qualname__", None) or repr(value)
+def _result(thinner: Thinner, source: WorkerSource, origin: dict[str, Any]) -> Kept:
+    """Return the kept set with the names and variables of its source."""
+    kept = thinner.kept
+    settings = {**kept.settings, "leaf": {"title": source.title, **origin}}
+    return replace(kept, names=source.names(), variables=source.variables(kept.ids), settings=settings)
 
 
-def _dim(source: Source) -> int:
-    for block in source.blocks():
-        return int(block.draws.shape[1])
-    raise InputError(f"{source.title} has no draws.")
+def _plain(value: Any) -> Any:
+    """Return a value that fits into JSON, with a digest in place of an array."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return hashlib.sha256(f"{value.dtype.str} {value.shape}".encode() + value.tobytes()).hexdigest()[:16]
+    return value
 
 
-def _finished(done: Path, mark: dict[str, Any]) -> Kept:
+def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
+    """Read a finished leaf."""
     try:
-        kept = read_kept(done)
+        kept = read_kept(path)
     except InputError as damage:
         raise CheckpointError(damage.problem, "Delete it to thin that chain again.") from None
     found = {name: value for name, value in kept.settings.get("leaf", {}).items() if name != "title"}
-    _require(done, found, mark)
+    _require_origin(path, found, origin)
     return kept
 
 
-def _require(path: Path, found: Any, mark: dict[str, Any]) -> None:
-    if found == mark:
+def _require_origin(path: Path, found: Any, origin: dict[str, Any]) -> None:
+    """Raise a `CheckpointError` if a file was written for another source or with other settings."""
+    if found == origin:
         return
-    differs = [name for name in mark if (found or {}).get(name) != mark[name]]
+    differing = [name for name in origin if (found or {}).get(name) != origin[name]]
     raise CheckpointError(
-        f"{path} was made of another chain or with other settings ({', '.join(differs)} differ).",
-        "Use the same chains and settings as before, another folder, or begin anew with resume=False (no --resume).",
+        f"{path} was written for another chain or with other settings ({', '.join(differing)} differ).",
+        "Use the same chains and settings, another folder, or start again with resume=False (without --resume).",
     )
 
 
-def light(kept: Kept) -> Kept:
-    """What has to travel: draws, scores, ids, coordinates, a few numbers; neither history nor the stream's sketch."""
-    nothing = History(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
-    plain = {name: one._replace(coords=dict(one.coords)) for name, one in kept.variables.items()}
+def without_history(kept: Kept) -> Kept:
+    """Return what has to be sent between processes: no history, no subsample of the stream, no cached arrays."""
+    empty = History(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    variables = {name: one._replace(coords=dict(one.coords)) for name, one in kept.variables.items()}
     preconditioner = kept.preconditioner and Preconditioner(kept.preconditioner.factor, kept.preconditioner.centre)
-    return replace(kept, history=nothing, stream=None, variables=plain, preconditioner=preconditioner)
+    return replace(kept, history=empty, stream=None, variables=variables, preconditioner=preconditioner)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import kernels
 
 from steinstream._engine import baseline_loops, reference
 from steinstream._engine.pairwise import empty_sums, rows_before, tiled
+from tests.streams import kernels
 
 plain = kernels.filter(lambda kernel: not kernel.linear)
 

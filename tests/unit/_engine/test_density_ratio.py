@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules
-from tests.thinners import limits_at, magnitude
 
 from steinstream import schedules
 from steinstream._engine.density_ratio import thin_with_ratios
 from steinstream._engine.reference import Reference
 from steinstream._engine.step_rule import NO_CAP, StepLimits
 from steinstream._engine.thinning import StepLog
+from tests.streams import budgets, growths, kernels, rules
+from tests.thinners import limits_at, magnitude
 
 
 @settings(max_examples=60)

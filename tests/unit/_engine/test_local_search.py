@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import kernels
 
 from steinstream._engine import local_search, reference
 from steinstream._engine.pairwise import as_tiles
+from tests.streams import kernels
 
 
 @settings(max_examples=40)

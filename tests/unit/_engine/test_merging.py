@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import kernels
 
 from steinstream._engine import merging, reference
 from steinstream._engine.pairwise import tiled
+from tests.streams import kernels
 
 
 def pool(seed, count, kernel, anchored):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import streams
 
 from steinstream._engine import reference
 from steinstream._engine.online_stats import update_moments
+from tests.streams import streams
 
 
 def accumulate(draws, edges, whole):

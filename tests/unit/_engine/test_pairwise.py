@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import kernels, streams
 
 from steinstream._engine import reference
 from steinstream._engine.linalg import multiply, solve_cholesky, stein_matrix
 from steinstream._engine.pairwise import cumulative_squared_ksd, empty_sums, rows_before, tiled
+from tests.streams import kernels, streams
 
 
 @settings(max_examples=40)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import floor_at, limits_at, magnitude
 
 import steinstream as ss
 from steinstream._engine.reference import Reference, cumulative_squared_ksd
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import floor_at, limits_at, magnitude
 
 
 @settings(max_examples=150, deadline=None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.chains import autoregression, fired
 
 import steinstream as ss
+from tests.chains import autoregression, fired
 
 
 def test_burn_in_is_found_and_the_rest_is_checked_without_it():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.chains import as_stream, autoregression
 
 from steinstream.diagnostics.context import DiagnosticContext, rank_normalise, standard_deviations
+from tests.chains import as_stream, autoregression
 
 
 def test_rank_normalisation_follows_ranks_and_ties_share():

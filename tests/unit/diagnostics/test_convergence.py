@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.chains import autoregression
 
 import steinstream as ss
 from steinstream.diagnostics.convergence import Parts, autocorrelation_time, effective_sample_size, r_hat
+from tests.chains import autoregression
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.chains import as_stream, autoregression, fired
-from tests.streams import streams
 
 import steinstream as ss
 from steinstream.diagnostics import FALSE_ALARM, diagnose
 from steinstream.samplers import MALA
 from steinstream.targets import Gaussian
+from tests.chains import as_stream, autoregression, fired
+from tests.streams import streams
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "posteriordb"
 POSTERIORS = sorted(DATA.glob("*.npz")) if DATA.exists() else []

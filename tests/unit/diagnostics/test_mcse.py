@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.chains import autoregression
 
 from steinstream.diagnostics.mcse import standard_error, threshold
+from tests.chains import autoregression
 
 
 def test_a_threshold_is_the_effect_or_the_noise():

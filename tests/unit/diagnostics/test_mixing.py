@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.chains import as_stream, autoregression, fired
 
 import steinstream as ss
 from steinstream.diagnostics import diagnose
 from steinstream.diagnostics.mixing import check_constant
 from steinstream.targets import Mixture
+from tests.chains import as_stream, autoregression, fired
 
 
 def test_a_chain_that_stops_is_stuck():

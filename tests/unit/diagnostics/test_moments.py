@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.chains import as_stream, fired
 
 import steinstream as ss
 from steinstream.diagnostics import diagnose
 from steinstream.targets import Gaussian
+from tests.chains import as_stream, fired
 
 
 def test_identity_preconditioner_on_a_narrow_target_is_under_dispersed():

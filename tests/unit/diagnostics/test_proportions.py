@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.chains import as_stream, fired
 
 import steinstream as ss
 from steinstream.diagnostics import diagnose
 from steinstream.targets import Mixture
+from tests.chains import as_stream, fired
 
 
 def two_modes(distance, small, left, size, dim=2):

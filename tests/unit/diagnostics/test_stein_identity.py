@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.chains import as_stream
 
 import steinstream as ss
 from steinstream.diagnostics import diagnose_scores
 from steinstream.diagnostics.stein_identity import is_suspicious
+from tests.chains import as_stream
 
 WIDTHS = np.array([1.0, 2.0, 3.0])
 WRONG = {

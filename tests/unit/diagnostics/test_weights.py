@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.chains import fired
 
 import steinstream as ss
 from steinstream.targets import Mixture
+from tests.chains import fired
 
 
 def test_weights_count_in_the_comparison():

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.stan_runs import DATA, constrain, gradient, log_density, sample, whole
 
 import steinstream as ss
 from steinstream.api import ChainSource, thin_source
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.io import open_chain, open_chains
 from steinstream.thinner.config import ThinConfig
+from tests.stan_runs import DATA, constrain, gradient, log_density, sample, whole
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the CmdStan files are not in {DATA}")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.stan_runs import whole
 
 from steinstream.errors import InputError
 from steinstream.io import open_chain, open_chains
+from tests.stan_runs import whole
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from tests.browser import chromium, complaints, requests, sideways
-from tests.live import EVIL, fed, normal, text, until, value
 
 import steinstream as ss
+from tests.browser import chromium, complaints, requests, sideways
+from tests.live import EVIL, fed, normal, text, until, value
 
 pytestmark = pytest.mark.browser
 

@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from tests.live import Listener, fed, normal, same_points, stuck
 
 import steinstream as ss
 from steinstream.live.client import Client
+from tests.live import Listener, fed, normal, same_points, stuck
 
 
 @pytest.mark.parametrize("settings", [{}, {"size": 30}, {"preconditioner": ss.Streaming()}, {"storage": "float32"}])

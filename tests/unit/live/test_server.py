@@ -8,11 +8,11 @@ import sys
 from urllib.parse import urlsplit
 
 import pytest
-from tests.live import Listener, ask, fed, normal, until
 
 import steinstream as ss
 from steinstream.errors import InputError
 from steinstream.live import Dashboard, server
+from tests.live import Listener, ask, fed, normal, until
 
 PATHS = ["", "page.css", "page.js", "axes.js", "curve.js", "scatter.js", "events", "none", "../page.js", "%2e%2e/"]
 

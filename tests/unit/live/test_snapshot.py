@@ -6,10 +6,10 @@ import threading
 
 import numpy as np
 import pytest
-from tests.live import fed, normal
 
 import steinstream as ss
 from steinstream.live import ThinnerObserver, snapshot
+from tests.live import fed, normal
 
 
 @pytest.mark.parametrize("settings", [{"size": 300}, {"preconditioner": ss.Streaming()}, {"candidates": 4}])

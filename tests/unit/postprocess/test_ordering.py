@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.streams import kernels, streams
 
 import steinstream as ss
 from steinstream.errors import InputError
+from tests.streams import kernels, streams
 
 
 def thinned(dim=4, size=40, seed=0):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.report_chain import NAMES, write_chain
 
 import steinstream as ss
+from tests.report_chain import NAMES, write_chain
 
 pytest.importorskip("matplotlib")
 

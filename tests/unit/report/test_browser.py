@@ -6,6 +6,7 @@ import base64
 import re
 
 import pytest
+
 from tests.browser import chromium, complaints, requests, sideways
 from tests.report_chain import NAMES
 

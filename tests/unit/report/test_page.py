@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from tests.report_chain import NAMES, numbers
 
 import steinstream as ss
 from steinstream.report.page import Report, build_report, check_output, notebook_summary
+from tests.report_chain import NAMES, numbers
 
 
 def test_numbers_are_those_of_the_file(written):

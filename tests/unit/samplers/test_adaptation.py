@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.samplers.common import GAUSSIAN, assert_same
 
 from steinstream.errors import InputError
 from steinstream.samplers import MALA, SGLD, RandomWalk, adapt_step
 from steinstream.targets import Gaussian, Goodwin
+from tests.unit.samplers.common import GAUSSIAN, assert_same
 
 
 @pytest.mark.parametrize("step", [1e-4, 1.0, 1e4])

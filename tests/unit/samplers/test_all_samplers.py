@@ -10,12 +10,12 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from tests.unit.samplers.common import COVARIANCE, GAUSSIAN, assert_mean, assert_same, in_python, run
 
 from steinstream import validation
 from steinstream.errors import InputError
 from steinstream.samplers import MALA, SGLD, Draws, RandomWalk, SamplerWarning, base
 from steinstream.targets import CompiledTarget, Functions, Gaussian, Goodwin, Mixture, Tempered
+from tests.unit.samplers.common import COVARIANCE, GAUSSIAN, assert_mean, assert_same, in_python, run
 
 Maker = Callable[[Any], Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from tests.unit.samplers.common import GAUSSIAN, assert_mean, run
 
 from steinstream.samplers import MALA
 from steinstream.targets import CompiledTarget, Functions, Goodwin, Mixture
+from tests.unit.samplers.common import GAUSSIAN, assert_mean, run
 
 
 @numba.njit(error_model="numpy")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.samplers.common import GAUSSIAN, assert_mean, assert_same, run
 
 from steinstream.errors import InputError
 from steinstream.samplers import SGLD
 from steinstream.targets import Gaussian
+from tests.unit.samplers.common import GAUSSIAN, assert_mean, assert_same, run
 
 RECORDS = ("step", "full", "independent")
 

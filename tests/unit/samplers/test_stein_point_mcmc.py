@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.samplers.common import GAUSSIAN, assert_same
 
 from steinstream import Thinner
 from steinstream.errors import InputError
 from steinstream.samplers import MALA, SGLD, RandomWalk, spmcmc, stein_point_mcmc
+from tests.unit.samplers.common import GAUSSIAN, assert_same
 
 SAMPLERS = [RandomWalk(GAUSSIAN, 1.0), MALA(GAUSSIAN, 1.0), SGLD(GAUSSIAN, 0.1)]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, streams
-from tests.thinners import limits_at
 
 import steinstream as ss
 from steinstream import schedules
 from steinstream._engine import reference
 from steinstream.planning import Bound
+from tests.streams import budgets, growths, kernels, streams
+from tests.thinners import limits_at
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import limits_at, magnitude
 
 import steinstream as ss
 from steinstream._engine.float32 import Scaling, inner_products, scaled_inner_products
 from steinstream._engine.reference import Reference
 from steinstream._engine.reference import inner_products as specified
 from steinstream.errors import InputError, NegatedScoresError
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import limits_at, magnitude
 
 plain = kernels.filter(lambda kernel: not kernel.linear)
 

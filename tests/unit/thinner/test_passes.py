@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same
 
 import steinstream as ss
 from steinstream._engine.reference import Reference
@@ -21,6 +19,8 @@ from steinstream.cli.progress import Stop
 from steinstream.thinner.local_search import Selection
 from steinstream.thinner.passes import choose_from_sample
 from steinstream.validation import Block, consecutive_ids
+from tests.streams import budgets, growths, kernels, rules, streams
+from tests.thinners import assert_same
 
 command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

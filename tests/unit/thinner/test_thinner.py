@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.streams import growths, kernels, streams
 
 import steinstream as ss
+from tests.streams import growths, kernels, streams
 
 
 @settings(max_examples=60, deadline=None)

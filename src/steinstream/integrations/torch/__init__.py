@@ -1,46 +1,46 @@
-"""PyTorch: a sampler that walks through a network's weights, and a collector that keeps the networks that matter.
+"""PyTorch: collect networks while a sampler changes the weights, and keep those that represent the posterior.
 
-The sampler is the user's: any loop that changes a module's weights. After each of its steps the collector takes the
-weights (all that want a gradient, one vector in the order of ``module.parameters()``) with the gradient of the log
-posterior there, and asks a thinner. What hangs on a kept draw, its weights and predictions among them, exists exactly
-as long as the draw is kept, on disk too, and after a kill at any instant: :mod:`steinstream.draw_store`.
+The sampler is any loop that changes the weights of a module. After each step the collector passes the weights (all that
+require a gradient, as one vector in the order of ``module.parameters()``) and the gradient of the log posterior to a
+thinner. The data of a draw (weights, predictions, payload) exist exactly as long as the draw is kept, also on disk and
+after the process was killed: see :mod:`steinstream.draw_store`.
 
-Which score goes with a draw matters (:mod:`steinstream.samplers.sgld` says why), and is recorded:
+The scores can be of three kinds, which are recorded (:mod:`steinstream.samplers.sgld` explains the difference):
 
-- ``"full"``: from all data. No noise.
-- ``"minibatch"``: from the minibatch of the sampler's own step. It costs nothing more where that gradient is at hand.
-- ``"independent"``: from another minibatch, whose noise has no part in where the chain goes.
+- ``"full"``: from all data, without noise.
+- ``"minibatch"``: from the minibatch of the sampler's own step, which costs nothing if that gradient is available.
+- ``"independent"``: from another minibatch, whose noise does not influence the chain.
 
-Cost of a call: that of the score if it is not given, and one pass over the kept draws. Networks of more than 10 000
-weights are stored as float32 (:mod:`steinstream.thinner.dictionary_f32`); the whole of their draws is in memory and on disk.
+A call costs the computation of the score, unless it is given, and one pass over the kept draws. Networks with more than
+10 000 weights are stored as float32 (:mod:`steinstream.thinner.dictionary_f32`); all kept draws are in memory and on
+disk.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from steinstream._typing import Id
+from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.ensemble import EnsemblePrediction
-from steinstream.errors import InputError, one_of
-from steinstream.integrations._common import live_thinner, need
-from steinstream.integrations.torch._storage import Files, Memory, Tensors, Weights
-from steinstream.integrations.torch._storage import Posterior as Posterior
+from steinstream.errors import InputError, one_of, positive
+from steinstream.integrations._common import live_config, live_thinner, need, schedule_functions
+from steinstream.integrations.torch._storage import FileStorage, MemoryStorage
+from steinstream.integrations.torch._weights import Tensors, Weights
 from steinstream.io import checkpoint
 from steinstream.preconditioning import Streaming, Warmup
 from steinstream.result import Kept
-from steinstream.schedules import name_of
 from steinstream.thinner import StepInfo, Thinner
-from steinstream.validation import id_tuples as pairs
+from steinstream.thinner.config import ThinConfig
+from steinstream.validation import id_tuples
 
 if TYPE_CHECKING:
     from steinstream.integrations.torch.flat_network import FlatNetwork as FlatNetwork
@@ -53,9 +53,48 @@ _WITH_TORCH = {"FlatNetwork": "flat_network", "Subspace": "subspace", "SubspaceP
 
 SCORES = ("full", "minibatch", "independent")
 
-_WIDE = 10_000  # weights from which on draws are stored as float32
-_EVERY = 100  # steps after which a checkpoint is written though nothing changed
+_FLOAT32_DIM = 10_000  # number of weights above which draws are stored as float32
+_CHECKPOINT_STEPS = 100  # steps after which a checkpoint is written even if the kept draws did not change
 _SCORE, _PREDICTION, _PAYLOAD = "steinstream/score", "steinstream/prediction", "steinstream/payload/"
+
+
+class Posterior:
+    """Log posterior from a loss and a prior; on a minibatch, an unbiased estimate of that on all data.
+
+    Parameters
+    ----------
+    loss : callable
+        ``loss(module, *batch)``: minus the mean log likelihood of the examples in the batch.
+    prior : float or callable
+        Standard deviation of a normal prior of every weight, or a function of the module that returns the log density
+        of its weights.
+    examples : int
+        Number of examples in all data.
+
+    Raises
+    ------
+    InputError
+        If the standard deviation or the number of examples is not positive.
+
+    """
+
+    def __init__(self, loss: Callable[..., Any], prior: float | Callable[[Any], Any], examples: int) -> None:
+        if not callable(prior) and not prior > 0:
+            raise InputError(f"The standard deviation of the prior must be positive, got {prior!r}.")
+        if not examples > 0:
+            raise InputError(f"The number of examples must be positive, got {examples!r}.")
+        self.loss, self.prior, self.examples = loss, prior, examples
+
+    def __call__(self, module: Any, *batch: Any) -> Any:
+        """Return the log posterior, up to a constant."""
+        return self.log_prior(module) - self.examples * self.loss(module, *batch)
+
+    def log_prior(self, module: Any) -> Any:
+        """Return the log prior of the weights, up to a constant."""
+        if callable(self.prior):
+            return self.prior(module)
+        squares = sum(weight.square().sum() for weight in module.parameters() if weight.requires_grad)
+        return -0.5 * squares / self.prior**2
 
 
 class WeightSubspace(Protocol):
@@ -67,36 +106,67 @@ class WeightSubspace(Protocol):
         """Return the weight vector at z, differentiable by z."""
 
 
+class _Candidate(NamedTuple):
+    """A draw that waits for the other candidates of its chain, with the weights that the module had."""
+
+    draw: Array
+    score: Array
+    state: Tensors
+
+
 class Collector:
-    """Keeps the networks that matter, while they are sampled.
+    """Collects networks while they are sampled, and keeps those that represent the posterior.
 
     Parameters
     ----------
-    module
-        The network whose weights the sampler changes. The collector changes neither them nor their gradients.
-    log_posterior
-        ``log_posterior(module, *batch)``, a scalar to differentiate; :class:`Posterior` makes one of a loss and a
-        prior. None if every call brings its score.
-    thinner, settings
-        A fresh thinner, or the settings of one: ``size=100``, say. Its coordinates follow the stream unless given.
-    candidates
-        SPMCMC: of every so many consecutive draws of a chain, only the best is added.
-    folder, resume, sync
-        Where to store things, else they are in memory: ``draws/CHAIN_DRAW.safetensors`` for each kept draw, with the
-        weights under the names the module has for them, and ``thinner.npz``. With ``resume`` a run that is there goes
-        on. ``sync`` is explained in :mod:`steinstream.draw_store`.
-    score
-        Which score the draws have: ``"full"``, ``"minibatch"`` or ``"independent"``.
-    data
-        Batches (tuples of tensors), to go through again and again: all of them make a full score (the mean over the
-        batches, by their lengths), the next one makes an independent one. Without, batches come with the calls.
-    subspace
-        Draws are positions z in it, not weights; the posterior is that of the weights, cut by it.
-    predict, predictions
-        ``predict(module)`` gives what a network says on a reference set. It is called once for each draw that comes to
-        be kept, and the average of all that are kept is in ``predictions``.
-    payload
-        ``payload(module)`` gives more to keep with a draw: tensors or arrays by name.
+    module : torch.nn.Module
+        Network whose weights the sampler changes. The collector changes neither the weights nor their gradients.
+    log_posterior : callable, optional
+        ``log_posterior(module, *batch)`` returns a scalar, which is differentiated; see `Posterior`. Not required if
+        every call has a score.
+    thinner : Thinner, optional
+        A new thinner. Default: one with the settings below.
+    candidates : int, optional
+        Number of consecutive draws of a chain of which only the best is added (SPMCMC). Default: that of ``config``.
+    folder : path, optional
+        Folder for ``draws/CHAIN_DRAW.safetensors``, one file per kept draw with the weights under the names of the
+        module, and the checkpoint ``thinner.npz``. Default: everything is in memory.
+    resume : bool, default False
+        Continue with the run in ``folder``.
+    sync : bool, default True
+        Wait until files are on the disk: see :mod:`steinstream.draw_store`.
+    score : {"full", "minibatch", "independent"}, default "full"
+        Kind of the scores.
+    data : iterable of tuple, optional
+        Batches (tuples of tensors), which are read repeatedly. A full score is the mean over all batches, weighted by
+        their lengths; an independent one is computed from the next batch. Without it, pass batches to the calls.
+    subspace : WeightSubspace, optional
+        Draws are positions z in a subspace instead of weights.
+    predict : callable, optional
+        ``predict(module)`` returns the prediction of a network on a reference set. It is called once for each draw that
+        is kept; ``predictions`` holds the average over the kept draws.
+    predictions : EnsemblePrediction, optional
+        Accumulator of the predictions. Default: a new one for class probabilities.
+    payload : callable, optional
+        ``payload(module)`` returns further tensors or arrays by name that are stored with a draw.
+    config : ThinConfig, optional
+        Settings of a new thinner. Default: the default settings, with ``storage="float32"`` above 10 000 weights.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
+        `Streaming`.
+
+    Attributes
+    ----------
+    thinner : Thinner
+        The thinner.
+    predictions : EnsemblePrediction
+        Average prediction of the kept networks.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, ``folder`` holds a run and ``resume`` is False, or the settings differ from those of
+        the run.
 
     """
 
@@ -106,7 +176,7 @@ class Collector:
         log_posterior: Callable[..., Any] | None = None,
         *,
         thinner: Thinner | None = None,
-        candidates: int = 1,
+        candidates: int | None = None,
         folder: str | PathLike[str] | None = None,
         resume: bool = False,
         sync: bool = True,
@@ -116,112 +186,147 @@ class Collector:
         predict: Callable[[Any], Any] | None = None,
         predictions: EnsemblePrediction | None = None,
         payload: Callable[[Any], Mapping[str, Any]] | None = None,
+        config: ThinConfig | None = None,
         **settings: Any,
     ) -> None:
         self._torch = need("torch", "torch")
         if log_posterior is not None and not callable(log_posterior):
             raise InputError(
-                f"The log posterior must be a function of the module and a batch, not {type(log_posterior).__name__}.",
-                "Make one of a loss and a prior with Posterior.",
+                f"log_posterior must be a function of the module and a batch, got {type(log_posterior).__name__}.",
+                "Create one from a loss and a prior with Posterior.",
             )
         if isinstance(data, tuple) and data and all(self._torch.is_tensor(part) for part in data):
-            raise InputError("data is one batch, and must be a collection of them.", "Give data=[(x, y)].")
+            raise InputError("data must be a collection of batches, got one batch.", "Pass data=[(x, y)].")
         self.module = module
         self.log_posterior, self.data, self.subspace = log_posterior, data, subspace
         self.score = one_of(SCORES, score, "score")
-        self.candidates = candidates
         self._weights = Weights(module)
         self.dim = self._weights.dim if subspace is None else int(subspace.dim)
-        self.thinner = self._chosen(thinner, settings)
-        self.thinner.note["collector"] = {"score": score, "candidates": candidates, "subspace": subspace is not None}
+        chosen = self._config(config, settings) if thinner is None else None
+        if candidates is None:
+            candidates = 1 if chosen is None else chosen.candidates
+        self.candidates = positive(candidates, "candidates")
+        if chosen is not None:
+            self.thinner = Thinner(self.dim, chosen.replace(candidates=1))  # the collector groups the candidates
+        else:
+            self.thinner = live_thinner(self.dim, thinner=thinner, config=config, settings=settings)
+            _require_usable(self.thinner)
+        self.thinner.note["collector"] = {
+            "score": score,
+            "candidates": self.candidates,
+            "subspace": subspace is not None,
+        }
         self.predict, self.payload = predict, payload
         self.predictions = predictions or EnsemblePrediction()
         self._next_batch: Iterator[Any] = iter(())
-        self._groups: dict[int, list[tuple[NDArray[Any], NDArray[Any], Tensors]]] = {}  # candidates of each chain
-        self._unsaved = 0  # steps
-        self._behind = False  # whether a draw is kept that could not be stored
-        self._store: Files | Memory = Memory() if folder is None else Files(Path(folder), sync)
-        self._saved = None if folder is None else Path(folder) / "thinner.npz"
-        if self._saved is not None:
-            self._begin(self._saved, resume)
+        self._groups: dict[int, list[_Candidate]] = {}  # candidates of each chain
+        self._unsaved_steps = 0
+        self._storage_failed = False  # whether a kept draw could not be stored
+        self._storage: FileStorage | MemoryStorage = (
+            MemoryStorage() if folder is None else FileStorage(Path(folder), sync)
+        )
+        self._checkpoint_path = None if folder is None else Path(folder) / "thinner.npz"
+        if self._checkpoint_path is not None:
+            self._start(self._checkpoint_path, resume)
 
-    def _chosen(self, thinner: Thinner | None, settings: dict[str, Any]) -> Thinner:
-        if thinner is None:
-            if self.subspace is None and self.dim > _WIDE:
-                settings.setdefault("storage", "float32")
-            if settings.get("storage") == "float32":
-                settings.setdefault("preconditioner", Streaming("scales"))
-            thinner = live_thinner(self.dim, **settings)
-        elif settings:
-            raise InputError(f"Both a thinner and settings for one were given: {', '.join(settings)}.")
-        if thinner.dim != self.dim:
-            raise InputError(f"The thinner is for {thinner.dim} dimensions, the draws have {self.dim}.")
-        if thinner.seen or len(thinner):
-            raise InputError("The thinner has draws already, of which the collector has no weights.", "Give a new one.")
-        if thinner.candidates != 1 or isinstance(thinner.preconditioner, Warmup):
-            raise InputError(
-                "The thinner would hold draws back: it has candidates or a warm-up.",
-                "Give candidates to the collector itself; use fixed coordinates or Streaming.",
-            )
-        return thinner
+    def _config(self, config: ThinConfig | None, settings: dict[str, Any]) -> ThinConfig:
+        if config is None and self.subspace is None and self.dim > _FLOAT32_DIM:
+            settings = {"storage": "float32", **settings}
+        chosen = ThinConfig.of(config, **settings)
+        if chosen.storage == "float32" and chosen.preconditioner is None:
+            chosen = chosen.replace(preconditioner=Streaming("scales"))
+        if isinstance(chosen.preconditioner, Warmup):
+            raise _holds_back()
+        return live_config(chosen, {})
 
-    # -- the stream ------------------------------------------------------------------------------------------------
+    # -- adding draws --------------------------------------------------------------------------------------------------
 
     def __call__(
         self, *batch: Any, position: ArrayLike | None = None, score: ArrayLike | None = None, chain: int = 0
     ) -> StepInfo:
-        """Take the module's current weights, or those at a ``position`` of the subspace.
+        """Add the current weights of the module, or those at a position of the subspace.
 
-        The score is computed from the batch, or from ``data``, unless it is given: (d,) in the coordinates of the draw;
-        :meth:`gradient` makes one of the gradients that the module has.
+        Parameters
+        ----------
+        *batch
+            Batch from which the score is computed. Default: ``data``.
+        position : array_like, optional
+            Position in the subspace, (d,). Default: that of the current weights.
+        score : array_like, optional
+            Score of the draw, (d,): see `gradient`. Default: it is computed.
+        chain : int, default 0
+            Chain of the draw.
+
+        Returns
+        -------
+        StepInfo
+            What changed.
+
+        Raises
+        ------
+        InputError
+            If the score cannot be computed, or an earlier draw could not be stored.
+
         """
-        if self._behind:
+        if self._storage_failed:
             raise InputError(
-                "An earlier draw was taken in and could not be stored.",
-                "Begin again: with resume=True what is in the folder goes on.",
+                "An earlier draw could not be stored.", "Create the collector again with resume=True to continue."
             )
         x = self._position(position)
-        s = self._computed_score(x, batch) if score is None else _array(score)
+        s = self._computed_score(x, batch) if score is None else _as_array(score)
         group = self._groups.setdefault(chain, [])
-        group.append((x, s, self._weights.state(self.module) if self.candidates > 1 else {}))
+        group.append(_Candidate(x, s, self._weights.state(self.module) if self.candidates > 1 else {}))
         if len(group) < self.candidates:
             return StepInfo((), (), len(self.thinner), self.thinner.ksd)
         del self._groups[chain]
         first = self.thinner.next_index(chain)
         draws, scores, _ = zip(*group, strict=True)
         step = self.thinner.select(np.stack(draws), np.stack(scores), chain=chain)
-        self._behind = True
-        new = {id: self._tensors(*group[id[1] - first]) for id in step.added}
-        self._unsaved += 1
-        if new or step.dropped:
-            self._commit(new, step.dropped)
-        elif self._unsaved >= _EVERY:
+        self._storage_failed = True
+        added = {id: self._tensors(group[id[1] - first]) for id in step.added}
+        self._unsaved_steps += 1
+        if added or step.dropped:
+            self._commit(added, step.dropped)
+        elif self._unsaved_steps >= _CHECKPOINT_STEPS:
             self.save()
-        self._behind = False
+        self._storage_failed = False
         return step
 
-    def gradient(self, scale: float) -> NDArray[np.float64]:
-        """The gradients that the module's weights hold (``.grad``) times ``scale``, as a score.
+    def gradient(self, scale: float) -> Array:
+        """Return the gradients that the weights hold (``.grad``) as a score.
 
-        After ``loss.backward()``, and before the weights change. ``scale`` is what makes a log posterior of the loss:
-        -1 for its negative, minus the number of examples if that is a mean over them.
+        Call it after ``loss.backward()``, before the weights change.
+
+        Parameters
+        ----------
+        scale : float
+            Factor between the loss and the log posterior: -1 if the loss is its negative, minus the number of examples
+            if the loss is the negative mean over them.
+
+        Returns
+        -------
+        array
+            The score, (d,).
+
         """
         return scale * self._weights.gradients(self.module)
 
-    def _position(self, position: ArrayLike | None) -> NDArray[np.float64]:
+    def _position(self, position: ArrayLike | None) -> Array:
         if self.subspace is None:
             if position is not None:
-                raise InputError("A position needs a subspace; without one the draw is the module's weights.")
+                raise InputError("position was given without a subspace.", "Leave it out, or pass a subspace.")
             return self._weights.vector(self.module)
         if position is not None:
-            return _array(position)
+            return _as_array(position)
         if not hasattr(self.subspace, "coordinates"):
-            raise InputError("The subspace cannot say where the weights are.", "Pass the position of each draw.")
-        return _array(self.subspace.coordinates(self._weights.tensor(self.module)))
+            raise InputError(
+                "The subspace has no method coordinates(weights).", "Add it, or pass the position of each draw."
+            )
+        return _as_array(self.subspace.coordinates(self._weights.tensor(self.module)))
 
-    def _computed_score(self, x: NDArray[np.float64], batch: tuple[Any, ...]) -> NDArray[np.float64]:
+    def _computed_score(self, x: Array, batch: tuple[Any, ...]) -> Array:
         if self.log_posterior is None:
-            raise InputError("There is no log posterior to make a score of.", "Give one, or a score with each call.")
+            raise InputError("There is no log posterior to differentiate.", "Pass one, or a score with each call.")
         network = self.module if self.subspace is None else self._weights.at(self.module, self._weights_at(x))
         total, count = np.zeros(self._weights.dim), 0
         for part in [batch] if batch else self._batches():
@@ -230,14 +335,14 @@ class Collector:
                 total += length * self._weights.derivative(network, self.log_posterior(network, *part))
             count += length
         if count == 0:
-            raise InputError("There is no data to make a score of.", "Give batches as data.")
+            raise InputError("There are no data to compute a score from.", "Pass batches as data.")
         score = total / count
-        return score if self.subspace is None else self._along(x, score)
+        return score if self.subspace is None else self._in_subspace(x, score)
 
     def _batches(self) -> Iterator[tuple[Any, ...]]:
-        """What a score is made of, if a call brings no batch."""
+        """Yield the batches of a score if the call has none."""
         if self.score == "minibatch":
-            raise InputError("The step's own minibatch is not known here.", "Pass the batch, or the score of the step.")
+            raise InputError("The minibatch of the step is not known.", "Pass the batch, or the score of the step.")
         if self.data is None:
             yield ()
         elif self.score == "full":
@@ -250,30 +355,30 @@ class Collector:
             if batch is not None:
                 yield _as_batch(batch)
 
-    def _weights_at(self, z: NDArray[np.float64]) -> Any:
+    def _weights_at(self, z: Array) -> Any:
         with self._torch.no_grad():
             return self.subspace.weights(self._torch.as_tensor(z))  # type: ignore[union-attr]
 
-    def _along(self, z: NDArray[np.float64], score: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The part of a score that lies in the subspace."""
+    def _in_subspace(self, z: Array, score: Array) -> Array:
+        """Return the gradient with respect to z from that with respect to the weights."""
         with self._torch.enable_grad():
             place = self._torch.tensor(z, requires_grad=True)
             weights = self.subspace.weights(place)  # type: ignore[union-attr]
             (slope,) = self._torch.autograd.grad(weights, place, self._torch.as_tensor(score).to(weights))
-        return _array(slope)
+        return _as_array(slope)
 
-    # -- payloads --------------------------------------------------------------------------------------------------
+    # -- storage -------------------------------------------------------------------------------------------------------
 
-    def _tensors(self, x: NDArray[np.float64], s: NDArray[np.float64], state: Tensors) -> Tensors:
-        """All that is to be stored of a draw that came to be kept."""
+    def _tensors(self, new: _Candidate) -> Tensors:
+        """Return everything that is stored with a draw."""
         network = self.module
         if self.subspace is not None:
-            network = self._weights.at(self.module, self._weights_at(x))
-        elif state:
-            network = self._weights.loaded(self.module, state)
+            network = self._weights.at(self.module, self._weights_at(new.draw))
+        elif new.state:
+            network = self._weights.loaded(self.module, new.state)
         tensors = {} if self.subspace is not None else self._weights.state(network)
-        if self.thinner.storage == "float32":
-            tensors[_SCORE] = self._torch.as_tensor(s, dtype=self._torch.float32)
+        if self.thinner.config.storage == "float32":
+            tensors[_SCORE] = self._torch.as_tensor(new.score, dtype=self._torch.float32)
         with self._torch.no_grad():
             if self.predict is not None:
                 tensors[_PREDICTION] = self._torch.as_tensor(self.predict(network)).detach().cpu().clone()
@@ -282,119 +387,116 @@ class Collector:
                 tensors[_PAYLOAD + name] = self._torch.as_tensor(value).detach().cpu().clone()
         return tensors
 
-    def _commit(self, new: Mapping[Id, Tensors], gone: Iterable[Id]) -> None:
-        gone = list(gone)
+    def _commit(self, added: Mapping[Id, Tensors], dropped: Iterable[Id]) -> None:
+        dropped = list(dropped)
         if self.predict is not None:
-            for tensors in new.values():
+            for tensors in added.values():
                 self.predictions.add(tensors[_PREDICTION].numpy())
-            for id in gone:
-                self.predictions.drop(self._store.read(id, _PREDICTION).numpy())
-        self._store.commit(new, gone, self._checkpoint)
+            for id in dropped:
+                self.predictions.drop(self._storage.read(id, _PREDICTION).numpy())
+        self._storage.commit(added, dropped, self._write_checkpoint)
 
     def save(self) -> None:
-        """Write the checkpoint. That happens by itself whenever what is kept changes, and every 100 steps.
+        """Write the checkpoint.
 
-        Candidates of which none was chosen yet are not part of it.
+        This also happens whenever the kept draws change, and every 100 steps. Candidates of an incomplete group are not
+        part of the checkpoint.
         """
-        self._store.commit({}, [], self._checkpoint)
+        self._storage.commit({}, [], self._write_checkpoint)
 
-    def _checkpoint(self) -> None:
-        if self._saved is not None:
-            checkpoint.save(self.thinner, self._saved, rows=self.subspace is not None, sync=self._store.sync)
-        self._unsaved = 0
+    def _write_checkpoint(self) -> None:
+        if self._checkpoint_path is not None:
+            rows = self.subspace is not None
+            checkpoint.save(self.thinner, self._checkpoint_path, rows=rows, sync=self._storage.sync)
+        self._unsaved_steps = 0
 
-    def _begin(self, saved: Path, resume: bool) -> None:
-        """Take over what the folder holds, if it is to be."""
-        if not resume and (saved.exists() or self._store.ids()):
+    def _start(self, path: Path, resume: bool) -> None:
+        """Continue with the run in the folder if ``resume``; otherwise require that there is none."""
+        if not resume and (path.exists() or self._storage.ids()):
             raise InputError(
-                f"{saved.parent} already holds a run.", "Pass resume=True to go on with it, or choose another folder."
+                f"{path.parent} already holds a run.", "Pass resume=True to continue with it, or choose another folder."
             )
-        for leftover in saved.parent.glob(f".{saved.name}.*.tmp"):
+        for leftover in path.parent.glob(f".{path.name}.*.tmp"):
             leftover.unlink()
-        if saved.exists():
-            floor, given = self.thinner.growth, (self.thinner.growth, self.thinner.budget)
-            growth, budget = (None if name_of(one, floor) else one for one in given)  # those that a file cannot hold
-            before = checkpoint.load(saved, growth, budget, self._rows)
-            _require_same(before, self.thinner)
-            self.thinner = before
-        self._store.reconcile(self.ids)
+        if path.exists():
+            stored = checkpoint.load(path, read_rows=self._stored_rows, **schedule_functions(self.thinner.config))
+            _require_same(stored, self.thinner)
+            self.thinner = stored
+        self._storage.reconcile(self.ids)
         for id in self.ids if self.predict is not None else ():
-            self.predictions.add(self._store.read(id, _PREDICTION).numpy())
+            self.predictions.add(self._storage.read(id, _PREDICTION).numpy())
 
-    def _rows(self, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Draws and scores of a wide dictionary: they are in the payloads, not in the checkpoint."""
-        points, scores = np.zeros((2, len(ids), self.dim), dtype=np.float32)
-        for place, id in enumerate(pairs(ids[:, :2])):
-            tensors = self._store.read_all(id)
-            points[place], scores[place] = self._weights.flat(tensors), tensors[_SCORE].numpy()
-        return {"points": points, "scores": scores}
+    def _stored_rows(self, ids: Integers) -> dict[str, AnyArray]:
+        """Return draws and scores of float32 storage, which are in the files of the draws, not in the checkpoint."""
+        draws, scores = np.zeros((2, len(ids), self.dim), dtype=np.float32)
+        for place, id in enumerate(id_tuples(ids[:, :2])):
+            tensors = self._storage.read_all(id)
+            draws[place], scores[place] = self._weights.flat(tensors), tensors[_SCORE].numpy()
+        return {"points": draws, "scores": scores}
 
-    # -- the result ------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     @property
     def ids(self) -> list[Id]:
         """Ids (chain, draw) of the kept draws, in order."""
-        return list(pairs(self.thinner._kept_set.arrived_after(-1)))
+        return list(self.thinner.kept_ids)
 
     @property
     def kept(self) -> Kept:
-        """The kept draws; ``settings["score"]`` says which scores they have."""
+        """The kept draws; ``settings["score"]`` is the kind of their scores."""
         kept = self.thinner.kept
         return replace(kept, settings={**kept.settings, "score": self.score, "candidates": self.candidates})
 
     def networks(self) -> Iterator[tuple[Id, Any]]:
-        """The kept networks with their ids, each a copy of the module, in the order of the ids."""
-        for id, point in zip(self.ids, self._positions(), strict=True):
-            if self.subspace is not None:
-                yield id, deepcopy(self._weights.at(self.module, self._weights_at(point)))
-            else:
-                yield id, deepcopy(self._weights.loaded(self.module, self._store.read_all(id)))
-
-    def _positions(self) -> Iterable[Any]:
-        return self.ids if self.subspace is None or not len(self.thinner) else self.thinner.kept.draws
+        """Yield id and network of each kept draw, in order; each network is a copy of the module."""
+        if self.subspace is None:
+            for id in self.ids:
+                yield id, deepcopy(self._weights.loaded(self.module, self._storage.read_all(id)))
+            return
+        for id, z in zip(self.ids, self.thinner.kept.draws if self.ids else (), strict=True):
+            yield id, deepcopy(self._weights.at(self.module, self._weights_at(z)))
 
     def payloads(self) -> Iterator[tuple[Id, dict[str, Any]]]:
-        """What ``payload`` gave for each kept draw."""
+        """Yield id and result of ``payload`` for each kept draw, in order."""
         for id in self.ids:
-            tensors = self._store.read_all(id)
+            tensors = self._storage.read_all(id)
             found = {name: value for name, value in tensors.items() if name.startswith(_PAYLOAD)}
             yield id, {name.removeprefix(_PAYLOAD): value for name, value in found.items()}
 
     def close(self) -> None:
-        """Write the checkpoint if it is behind, and let others use the folder."""
-        if self._unsaved and self._store.open and not self._behind:
+        """Write the checkpoint if it is not up to date, and release the folder."""
+        if self._unsaved_steps and self._storage.open and not self._storage_failed:
             self.save()
-        self._store.close()
+        self._storage.close()
 
 
-def _require_same(before: Thinner, now: Thinner) -> None:
-    """A run goes on with the settings it began with."""
-    for what, one, other in (
-        ("collector", before.note.get("collector"), now.note.get("collector")),
-        ("dim", before.dim, now.dim),
-        ("size", before.size, now.size),
-        ("kernel", before.kernel, now.kernel),
-        ("preconditioner", _preconditioner(before), _preconditioner(now)),
-        ("growth", str(before.growth), str(now.growth)),
-        ("budget", str(before.budget), str(now.budget)),
-        ("rule", before.rule, now.rule),
-        ("anchor", before.anchor, now.anchor),
-        ("storage", before.storage, now.storage),
-    ):
-        if one != other:
-            raise InputError(
-                f"The run was begun with {what} = {one}, and now it is {other}.",
-                "Go on with the same settings, or choose another folder.",
-            )
+def _require_usable(thinner: Thinner) -> None:
+    """Raise an `InputError` if a thinner has draws, or would not decide about each draw at once."""
+    if thinner.seen or len(thinner):
+        raise InputError("The thinner already has draws, whose weights are not known.", "Pass a new thinner.")
+    if thinner.config.candidates != 1 or isinstance(thinner.preconditioner, Warmup):
+        raise _holds_back()
 
 
-def _preconditioner(thinner: Thinner) -> str:
-    follower = thinner._follower
-    factor = getattr(thinner.preconditioner, "factor", np.zeros(0))
-    return repr(follower.streaming) if follower else f"{thinner.preconditioner} {zlib.crc32(factor.tobytes()):x}"
+def _holds_back() -> InputError:
+    return InputError(
+        "The thinner would hold draws back, because it has candidates or a warm-up.",
+        "Pass candidates to the collector, and use a fixed preconditioner or Streaming.",
+    )
 
 
-def _array(values: Any) -> NDArray[np.float64]:
+def _require_same(stored: Thinner, now: Thinner) -> None:
+    """Raise an `InputError` if the settings of a stored run differ from the current ones."""
+    own = (("collector", stored.note.get("collector"), now.note.get("collector")), ("dim", stored.dim, now.dim))
+    differing = [difference for difference in own if difference[1] != difference[2]]
+    for name, before, after in [*differing, *stored.config.differences(now.config)]:
+        raise InputError(
+            f"The run was started with {name} = {before}, but now {name} = {after}.",
+            "Continue with the same settings, or choose another folder.",
+        )
+
+
+def _as_array(values: Any) -> Array:
     values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
     return np.asarray(values, dtype=np.float64)
 
