@@ -117,6 +117,18 @@ def paper_config(config: ThinConfig) -> ThinConfig:
     return paper.replace(**given)
 
 
+def fitted_or_fixed(config: ThinConfig) -> Preconditioner | str:
+    """Return the preconditioner of a configuration, or its name; raise an `InputError` if it needs a running stream."""
+    from steinstream.preconditioning import Preconditioner
+
+    chosen = config.preconditioner
+    if isinstance(chosen, str | Preconditioner):
+        return chosen
+    raise InputError(
+        "--preconditioner streaming can only be used to thin a stream.", "Choose another one, for example auto."
+    )
+
+
 def as_preconditioner(text: str) -> Preconditioner | str:
     """Convert the value of ``--preconditioner``: a name, a length scale, or a file.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from steinstream.cli._config import fitted_or_fixed
 from steinstream.cli.help import METHODS, Option, generated
 from steinstream.cli.options import F, completions, current_command_line, grouped, reject_unused, was_given
 from steinstream.cli.progress import bar
@@ -115,7 +116,7 @@ def _run(
     if config.size is None:
         raise ValueError("size is required")
     job = job_from_file(
-        source, config.kernel, config.preconditioner or "auto", seed, config.on_bad, config.validate_scores, on_read
+        source, config.kernel, fitted_or_fixed(config), seed, config.on_bad, config.validate_scores, on_read
     )._replace(size=config.size)
     require_size(job.size, job.total)
     on_select()

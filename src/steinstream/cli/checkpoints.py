@@ -105,14 +105,15 @@ class Checkpoint:
         """Raise a `CheckpointError` if the state was written with other settings or other options."""
         from steinstream.thinner.config import ThinConfig
 
-        changes = [*ThinConfig.from_dict(note["config"]).differences(config)]
+        changes: list[tuple[str, Any, Any]] = [*ThinConfig.from_dict(note["config"]).differences(config)]
         changes += [
             (name, before, options[name]) for name, before in note["options"].items() if before != options[name]
         ]
         for name, before, now in changes:
+            option = f"--{name.replace('_', '-')}"
+            differs = f"{option} {before}, but {now} was given" if str(before) != str(now) else f"another {option}"
             raise CheckpointError(
-                f"{self.path} was written with --{name.replace('_', '-')} {before}, but {now} was given.",
-                f"Use the same options as before, {_OR_DELETE}",
+                f"{self.path} was written with {differs}.", f"Use the same options as before, {_OR_DELETE}"
             )
 
     def check_files(self, before: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:

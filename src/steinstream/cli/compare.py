@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli._config import setting_options
+from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, Option, generated, option
 from steinstream.cli.options import PATH, InputOptions, chain_options, completions
 from steinstream.cli.paths import check_distinct, input_files
@@ -91,7 +91,7 @@ def compare(
             sizes=numbers,
             methods=names,
             kernel=config.kernel,
-            preconditioner=config.preconditioner,
+            preconditioner=fitted_or_fixed(config),
             seed=seed,
             on_bad=config.on_bad,
             validate_scores=config.validate_scores,

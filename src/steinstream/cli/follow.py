@@ -184,6 +184,7 @@ class FollowRun:
         """Read the files until they have ended."""
         from steinstream.io.csv_tail import BeganAnew
 
+        ended = False
         while not stop.signal:
             try:
                 grew = self.files.look()
@@ -194,7 +195,9 @@ class FollowRun:
                 continue
             self.add_draws(last=False)
             self._show(progress)
-            if not grew and all(self.files.ended):
+            # Thinning takes time, in which a file seems idle: it has ended only if the next read finds nothing either.
+            before, ended = ended, not grew and all(self.files.ended)
+            if before and ended:
                 return
             if self.unwritten and time.monotonic() - self.written > max(self.request.every, self.pause):
                 self._write(final=False)
@@ -223,8 +226,8 @@ class FollowRun:
         waits = late and any(chain.ready for chain in self.files.chains)
         progress.show(
             self.files.fraction,
-            f"{count(self.thinner.seen)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(len(self.thinner))}  ·  "
-            f"KSD {number(self.thinner.ksd)}{'  ·  waiting for ' + ', '.join(late) if waits else ''}",
+            f"{count(self.thinner.seen)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(len(self.thinner))}"
+            f"  ·  KSD {number(self.thinner.ksd)}{'  ·  waiting for ' + ', '.join(late) if waits else ''}",
         )
 
     def finish(self, stop: Stop) -> None:
@@ -318,8 +321,8 @@ class FollowRun:
         from steinstream.io.stan import constrained
 
         found = []
-        for number, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
-            rows = np.flatnonzero(kept.ids[:, 0] == number)
+        for index, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
+            rows = np.flatnonzero(kept.ids[:, 0] == index)
             output = given or (output_of(chain.path, chain.about.output) if chain.is_stan else None)
             if rows.size and output is not None and not chain.path.is_fifo():
                 draws = kept.ids[rows, 1]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @setting_options("validate_scores")
 @option("--size", type=click.IntRange(min=1), help="Number of draws to keep, for the memory estimate.")
 def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files: InputOptions) -> None:
-    """Describe CHAIN: its shape, where draws and scores are, the sign of the scores, repeated draws, values that are not
-    finite, and the memory that thinning requires.
+    """Describe CHAIN: its shape, where draws and scores are, the sign of the scores, repeated draws, values that are
+    not finite, and the memory that thinning requires.
 
     \b
     Example: steinstream inspect chain.npz

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli._config import setting_options
+from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, option
 from steinstream.cli.options import PATH, InputOptions, chain_options, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
@@ -46,7 +46,7 @@ def ksd(chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOp
     if kept is not None:
         reject_ratios(kept, "ksd")
         config = _as_kept(config, kept)
-    block = _read_all(source)
+    block, config = _read_all(source), config.replace(preconditioner=fitted_or_fixed(config))
     preconditioner = fit_source(ArraySource([MarkedBlock(block)], source.title), config).preconditioner
     with bar("measuring", 1.0) as progress:
         curve = cumulative_ksd(

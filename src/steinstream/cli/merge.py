@@ -70,6 +70,7 @@ def merge(
     from steinstream.io import check_output, read_kept
     from steinstream.postprocess.merging import merge as merge_sets
     from steinstream.postprocess.merging import with_distinct_chains
+    from steinstream.thinner.config import ThinConfig
 
     check_output(output)
     check_distinct({"-o": output}, kept)
@@ -83,12 +84,12 @@ def merge(
         masses=masses if masses in ("lengths", "kept") else _numbers("--masses", masses),
         fan_in=fan_in,
         spare=spare,
-        anchor=anchor or False,
+        anchor=ThinConfig(anchor=anchor or 0.0).anchor,
     )
     result.save(output)
     print_summary(
-        f"kept {count(len(result))} of {count(sum(map(len, parts)))} draws in {count(len(parts))} sets, which represent "
-        f"{count(result.settings['seen'])} draws  ·  {merged_ksd_of(result)}",
+        f"kept {count(len(result))} of {count(sum(map(len, parts)))} draws in {count(len(parts))} sets, which "
+        f"represent {count(result.settings['seen'])} draws  ·  {merged_ksd_of(result)}",
         result,
         output,
         checks=False,

@@ -180,20 +180,20 @@ content_options = grouped("files", InputOptions, *_content)
 
 def chain_options(command: F) -> F:
     """Add the argument CHAIN, one file, and the options of its contents, as ``files``."""
-    return cast(F, click.argument("chain", type=PATH)(content_options(command)))
+    return click.argument("chain", type=PATH)(content_options(command))
 
 
 def chains_options(command: F) -> F:
     """Add the argument CHAIN, one or several files, and the options of their contents, as ``files``."""
     with_files = grouped("files", InputOptions, *_content, _output_csv_option)(command)
-    return cast(F, click.argument("chain", type=PATH, nargs=-1, required=True)(with_files))
+    return click.argument("chain", type=PATH, nargs=-1, required=True)(with_files)
 
 
 def growing_chains_options(command: F) -> F:
     """Add the argument CHAIN, one or several csv files that grow, and the options of their contents, as ``files``."""
     options = draws_name_option, scores_name_option, _negate_option, _output_csv_option
     with_files = grouped("files", InputOptions, *options)(command)
-    return cast(F, click.argument("chain", type=PATH, nargs=-1, required=True)(with_files))
+    return click.argument("chain", type=PATH, nargs=-1, required=True)(with_files)
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

@@ -132,8 +132,6 @@ def thin_with_workers(
         The merged set.
 
     """
-    from steinstream.parallel import clear
-
     _check_folder(saving, [*inputs, request.output])
     Checkpoint.prepare(CheckpointOptions(None, saving.resume and saving.checkpoint is None), outputs, inputs)
     started = time.perf_counter()
@@ -152,6 +150,8 @@ def thin_with_workers(
     summary = f"kept {kept_of(kept)} in {chains} chains in {seconds:.1f} s  ·  {merged_ksd_of(kept)}"
     print_summary(summary, kept, request.output, checks=False)
     if saving.checkpoint is not None:
+        from steinstream.parallel import clear
+
         clear(saving.checkpoint)
         if not any(saving.checkpoint.iterdir()):
             saving.checkpoint.rmdir()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli._config import setting_options
+from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, option
 from steinstream.cli.options import PATH, InputOptions, chain_options, completions, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
@@ -82,7 +82,7 @@ def plan(
         budget=budget,
         candidates=config.candidates,
         kernel=config.kernel,
-        preconditioner=config.preconditioner,
+        preconditioner=fitted_or_fixed(config),
         sizes=sizes,
         validate_scores=config.validate_scores,
     )

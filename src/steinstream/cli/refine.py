@@ -52,8 +52,8 @@ refine_options = grouped(
     option(
         "--weights",
         type=click.Choice(["stein", "chain"]),
-        help="stein: weights that minimise KSD plus a term for means and variances (--linear). chain: weights that also "
-        "match means and variances of the chain.",
+        help="stein: weights that minimise KSD plus a term for means and variances (--linear). chain: weights that "
+        "also match means and variances of the chain.",
         section=MOST_USED,
     ),
     option(
@@ -158,8 +158,8 @@ def _weighted(kept: Kept, linear: float | None, like: Moments | None) -> Kept:
     )
     if like is not None and kept.ksd > 2.0 * before:
         click.echo(
-            "The means and variances of the chain do not fit the target: leave out the burn-in with --burn-in N, or use "
-            "--weights stein.",
+            "The means and variances of the chain do not fit the target: leave out the burn-in with --burn-in N, or "
+            "use --weights stein.",
             err=True,
         )
     return kept
