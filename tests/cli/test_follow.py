@@ -21,7 +21,6 @@ from steinstream.io.csv_follow import Growing, in_turns
 from steinstream.io.csv_tail import BeganAnew, Tail
 from tests.stan_runs import constrain, program, sample, whole
 
-
 IDLE = 3.0  # seconds after which a file counts as finished; a busy writer pauses for less
 
 

@@ -1,0 +1,96 @@
+"""``steinstream compare`` writes a table and a picture, refuses bad requests, and can be stopped."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from steinstream.baselines.comparison import Row
+from steinstream.cli import commands
+from steinstream.errors import InputError, OutputError
+from tests.conftest import write_chain
+
+
+def run(*arguments):
+    commands.main(list(map(str, arguments)), standalone_mode=False)
+
+
+def test_bad_requests_are_refused_before_anything_runs(chain, tmp_path):
+    with pytest.raises(InputError, match="Did you mean stein_thinning"):
+        run("compare", chain, "--methods", "ksdt,stein_thining")
+    with pytest.raises(InputError, match="whole numbers with commas"):
+        run("compare", chain, "--sizes", "50;100")
+    with pytest.raises(InputError, match="at least 1, got -3"):
+        run("compare", chain, "--sizes", "-3")
+    with pytest.raises(InputError, match="3001 draws were asked for, but the chain has 3000"):
+        run("compare", chain, "--sizes", "3001,5000")
+    with pytest.raises(InputError, match="no such file"):
+        run("compare", tmp_path / "none.npz")
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(OutputError, match="is a file"):
+        run("compare", chain, "-o", tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
+    path = write_chain(tmp_path / "bad.npz", draws=200)
+    with np.load(path) as arrays:
+        x, s = arrays["draws"].copy(), arrays["scores"]
+    x[9, 0] = np.inf
+    np.savez(path, draws=x, scores=s)
+    with pytest.raises(InputError, match="draw 9 is inf"):
+        run("compare", path)
+
+
+def test_the_command_writes_a_table_and_a_picture_and_touches_nothing_else(steinstream, chain, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    (tmp_path / "out" / "compare.csv").write_text("old")
+    ran = steinstream("compare", chain, "--sizes", "10,30", "--methods", "stride,spmcmc", "-o", "out")
+    assert ran.returncode == 0, ran.stderr
+    assert (
+        "normalised" in ran.stdout and "spmcmc" in ran.stdout and "wrote out/compare.csv, out/compare.png" in ran.stdout
+    )
+    with (tmp_path / "out" / "compare.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["method"], int(row["size"])) for row in rows] == [
+        ("stride", 10),
+        ("stride", 30),
+        ("spmcmc", 10),
+        ("spmcmc", 30),
+    ]
+    assert set(rows[0]) == set(Row.__dataclass_fields__) and all(float(row["ksd"]) > 0 for row in rows)
+    assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+def test_ctrl_c_ends_the_comparison_and_its_process(tmp_path):
+    x = np.random.default_rng(1).normal(size=(150_000, 3))
+    np.savez(tmp_path / "long.npz", draws=x, scores=-x)
+    command = [sys.executable, "-m", "steinstream", "compare", "long.npz", "--methods", "reservoir", "-o", "out"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    limit = time.monotonic() + 600
+    while time.monotonic() < limit and len(children.read_text().split() if children.exists() else "12") < 2:
+        time.sleep(0.1)  # until the process of the method runs, next to the helper of multiprocessing
+    time.sleep(1.0)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    try:
+        _, error = process.communicate(timeout=600)  # compilation may have to end first
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130 and "stopped" in error and "Traceback" not in error
+    with pytest.raises(ProcessLookupError):
+        for _ in range(50):  # no process of the group is left
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+    assert not list((tmp_path / "out").iterdir())
