@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-
 import numpy as np
 import pytest
-from conftest import write_chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -265,75 +261,3 @@ def test_bad_warmups_get_one_clear_error():
         with pytest.raises(InputError) as error:
             ss.plan(0.2, draws, scores)
         assert says in str(error.value)
-
-
-# -- the command line ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["-o", "my coordinates.npz"],
-        ["-o", "c.npz", "--exponent", "1.3", "--candidates", "2", "--scale", "scales", "--kernel", "imq:c=2"],
-        ["--scale", "1", "--budget", "share", "--growth", "linear", "--no-validate-scores"],
-    ],
-)
-def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, options):
-    write_chain(tmp_path / "chain.npz", 1000)
-    planned = steinstream("plan", "chain.npz", "--radius", 1.2, *options)
-    assert planned.returncode == 0, planned.stderr
-    (line,) = (line for line in planned.stdout.splitlines() if line.startswith("next"))
-    draws, kept = (
-        int(re.search(rf"^{what} +([0-9 ]+)", planned.stdout, re.M)[1].replace(" ", "")) for what in ("draws", "kept")
-    )
-
-    write_chain(tmp_path / "chain.npz", draws, seed=1)
-    ran = steinstream(*shlex.split(line)[2:])
-    assert ran.returncode == 0, ran.stderr
-    with np.load(tmp_path / "kept.npz") as written:
-        assert len(written["draws"]) == kept and written["ksd"] <= 1.2
-        if "--scale" in options and "-o" not in options:
-            assert written["preconditioner"] == 1.0
-        if "-o" in options:
-            with np.load(tmp_path / options[1]) as preconditioner:
-                assert np.array_equal(written["preconditioner"], preconditioner["preconditioner"])
-
-
-def test_the_coordinates_of_a_plan_keep_their_centre(steinstream, tmp_path):
-    x, s = gaussian(1000, 2, 0)
-    np.savez(tmp_path / "warmup.npz", draws=x + 5.0, scores=s)
-    how = ["--radius", 0.5, "--kernel", "imq:linear=1", "--scale", "covariance"]
-    ran = steinstream("plan", "warmup.npz", *how, "-o", "c.npz")
-    assert ran.returncode == 0, ran.stderr
-    with np.load(tmp_path / "c.npz") as written:
-        assert np.abs(written["centre"] - 5.0).max() < 0.2
-    alike = [steinstream("ksd", "warmup.npz", "--kernel", "imq:linear=1", "--scale", scale).stdout.split("·")[1]
-             for scale in ("c.npz", "covariance")]  # fmt: skip
-    assert alike[0] == alike[1] and "KSD" in alike[0]
-
-
-def test_the_command_plans_what_the_library_plans(steinstream, tmp_path):
-    x, s = (part.reshape(2, 500, 2) for part in gaussian(1000, 2, 0))
-    np.savez(tmp_path / "warmup.npz", a=x, b=-s)
-    names = ["--draws-name", "a", "--scores-name", "b", "--negate-scores"]
-    ran = steinstream("plan", "warmup.npz", "--radius", 0.1, *names)
-    assert ran.returncode == 0, ran.stderr
-    assert str(ss.plan(0.1, x, s)) in ran.stdout
-    assert " ".join(names) in ran.stdout
-    assert "draws in warmup.npz, where 1 000 are now" in ran.stdout and "estimated anew" in ran.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--radius", "0"], "above 0, got 0.0"),
-        (["--radius", "1e-12"], "10^6 draws are enough for"),
-        (["--radius", "1", "--exponent", "3"], "between 1 and 2, got 3.0"),
-        (["--radius", "1", "--exponent", "0"], "between 1 and 2, got 0.0"),
-        (["--radius", "1", "--exponent", "1.5", "--growth", "sqrt"], "say the same thing"),
-        (["--radius", "1", "-o", "coordinates.npy"], "ends in .npz"),
-    ],
-)
-def test_mistakes_on_the_command_line(steinstream, chain, options, says):
-    ran = steinstream("plan", chain, *options)
-    assert ran.returncode == 2 and says in ran.stderr and "Traceback" not in ran.stderr
