@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from tests.reference import Reference
 from tests.streams import budgets, growths, kernels, rules, streams
 from tests.test_invariance import same
 
-command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz")) if DATA.exists() else []
 
