@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.browser import chromium, complaints
-from tests.report_chain import numbers, write_chain
 
 import steinstream as ss
 from steinstream.cli import main
+from tests.browser import chromium, complaints
+from tests.report_chain import numbers, write_chain
 
 pytest.importorskip("matplotlib")
 
