@@ -91,3 +91,14 @@ def test_options_that_cannot_be_used_with_workers_are_refused(steinstream, files
         ran = steinstream("thin", "chains/*", "-o", "kept.npz", "--size", 25, "--workers", 0, *arguments)
         assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
     assert "no file matches" in steinstream("thin", "none/*", "-o", "kept.npz", "--workers", 0).stderr
+
+
+def test_options_of_the_file_reach_the_workers(steinstream, tmp_path):
+    wide = np.random.default_rng(1).normal(size=(8, 300))  # many more columns than lines
+    for name, values in (("d.csv", wide), ("s.csv", -wide)):
+        np.savetxt(tmp_path / name, values, delimiter=",")
+    options = "--scores s.csv --workers 0 --size 3 --preconditioner identity --no-validate-scores".split()
+    for word, dim in (("--transposed", 8), ("--not-transposed", 300)):
+        ran = steinstream("thin", "d.csv", "-o", "kept.npz", word, *options)
+        assert ran.returncode == 0, ran.stderr
+        assert ss.Kept.load(tmp_path / "kept.npz").draws.shape[1] == dim
