@@ -67,15 +67,15 @@ def refused(desk, monkeypatch, capsys):
     ("line", "words"),
     [
         # the command
-        ("thn chain.npz -o k.npz", ["no command thn", "Did you mean thin?"]),
-        ("chain.npz", ["no command chain.npz", "steinstream thin chain.npz -o kept.npz"]),
-        ("frobnicate", ["no command frobnicate", "The commands are demo, inspect, thin"]),
-        ("--verison", ["no option --verison", "--version"]),
+        ("thn chain.npz -o k.npz", ["unknown command thn", "Did you mean thin?"]),
+        ("chain.npz", ["unknown command chain.npz", "steinstream thin chain.npz -o kept.npz"]),
+        ("frobnicate", ["unknown command frobnicate", "The commands are demo, inspect, thin"]),
+        ("--verison", ["unknown option --verison", "--version"]),
         # the options
         ("thin", ["CHAIN is missing", "steinstream thin chain.npz -o kept.npz --size 200"]),
         ("thin chain.npz", ["--output is missing", "Example: steinstream thin"]),
         ("thin chain.npz -o", ["option '-o' requires an argument", "Type it after -o"]),
-        ("thin chain.npz -o k.npz --siez 20", ["no option --siez", "Did you mean --size"]),
+        ("thin chain.npz -o k.npz --siez 20", ["unknown option --siez", "Did you mean --size"]),
         ("thin chain.npz -o k.npz --size -3", ["size must be a whole number of at least 1, got -3"]),
         ("thin chain.npz -o k.npz --size 2.5", ["--size: '2.5'", "a whole number"]),
         ("thin chain.npz -o k.npz --size many", ["--size: 'many'", "a whole number"]),
@@ -147,8 +147,8 @@ def refused(desk, monkeypatch, capsys):
         # the output
         ("thin chain.npz -o {long}.npz", ["ile name too long"]),
         ("thin chain.npz -o k.npz --checkpoint {long}.npz", ["ile name too long"]),
-        ("ksd chain.npz --cumulative nowhere/c.csv", ["no folder", "nowhere", "Create the folder"]),
-        ("plan chain.npz --radius 1 -o nowhere/c.npz", ["no folder", "nowhere", "Create the folder"]),
+        ("ksd chain.npz --cumulative nowhere/c.csv", ["nowhere does not exist", "Create the folder"]),
+        ("plan chain.npz --radius 1 -o nowhere/c.npz", ["nowhere does not exist", "Create the folder"]),
         ("thin chain.npz -o k.xyz", ["k.xyz", "Let it end in one of .npz"]),
         ("thin chain.npz -o kept", ["what kept should be", "Let it end in"]),
         ("thin chain.npz -o results", ["what results should be", "Let it end in"]),

@@ -243,7 +243,7 @@ class FollowRun:
             if stop.signal:
                 click.echo("stopped before the first draw; nothing was written", err=True)
                 return
-            raise InputError(f"{titles}: there are no draws.", "Check that the sampler runs.")
+            raise InputError(f"{titles}: no draws were found.", "Check that the sampler runs.")
         if len(thinner) == 0:
             raise too_short(titles, thinner.seen - thinner.skipped, thinner.config.candidates)
         for chain in self.files.chains:

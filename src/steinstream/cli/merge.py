@@ -84,7 +84,7 @@ def merge(
         masses=masses if masses in ("lengths", "kept") else _numbers("--masses", masses),
         fan_in=fan_in,
         spare=spare,
-        anchor=ThinConfig(anchor=anchor or 0.0).anchor,
+        anchor=ThinConfig.of(None, anchor=anchor or 0.0).anchor,
     )
     result.save(output)
     print_summary(

@@ -80,7 +80,7 @@ def check_writable(option: str, path: Path) -> None:
         raise OutputError(f"cannot write {path}: it is not a file.", f"Give {option} the name of a file.")
     place = Path(os.path.realpath(path))
     if not place.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no folder {place.parent}.", "Create the folder first.")
+        raise OutputError(f"cannot write {path}: the folder {place.parent} does not exist.", "Create the folder first.")
     try:
         with NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"):
             pass

@@ -27,7 +27,7 @@ class Commands(click.Group):
         remedy = suggestion(name, self.commands) or f"The commands are {', '.join(self.commands)}."
         if not name.startswith("-") and ("." in name or "/" in name):
             remedy = f"A file follows a command: {ctx.command_path} thin {name} -o kept.npz"
-        raise UsageProblem(f"there is no command {name}.", remedy)
+        raise UsageProblem(f"unknown command {name}.", remedy)
 
 
 class UsageProblem(click.ClickException):
@@ -84,7 +84,7 @@ def problem_and_remedy(error: click.ClickException) -> tuple[str, str]:
     more = f"See {command} --help."
     if isinstance(error, click.NoSuchOption):
         known = [name for option in _options(context) for name in (*option.opts, *option.secondary_opts)]
-        return f"there is no option {error.option_name}.", f"{suggestion(error.option_name, known)} {more}".strip()
+        return f"unknown option {error.option_name}.", f"{suggestion(error.option_name, known)} {more}".strip()
     if isinstance(error, click.MissingParameter) and error.param:
         return f"{_name(error.param)} is missing.", f"Example: {_example(context)}"
     if isinstance(error, click.BadParameter) and error.param:
