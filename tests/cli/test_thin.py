@@ -226,6 +226,7 @@ def test_ctrl_c_without_a_checkpoint_writes_nothing(steinstream, chain, tmp_path
 
 
 def test_ctrl_c_ends_a_real_process_without_a_traceback(tmp_path):
+    pytest.importorskip("uvicorn")
     x = np.random.default_rng(1).normal(size=(400_000, 3))
     np.savez(tmp_path / "long.npz", draws=x, scores=-x)
     command = [
