@@ -1,4 +1,4 @@
-"""The command ``plan``: it prints the plan of the library, and the command that carries it out."""
+"""``steinstream plan`` gives the plan of the library, and prints a command that carries it out."""
 
 from __future__ import annotations
 
@@ -20,9 +20,20 @@ def gaussian(draws, dim, seed):
 @pytest.mark.parametrize(
     "options",
     [
-        ["-o", "my coordinates.npz"],
-        ["-o", "c.npz", "--exponent", "1.3", "--candidates", "2", "--scale", "scales", "--kernel", "imq:c=2"],
-        ["--scale", "1", "--budget", "share", "--growth", "linear", "--no-validate-scores"],
+        ["-o", "my preconditioner.npz"],
+        [
+            "-o",
+            "c.npz",
+            "--growth",
+            "power:1.3",
+            "--candidates",
+            "2",
+            "--preconditioner",
+            "scales",
+            "--kernel",
+            "imq:c=2",
+        ],
+        ["--preconditioner", "1", "--budget", "share", "--growth", "linear", "--no-validate-scores"],
     ],
 )
 def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, options):
@@ -39,24 +50,26 @@ def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, opti
     assert ran.returncode == 0, ran.stderr
     with np.load(tmp_path / "kept.npz") as written:
         assert len(written["draws"]) == kept and written["ksd"] <= 1.2
-        if "--scale" in options and "-o" not in options:
+        if "--preconditioner" in options and "-o" not in options:
             assert written["preconditioner"] == 1.0
         if "-o" in options:
             with np.load(tmp_path / options[1]) as preconditioner:
                 assert np.array_equal(written["preconditioner"], preconditioner["preconditioner"])
 
 
-def test_the_coordinates_of_a_plan_keep_their_centre(steinstream, tmp_path):
+def test_the_preconditioner_of_a_plan_has_its_centre(steinstream, tmp_path):
     x, s = gaussian(1000, 2, 0)
     np.savez(tmp_path / "warmup.npz", draws=x + 5.0, scores=s)
-    how = ["--radius", 0.5, "--kernel", "imq:linear=1", "--scale", "covariance"]
+    how = ["--radius", 0.5, "--kernel", "imq:linear=1", "--preconditioner", "covariance"]
     ran = steinstream("plan", "warmup.npz", *how, "-o", "c.npz")
     assert ran.returncode == 0, ran.stderr
     with np.load(tmp_path / "c.npz") as written:
         assert np.abs(written["centre"] - 5.0).max() < 0.2
-    alike = [steinstream("ksd", "warmup.npz", "--kernel", "imq:linear=1", "--scale", scale).stdout.split("·")[1]
-             for scale in ("c.npz", "covariance")]  # fmt: skip
-    assert alike[0] == alike[1] and "KSD" in alike[0]
+    measured = [
+        steinstream("ksd", "warmup.npz", "--kernel", "imq:linear=1", "--preconditioner", name).stdout.split("·")[1]
+        for name in ("c.npz", "covariance")
+    ]
+    assert measured[0] == measured[1] and "KSD" in measured[0]
 
 
 def test_the_command_plans_what_the_library_plans(steinstream, tmp_path):
@@ -67,18 +80,20 @@ def test_the_command_plans_what_the_library_plans(steinstream, tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert str(ss.plan(0.1, x, s)) in ran.stdout
     assert " ".join(names) in ran.stdout
-    assert "draws in warmup.npz, where 1 000 are now" in ran.stdout and "estimated anew" in ran.stdout
+    assert (
+        "draws in warmup.npz, which has 1 000 now" in ran.stdout and "estimates the preconditioner again" in ran.stdout
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--radius", "0"], "above 0, got 0.0"),
-        (["--radius", "1e-12"], "10^6 draws reach"),
-        (["--radius", "1", "--exponent", "3"], "between 1 and 2, got 3.0"),
-        (["--radius", "1", "--exponent", "0"], "between 1 and 2, got 0.0"),
-        (["--radius", "1", "--exponent", "1.5", "--growth", "sqrt"], "say the same thing"),
-        (["--radius", "1", "-o", "coordinates.npy"], "ends in .npz"),
+        (["--radius", "1e-12"], "10^6 draws are enough for"),
+        (["--radius", "1", "--growth", "power:2.5"], "2.5"),
+        (["--radius", "1", "--growth", "power:0.5"], "between 1 and 2"),
+        (["--radius", "1", "--preconditioner", "streaming"], "streaming can only be used"),
+        (["--radius", "1", "-o", "preconditioner.npy"], "ends in .npz"),
     ],
 )
 def test_mistakes_on_the_command_line(steinstream, chain, options, says):

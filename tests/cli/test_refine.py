@@ -1,4 +1,4 @@
-"""The command ``refine``, and the same options of ``thin``: weights and order equal those of the library."""
+"""``steinstream refine``, and the same options of ``thin``, give the results of the library."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import numpy as np
 import pytest
 
 from steinstream.result import Kept
-
-
-def gaussian(seed=0, draws=5000, dim=10):
-    x = np.random.default_rng(seed).normal(size=(draws, dim))
-    return x, -x
 
 
 def test_refine_equals_the_library(steinstream, chain, tmp_path):
@@ -24,10 +19,10 @@ def test_refine_equals_the_library(steinstream, chain, tmp_path):
     assert np.array_equal(found.ids, expected.ids) and np.array_equal(found.prefix_ksd, expected.prefix_ksd)
     assert "effective size" in ran.stdout and "of the first 15" in ran.stdout
     measured = steinstream("ksd", "new.npz").stdout
-    assert f"with its weights  ·  KSD {found.ksd:.6g}" in measured
+    assert f"with weights  ·  KSD {found.ksd:.6g}" in measured
 
 
-def test_thin_adds_the_same_and_can_be_resumed_with_it(steinstream, chain, tmp_path):
+def test_thin_adds_the_same_weights_and_order(steinstream, chain, tmp_path):
     steinstream("thin", chain, "-o", "kept.npz", "--size", 30)
     steinstream("refine", "kept.npz", "-o", "two.npz", "--weights", "stein", "--order")
     extra = ["--weights", "stein", "--order"]
@@ -45,7 +40,8 @@ def test_thin_adds_the_same_and_can_be_resumed_with_it(steinstream, chain, tmp_p
 
 
 def test_burn_in_can_be_left_out_of_the_moments(steinstream, tmp_path):
-    x, s = gaussian(draws=2000, dim=2)
+    x = np.random.default_rng(0).normal(size=(2000, 2))
+    s = -x
     x[:500] += 8.0
     s[:500] = -x[:500]
     np.savez(tmp_path / "chain.npz", draws=x, scores=s)
@@ -62,12 +58,12 @@ def test_burn_in_can_be_left_out_of_the_moments(steinstream, tmp_path):
     ("options", "problem"),
     [
         ([], "nothing to do"),
-        (["--weights", "chain"], "go together"),
-        (["--weights", "stein", "--chain", "chain.npz"], "go together"),
+        (["--weights", "chain"], "require each other"),
+        (["--weights", "stein", "--chain", "chain.npz"], "require each other"),
         (["--weights", "chain", "--chain", "chain.npz", "--burn-in", "99999"], "no draws after a burn-in"),
     ],
 )
-def test_refine_says_what_is_missing(steinstream, chain, options, problem):
+def test_missing_options_are_named(steinstream, chain, options, problem):
     steinstream("thin", chain, "-o", "kept.npz", "--size", 5)
     ran = steinstream("refine", "kept.npz", "-o", "new.npz", *options)
     assert ran.returncode == 2 and problem in ran.stderr and "Traceback" not in ran.stderr

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from urllib.request import urlopen
 
 import pytest
 
 import steinstream as ss
+from steinstream.cli._hooks import ThinHooks
 from tests.browser import chromium, complaints
 from tests.live import EVIL, Listener, fed, normal, text, until, update_often, value
 
@@ -40,7 +42,7 @@ def append(path, draws):
 def check_end(run, folder, draws):
     """Check the result after Ctrl-C, and return its KSD."""
     run.send_signal(signal.SIGINT)
-    assert run.wait(60) == 130 and "Traceback" not in run.stderr.read()
+    assert run.wait(600) == 130 and "Traceback" not in run.stderr.read()
     kept = ss.Kept.load(folder / "kept.npz")
     assert kept.ksd == fed(ss.Thinner(2, size=30), draws).ksd
     return kept.ksd
@@ -76,9 +78,28 @@ def test_follow_is_shown_in_a_browser(tmp_path):
         assert value(browser, "ksd") == ksd and complaints(browser) == []
 
 
-def test_thin_serves_too_unless_there_is_nothing_to_show(steinstream, chain):
+def test_thin_serves_a_dashboard_while_it_runs(steinstream, chain, monkeypatch):
+    pages, show = [], ThinHooks.on_block
+
+    def on_block(self, thinner):
+        show(self, thinner)
+        with urlopen(self._dashboard.url) as page:
+            pages.append((self._dashboard.url, page.read().decode()))
+
+    monkeypatch.setattr(ThinHooks, "on_block", on_block)
     ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 20, "--serve")
-    assert ran.returncode == 0 and "http://127.0.0.1:" in ran.stderr, ran.stderr
-    for options, words in ((["--method", "stride", "--serve"], "--serve"), (["--port", "8000"], "--serve")):
-        ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 20, *options)
-        assert ran.returncode == 2 and words in ran.stderr, ran.stderr
+    url = re.search(r"^dashboard: (http://127.0.0.1:\d+/\S+/)$", ran.stderr, re.MULTILINE)[1]
+    assert ran.returncode == 0 and pages[0][0] == url and "<html" in pages[0][1], ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--method", "stride", "--serve"], "--serve cannot be used with workers or other methods"),
+        (["--workers", "0", "--serve"], "--serve cannot be used with workers or other methods"),
+        (["--port", "8000"], "--port 8000 has no effect without --serve"),
+    ],
+)
+def test_options_that_contradict_serve_are_refused(steinstream, chain, options, words):
+    ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 20, *options)
+    assert ran.returncode == 2 and words in ran.stderr, ran.stderr

@@ -302,23 +302,6 @@ def test_no_bound_is_given_where_ksd_is_not_all():
     assert plain.bound is not None and anchored.bound is None and anchored.kept.bound is None
 
 
-def test_on_the_command_line_and_in_files(steinstream, tmp_path):
-    x, s, _ = mixture(2000, 6)
-    np.savez(tmp_path / "chain.npz", draws=x, scores=s)
-    for said, on in (("auto", True), ("0.5", 0.5)):
-        ran = steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 30, "--anchor", said)
-        assert ran.returncode == 0, ran.stderr
-        kept, expected = ss.Kept.load(tmp_path / "kept.npz"), ss.thin(x, s, size=30, anchor=on)
-        assert np.array_equal(kept.ids, expected.ids)
-        assert (
-            kept.settings["anchor"] == fourier_features.strength(on)
-            and kept.settings["mmd"] == expected.settings["mmd"]
-        )
-    assert "unknown anchor" in steinstream("thin", "chain.npz", "-o", "kept.npz", "--anchor", "strong").stderr
-    other = steinstream("thin", "chain.npz", "-o", "k.npz", "--size", 9, "--anchor", "1", "--method", "stride")
-    assert "--anchor means nothing to stride" in other.stderr
-
-
 def test_a_stream_without_proportions_is_thinned_as_without_an_anchor():
     x = np.repeat(np.array([[1.0, -2.0]]), 50, axis=0)
     plain, anchored = (ss.Thinner(2, growth=5, anchor=on, validate_scores=False) for on in (False, True))

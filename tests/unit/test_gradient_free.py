@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib
 from pathlib import Path
 
 import numpy as np
@@ -226,56 +225,8 @@ def test_mistakes_are_named(stream):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 
 
-def without_scores(path, draws):
-    """Two parameters, in the way that each tool writes them, without a score."""
-    header, more = "a,b", np.zeros((len(draws), 0))
-    if path.suffix == ".npz":
-        np.savez(path, draws=draws)
-    elif path.suffix == ".npy":
-        np.save(path, draws)
-    elif path.suffix == ".parquet":
-        arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-        importlib.import_module("pyarrow.parquet").write_table(arrow.table(dict(zip("ab", draws.T, strict=True))), path)
-    elif path.suffix == ".nc":
-        xarray = pytest.importorskip("xarray", reason="xarray is not installed")
-        pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
-        named = zip("ab", draws.T, strict=True)
-        posterior = xarray.Dataset({name: (("chain", "draw"), column[None]) for name, column in named})
-        posterior.to_netcdf(path, group="posterior", engine="h5netcdf")
-    else:
-        if path.stem == "stan":
-            header, more = "lp__,accept_stat__,a,b", np.ones((len(draws), 2))
-        elif path.stem == "ids":
-            header, more = "chain,draw,a,b", np.column_stack([np.zeros(len(draws)), np.arange(len(draws))])
-        np.savetxt(path, np.hstack([more, draws]), fmt="%.17g", delimiter=",", header=header, comments="")
-
-
-@pytest.mark.parametrize(
-    "name", ["chain.npz", "chain.npy", "chain.csv", "ids.csv", "stan.csv", "chain.parquet", "chain.nc"]
-)
-def test_a_file_without_scores_is_thinned_by_the_gaussian(stream, steinstream, tmp_path, name):
-    draws = stream[0][:1000]
-    without_scores(tmp_path / name, draws)
-    told = steinstream("thin", name, "-o", "kept.npz", "--size", "20")
-    assert told.returncode == 2 and (name == "chain.npz" or "--proxy gaussian" in told.stderr)
-    done = steinstream("thin", name, "-o", "kept.npz", "--size", "20", "--proxy", "gaussian")
-    assert done.returncode == 0, done.stderr
-    kept = ss.Kept.load(tmp_path / "kept.npz")
-    expected = ss.thin(draws, proxy="gaussian", size=20)
-    np.testing.assert_array_equal(kept.ids, expected.ids)
-    np.testing.assert_array_equal(kept.scores, expected.scores)
-    assert kept.settings["proxy"] == "gaussian"
-
-
 def test_the_page(capsys):
     page = Path(__file__).parents[2] / "docs" / "integrations" / "without-scores.md"
     failed, tried = doctest.testfile(str(page), module_relative=False)
     assert tried
     assert failed == 0
-
-
-def test_ksd_by_scores_is_refused_for_a_set_kept_without(steinstream, tmp_path):
-    x = np.random.default_rng(0).normal(size=(500, 2))
-    ss.thin(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=20).save(tmp_path / "kept.npz")
-    ran = steinstream("ksd", "kept.npz")
-    assert ran.returncode == 2 and "gradient-free" in ran.stderr and "Traceback" not in ran.stderr

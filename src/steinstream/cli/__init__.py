@@ -1,6 +1,6 @@
-"""The command line: one command a file, thin over the library.
+"""The command line: one command per file, each a thin layer over the library.
 
-A mistake ends with one message and exit code 2, Ctrl-C with 130, and neither with a traceback.
+An error ends with one message and exit code 2, Ctrl-C with 130; neither prints a traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
 from steinstream.cli.thin import thin
-from steinstream.cli.usage_errors import Commands, lowered, told
+from steinstream.cli.usage_errors import Commands, lowered, problem_and_remedy
 from steinstream.errors import ScoresWarning, SteinstreamError
 
 
@@ -34,18 +34,18 @@ def commands(context: click.Context) -> None:
     """Keep only the MCMC samples that matter.
 
     \b
-    steinstream demo                                   sample a posterior and thin it live
-    steinstream inspect chain.npz                      look before you thin
-    steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that matter
-    steinstream follow out-diagnostic.csv -o kept.npz  the same, while a sampler writes the file
-    steinstream report kept.npz --chain chain.npz      see it: one HTML file
-    steinstream ksd kept.npz                           how good are they?
-    steinstream merge a.npz b.npz -o kept.npz          several kept sets in one
-    steinstream refine kept.npz -o best.npz --order    weights, an order of use
-    steinstream plan chain.npz --radius 0.1            how many draws does a KSD of 0.1 take?
-    steinstream compare chain.npz                      all methods at the same sizes
+    steinstream demo                                   sample a posterior and thin it while it runs
+    steinstream inspect chain.npz                      describe a chain before thinning it
+    steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that represent the target
+    steinstream follow out-diagnostic.csv -o kept.npz  thin a file while a sampler writes it
+    steinstream report kept.npz --chain chain.npz      write an HTML report
+    steinstream ksd kept.npz                           measure the kept set
+    steinstream merge a.npz b.npz -o kept.npz          merge several kept sets
+    steinstream refine kept.npz -o best.npz --order    add weights, or an order of use
+    steinstream plan chain.npz --radius 0.1            number of draws for a KSD of 0.1
+    steinstream compare chain.npz                      compare all methods at the same sizes
     """
-    warnings.simplefilter("ignore", ScoresWarning)  # the closing lines tell it
+    warnings.simplefilter("ignore", ScoresWarning)  # the diagnostic checks report the same
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -55,36 +55,45 @@ for command in (demo, inspect, thin, follow, report, ksd, merge, refine, plan, c
 
 
 def main(command: click.Command = commands, name: str = "steinstream") -> None:
-    """Run a command and exit: one message and code 2 for an error, code 130 after Ctrl-C, never a traceback."""
+    """Run a command and exit: code 2 and one message for an error, code 130 after Ctrl-C.
+
+    Parameters
+    ----------
+    command : click.Command, optional
+        The command. Default: all commands of steinstream.
+    name : str, default "steinstream"
+        Name of the program.
+
+    """
     try:
         code = command.main(prog_name=name, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except click.ClickException as mistake:
-        _refuse(*told(mistake))
-    except SteinstreamError as mistake:
-        _refuse(lowered(mistake.problem), mistake.remedy)
+    except click.ClickException as error:
+        _fail(*problem_and_remedy(error))
+    except SteinstreamError as error:
+        _fail(lowered(error.problem), error.remedy)
     except (KeyboardInterrupt, click.Abort):
         click.echo("stopped", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, and nobody is left to tell
+        sys.stderr.close()  # nobody reads the output any more
         sys.exit(141)
-    except OSError as problem:
-        _let_go()
-        place = f"{problem.filename}: " if problem.filename else ""
-        _refuse(f"{place}{lowered(problem.strerror or str(problem))}.", "Check the path, and the space on its disk.")
+    except OSError as error:
+        _discard_output()
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{lowered(error.strerror or str(error))}.", "Check the path, and the free space on its disk.")
 
 
-def _let_go() -> None:
-    """Forget output that cannot be written, or Python would try once more at its end and complain of that."""
+def _discard_output() -> None:
+    """Discard output that cannot be written; otherwise Python would try again at its end and print a traceback."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refuse(problem: str, remedy: str) -> None:
-    """One message, and what to do about it."""
+def _fail(problem: str, remedy: str) -> None:
+    """Print an error and its remedy, and exit."""
     click.echo(f"error: {problem}", err=True)
     if remedy:
         click.echo(f"       {remedy}", err=True)

@@ -1,65 +1,129 @@
-"""``steinstream thin --method NAME``: another way to reduce a chain, its result written as a kept set like ours."""
+"""``steinstream thin --method NAME``: reduce a chain with another method, and write the result as a kept set."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.options import as_in_the_paper, as_kernel, as_preconditioner, as_typed, open_the_chain
-from steinstream.cli.progress import bar, count, number
-from steinstream.cli.refine import refined, taken_from
+from steinstream.cli._config import fitted_or_fixed
+from steinstream.cli.help import METHODS, Option, generated
+from steinstream.cli.options import F, completions, current_command_line, grouped, reject_unused, was_given
+from steinstream.cli.progress import bar
+from steinstream.cli.refine import refined
+from steinstream.cli.summary import kept_of, ksd_of, print_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steinstream.cli.thin import ThinRequest
+    from steinstream.io import Chain
     from steinstream.result import Kept
+    from steinstream.thinner import ThinConfig
 
-#: What means something to online KSD thinning alone, and what it is when nobody asks for it.
-_OURS = {
-    "growth": None, "budget": "0", "rule": "paper", "candidates": 1, "anchor": None, "passes": "1", "start": None,
-    "initial": None, "checkpoint": None, "resume": False, "proxy": None,
-}  # fmt: skip
+_ONLINE = "ksdt"
+
+#: Settings that all methods share.
+SHARED_SETTINGS = ("size", "kernel", "preconditioner", "on_bad", "validate_scores")
 
 
-def thin_by(name: str, seed: int, chain: Sequence[Path], output: Path, options: dict[str, Any]) -> Kept:
-    """Reduce the chain to ``--size`` draws by the method of this name."""
-    from steinstream.baselines import method_name, selector
+class MethodOptions(NamedTuple):
+    """The method, and the seed of its random numbers."""
+
+    method: str
+    seed: int
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the method is another one than online thinning."""
+        return self.method != _ONLINE
+
+    def check(self) -> None:
+        """Raise an `InputError` if an option has no effect with this method, or is missing."""
+        from steinstream.baselines import method_name
+        from steinstream.errors import InputError
+        from steinstream.thinner.config import COMMAND_LINE
+
+        name = method_name(self.method)
+        if not was_given("method"):
+            reject_unused(["seed"], "without --method")
+        if self.is_baseline:
+            own = [*(name for name in COMMAND_LINE if name not in SHARED_SETTINGS), "initial", "proxy"]
+            reject_unused([*own, "checkpoint", "resume"], f"with --method {name}", "Leave out one of them.")
+            if not was_given("size"):
+                raise InputError(f"--method {name} requires the number of draws to keep.", "Add --size N.")
+
+
+def _options() -> list[Option]:
+    from steinstream.baselines import METHODS as NAMES
+
+    others = ", ".join(name for name in NAMES if name != _ONLINE)
+    return [
+        Option(
+            ["--method"],
+            default=_ONLINE,
+            show_default=True,
+            shell_complete=completions(*NAMES),
+            help=f"Another method: {others}.",
+            section=METHODS,
+        ),
+        Option(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="Random seed for randomised methods.",
+            section=METHODS,
+        ),
+    ]
+
+
+def method_options(command: F) -> F:
+    """Add ``--method`` and ``--seed``, as ``baseline``."""
+    return generated(_options)(grouped("baseline", MethodOptions)(command))
+
+
+def thin_with_baseline(request: ThinRequest, baseline: MethodOptions) -> tuple[Kept, Chain]:
+    """Reduce a chain with another method; return the kept draws and the chain."""
+    from steinstream.baselines import method_name
+
+    name, source, started = method_name(baseline.method), request.open(), time.perf_counter()
+    with bar("reading ", 1.0) as progress:
+        kept = _run(name, source, request.config, baseline.seed, progress.show, lambda: progress.begin(name, None))
+    kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
+    kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
+    kept = refined(kept, request.refinement, source, request.config.on_bad)
+    kept.save(request.output)
+    seconds = time.perf_counter() - started
+    print_summary(f"{name} kept {kept_of(kept)} in {seconds:.1f} s  ·  {ksd_of(kept)}", kept, request.output)
+    return kept, source
+
+
+def _run(
+    name: str,
+    source: Chain,
+    config: ThinConfig,
+    seed: int,
+    on_read: Callable[[float], None],
+    on_select: Callable[[], None],
+) -> Kept:
+    """Run a method on a chain; the callbacks report the share that is read, and the start of the selection."""
+    from steinstream.baselines import selector
     from steinstream.baselines.methods import problem_from_chain, to_kept
-    from steinstream.errors import InputError
 
-    name = method_name(name)
-    for option, default in _OURS.items():
-        if options[option] != default:
-            raise InputError(f"--{option} means nothing to {name}.", "Leave it out, or leave out --method.")
-    if options["size"] is None:
-        raise InputError(f"{name} has to be told how many draws to keep.", "Add --size N.")
-    refinement = taken_from(options)
-    if options["paper"]:
-        options |= as_in_the_paper(options)
-    kernel, preconditioner = as_kernel(options["kernel"]), as_preconditioner(options["scale"])
-    source = open_the_chain(chain, options)
-    began = time.perf_counter()
-    with bar("looking ", 1.0) as progress:
-        problem = problem_from_chain(
-            source, options["size"], kernel=kernel, preconditioner=preconditioner, seed=seed, on_bad=options["on_bad"],
-            validate_scores=not options["trust_scores"], progress=progress.show,
-        )  # fmt: skip
-    with bar("thinning", None) as progress:
-        progress.show(0, name)
-        kept = to_kept(problem, name, selector(name)(problem))
-        kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
-    kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
-    kept = refined(kept, refinement, source, options["on_bad"])
-    kept.save(output)
-    skipped = f", {count(problem.skipped)} bad ones skipped" if problem.skipped else ""
-    click.echo(
-        f"{name} kept {count(len(kept))} of {count(kept.settings['seen'])} draws{skipped} in "
-        f"{time.perf_counter() - began:.1f} s  ·  KSD {number(kept.ksd)}  ·  "
-        f"normalised {number(kept.normalised_ksd)}  ·  wrote {output}"
+    if config.size is None:
+        raise ValueError("size is required")
+    problem = problem_from_chain(
+        source,
+        config.size,
+        kernel=config.kernel,
+        preconditioner=fitted_or_fixed(config),
+        seed=seed,
+        on_bad=config.on_bad,
+        validate_scores=config.validate_scores,
+        progress=on_read,
     )
-    closing_lines(kept)
-    return kept
+    on_select()
+    return to_kept(problem, name, selector(name)(problem))

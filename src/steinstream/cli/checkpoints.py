@@ -1,132 +1,184 @@
-"""A run's checkpoint takes no other file's place, and goes on with the same data and options alone."""
+"""Checkpoints of a command: they replace no other file, and are continued with the same data and options only."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from steinstream.cli.paths import check_apart, check_place
+from steinstream.cli.options import CheckpointOptions
+from steinstream.cli.paths import check_distinct, check_writable
 from steinstream.errors import CheckpointError, InputError
 
 if TYPE_CHECKING:
     from steinstream.thinner import Thinner
+    from steinstream.thinner.config import ThinConfig
 
-_ENDS = 1 << 16  # bytes at the start and the end of a file by which it is known again
-_OF_MANY = 512  # the same, of each file in a folder
-_ANEW = "or delete the checkpoint to start anew."
+_ENDS = 1 << 16  # bytes at the start and the end of a file that identify it
+_ENDS_IN_FOLDER = 512  # the same for each file of a folder
+_OR_DELETE = "or delete the checkpoint to start again."
 
 
 class Checkpoint:
-    """Where the state of a run is saved, if anywhere. What another run left there is not taken away."""
+    """The file in which a command saves its state, if one is given."""
 
-    def __init__(
-        self, path: Path | None, resume: bool, others: Mapping[str, Path | None], inputs: Sequence[Path]
-    ) -> None:
+    def __init__(self, path: Path | None, resume: bool = False) -> None:
+        self.path, self._resume = path, resume
+        self._written = False  # whether this run wrote the file or continues from it
+
+    @classmethod
+    def prepare(cls, saving: CheckpointOptions, outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> Self:
+        """Check the options of a checkpoint, and that no output replaces an input.
+
+        Parameters
+        ----------
+        saving : CheckpointOptions
+            The options.
+        outputs : mapping of str to Path
+            Other output files by the names of their options.
+        inputs : sequence of Path
+            Input files.
+
+        Returns
+        -------
+        Checkpoint
+            The checkpoint.
+
+        Raises
+        ------
+        InputError
+            If two files are the same, the file is not a checkpoint, or it exists and ``--resume`` is not given.
+
+        """
+        path, resume = saving
         if resume and path is None:
-            raise InputError("--resume needs to know from where.", "Add --checkpoint FILE.")
+            raise InputError("--resume requires a checkpoint.", "Add --checkpoint FILE.")
         if path is not None:
-            check_place("--checkpoint", path)
-        check_apart({**others, "--checkpoint": path}, inputs)
+            check_writable("--checkpoint", path)
+        check_distinct({**outputs, "--checkpoint": path}, inputs)
         if path is not None and path.exists():
-            _check_ours(path)
+            _require_checkpoint(path)
             if not resume:
                 raise CheckpointError(
-                    f"{path} holds the state of a run that was stopped.",
-                    "Add --resume to go on with it, or delete it to start anew.",
+                    f"{path} contains the state of a run that was stopped.",
+                    "Add --resume to continue it, or delete the file to start again.",
                 )
-        self.path, self._resume, self._ours = path, resume, False
+        return cls(path, resume)
 
     def __bool__(self) -> bool:
         return self.path is not None
 
     def load(self) -> Thinner | None:
-        """The thinner to go on with, if there is one and it is wanted."""
+        """Return the thinner to continue with; None if there is none."""
         from steinstream.thinner import Thinner
 
         if self.path is None or not self._resume or not self.path.exists():
             return None
-        self._ours = True
+        self._written = True
         return Thinner.load(self.path)
 
     def save(self, thinner: Thinner) -> None:
-        """Put the state there."""
+        """Write the state of a thinner."""
         if self.path is not None:
             thinner.save(self.path)
-            self._ours = True
+            self._written = True
 
     def remove(self) -> None:
-        """The run is over: what it saved, or went on from, is of no use any more."""
-        if self.path is not None and self._ours:
+        """Delete the file at the end of a run, if the run wrote it."""
+        if self.path is not None and self._written:
             self.path.unlink(missing_ok=True)
 
-    def check_options(self, before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
-        """Raise if the state was made with other options; what an older version did not note is not compared."""
-        if before is None:
+    def check_command(self, note: Mapping[str, Any], command: str) -> None:
+        """Raise a `CheckpointError` if the state is not that of this command."""
+        if "command" not in note:
             raise CheckpointError(
-                f"{self.path} was saved by a program, not by this command.", "Give --checkpoint another name."
+                f"{self.path} was written by a program, not by this command.", "Give --checkpoint another file name."
             )
-        for name, value in now.items():
-            if name in before and before[name] != value:
-                raise CheckpointError(
-                    f"{self.path} was made with --{name.replace('_', '-')} {before[name]}, and now it is {value}.",
-                    f"Use the same options as before, {_ANEW}",
-                )
+        if note["command"] != command:
+            raise CheckpointError(
+                f"{self.path} belongs to another command, steinstream {note['command']}.",
+                "Give --checkpoint another file name.",
+            )
 
-    def check_files(self, before: Sequence[Mapping[str, Any]] | None, paths: Sequence[Path]) -> None:
-        """Raise if the state was made from other data, wherever they are now."""
-        if before is None:
-            return
+    def check_settings(self, note: Mapping[str, Any], config: ThinConfig, options: Mapping[str, Any]) -> None:
+        """Raise a `CheckpointError` if the state was written with other settings or other options."""
+        from steinstream.thinner.config import ThinConfig
+
+        changes: list[tuple[str, Any, Any]] = [*ThinConfig.from_dict(note["config"]).differences(config)]
+        changes += [
+            (name, before, options[name]) for name, before in note["options"].items() if before != options[name]
+        ]
+        for name, before, now in changes:
+            option = f"--{name.replace('_', '-')}"
+            differs = f"{option} {before}, but {now} was given" if str(before) != str(now) else f"another {option}"
+            raise CheckpointError(
+                f"{self.path} was written with {differs}.", f"Use the same options as before, {_OR_DELETE}"
+            )
+
+    def check_files(self, before: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:
+        """Raise a `CheckpointError` if the state was written for files with other contents."""
         if len(before) != len(paths):
             raise CheckpointError(
-                f"{self.path} was made from {len(before)} files, and now there are {len(paths)}.",
-                f"Name the same files as before, {_ANEW}",
+                f"{self.path} was written for {len(before)} files, but {len(paths)} are given.",
+                f"Give the same files as before, {_OR_DELETE}",
             )
         for path, then in zip(paths, before, strict=True):
             now = fingerprint(path)
             if now != then:
-                other = now["bytes"] != then["bytes"]
-                how = f"it has {now['bytes']} bytes, not {then['bytes']}" if other else "it has other contents"
+                longer = now["bytes"] != then["bytes"]
+                how = f"it has {now['bytes']} bytes, not {then['bytes']}" if longer else "its contents differ"
                 raise CheckpointError(
-                    f"{path} is not the file that {self.path} was made from: {how}.",
-                    f"Name the same files as before, {_ANEW}",
+                    f"{path} is not the file for which {self.path} was written: {how}.",
+                    f"Give the same files as before, {_OR_DELETE}",
                 )
 
-    def check_heads(self, before: Sequence[Mapping[str, Any]] | None, paths: Sequence[Path]) -> None:
-        """The same for files that grow, of which only the beginning stays."""
-        for path, then in zip(paths, before or [], strict=False):
-            begins = b""
+    def check_heads(self, before: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:
+        """Raise a `CheckpointError` if one of these growing files was replaced since the state was written."""
+        for path, then in zip(paths, before, strict=True):
+            head = b""
             if path.is_file():
                 with path.open("rb") as file:
-                    begins = file.read(then["bytes"])
-            if known_by(begins) != then:
+                    head = file.read(then["bytes"])
+            if head_fingerprint(head) != then:
                 raise CheckpointError(
-                    f"{path} was begun anew since the checkpoint was made.", "Delete the checkpoint to start anew."
+                    f"{path} was restarted since the checkpoint was written.", "Delete the checkpoint to start again."
                 )
 
 
-def _check_ours(path: Path) -> None:
-    """Raise if there is something else."""
+def _require_checkpoint(path: Path) -> None:
+    """Raise a `CheckpointError` if the file is not a checkpoint."""
     from steinstream.io import checkpoint
 
     try:
         checkpoint.read(path)
     except CheckpointError as error:
-        raise CheckpointError(error.problem, "Give --checkpoint another name.") from None
+        raise CheckpointError(error.problem, "Give --checkpoint another file name.") from None
 
 
-def known_by(head: bytes) -> dict[str, Any]:
-    """What tells a file that grows from another: how what was read of it begins."""
+def head_fingerprint(head: bytes) -> dict[str, Any]:
+    """Return what identifies a growing file: length and hash of the part that was read first."""
     return {"bytes": len(head), "sha256": hashlib.sha256(head).hexdigest()}
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """What tells a file, or a folder of files, from another wherever it is: its size, how it begins and how it ends."""
+    """Return what identifies a file or folder wherever it is: its size, and a hash of its start and end.
+
+    Parameters
+    ----------
+    path : Path
+        A file, or a folder of files.
+
+    Returns
+    -------
+    dict
+        Number of bytes and hash.
+
+    """
     digest, size = hashlib.sha256(), 0
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for each in files:
-        bytes_here, length = each.stat().st_size, _ENDS if each == path else _OF_MANY
+        bytes_here, length = each.stat().st_size, _ENDS if each == path else _ENDS_IN_FOLDER
         size += bytes_here
         digest.update(f"{each.relative_to(path)} {bytes_here}\n".encode())
         with each.open("rb") as file:
@@ -134,10 +186,3 @@ def fingerprint(path: Path) -> dict[str, Any]:
             file.seek(max(bytes_here - length, 0))
             digest.update(file.read(length))
     return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def check_folder(folder: Path | None, files: Sequence[Path]) -> None:
-    """Raise if one of the files would go when a folder is cleared of the leaves of workers."""
-    for file in files:
-        if folder is not None and file.name.startswith("leaf-") and file.resolve().parent == folder.resolve():
-            raise InputError(f"{file} would be taken for a leaf in {folder}, and deleted.", "Name another folder.")

@@ -1,18 +1,20 @@
-"""``steinstream completion``: what a shell needs to complete commands, options, their values and files."""
+"""``steinstream completion``: the script with which a shell completes commands, options, their values and files."""
 
 from __future__ import annotations
 
 import click
 
+from steinstream.cli.help import Command
 
-@click.command(short_help="Complete commands and options with Tab.")
+
+@click.command(cls=Command, short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print the script with which SHELL completes commands, options and their values with Tab.
 
     \b
-    To have it in every new shell, put the line into the file that it names:
+    Add the line for your shell to its startup file:
     eval "$(steinstream completion bash)"       ~/.bashrc
     eval "$(steinstream completion zsh)"        ~/.zshrc, after compinit
     steinstream completion fish | source        ~/.config/fish/config.fish

@@ -1,13 +1,16 @@
-"""``steinstream demo``: sample a real posterior and thin it while it is being sampled."""
+"""``steinstream demo``: sample a real posterior and thin it while it is sampled."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.cli.help import Command, option
+from steinstream.cli.options import PATH
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
@@ -15,57 +18,62 @@ if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
 _BLOCK = 2000
-_WARMUP = 10_000  # draws from which the coordinates are estimated
+_WARMUP = 10_000  # draws from which the preconditioner is estimated
 _NAMES = ("log a", "log b", "log c", "log d")
 _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 
 
-@click.command(short_help="Sample a posterior and thin it live.")
-@click.option("--draws", type=click.IntRange(min=1000), default=500_000, show_default=True, help="Length of the chain.")
-@click.option(
+@click.command(cls=Command, short_help="Sample a posterior and thin it while it runs.")
+@option("--draws", type=click.IntRange(min=1000), default=500_000, show_default=True, help="Length of the chain.")
+@option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of the observations' noise and of the chain.",
+    help="Random seed of the observations and of the chain.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("demo"), show_default=True,
-              help="Folder for the results.")  # fmt: skip
+@option(
+    "-o",
+    "--output",
+    type=PATH,
+    default=Path("demo"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder for the results.",
+)
 def demo(draws: int, seed: int, output: Path) -> None:
-    """Sample the posterior of the Goodwin oscillator by a random walk, and thin it as it runs, three ways.
+    """Sample the posterior of the Goodwin oscillator by a random walk, and thin it in three ways while it runs.
 
-    The oscillator is a model of gene regulation with four parameters; its posterior is the paper's first experiment.
-    The chain starts far out, so that there is a burn-in to get rid of. Kernel, growth and budget are the paper's, the
-    coordinates are fitted to the chain after 10 000 draws.
+    The oscillator is a model of gene regulation with four parameters; its posterior is the first experiment of the
+    paper. The chain starts far out, so that it has a burn-in. Kernel, growth and budget are those of the paper. The
+    preconditioner is estimated after 10 000 draws.
 
     \b
     Example: steinstream demo --draws 50000 -o demo
     """
-    from dataclasses import replace
-
     from steinstream.errors import InputError
     from steinstream.io.atomic import make_folder
     from steinstream.report.page import build_report
 
     make_folder(output)
-    click.echo("Sampling the Goodwin oscillator posterior (4 parameters, random walk) and thinning it as it runs")
+    click.echo("Sampling the Goodwin oscillator posterior (4 parameters, random walk) and thinning it while it runs")
     thinners, spent = _run(draws, seed)
-    _table(thinners, spent, draws)
+    _print_table(thinners, spent, draws)
     best = replace(thinners["KSDT-SQRT"].kept, names=_NAMES)
     best.save(output / "kept.npz")
     written = [str(output / "kept.npz")]
     try:
-        _picture(output / "demo.png", thinners, best)
+        _draw_picture(output / "demo.png", thinners, best)
         build_report(best, title="Goodwin oscillator, random walk").save(output / "report.html")
         written += [str(output / "demo.png"), str(output / "report.html")]
     except InputError as missing:
         click.echo(f"no picture: {missing}")
-    look = "  ·  open the report to see what was kept" if len(written) > 1 else ""
+    look = "  ·  open the report to see the kept draws" if len(written) > 1 else ""
     click.echo(f"wrote {', '.join(written)}{look}")
 
 
 def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
-    """The thinners at the end, and the seconds that sampling and each of them took."""
+    """Return the thinners at the end, and the seconds spent on sampling and on each of them."""
     import numpy as np
 
     from steinstream.preconditioning import Warmup
@@ -81,8 +89,8 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
     }
     _compile(sampler)
     spent = dict.fromkeys(["sampling", *thinners], 0.0)
-    began = time.perf_counter()
-    with bar("", draws) as progress:
+    started = time.perf_counter()
+    with bar("sampling", draws) as progress:
         for done in range(0, draws, _BLOCK):
             clock = time.perf_counter()
             state, block = sampler.sample(state, min(_BLOCK, draws - done))
@@ -94,14 +102,14 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
             seen = thinner.seen
             progress.show(
                 seen,
-                f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / (time.perf_counter() - began)))} draws/s"
+                f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / (time.perf_counter() - started)))} draws/s"
                 f"  ·  kept {count(step.size)}  ·  KSD {number(step.ksd)}",
             )
     return thinners, spent
 
 
 def _compile(sampler: Any) -> None:
-    """Once per machine this takes some seconds, which belong neither to sampling nor to thinning."""
+    """Compile the engine, which takes some seconds once per machine, before the time is measured."""
     import numpy as np
 
     from steinstream.thinner import Thinner
@@ -109,13 +117,12 @@ def _compile(sampler: Any) -> None:
     clock = time.perf_counter()
     _, block = sampler.sample(sampler.init(np.zeros(4), 0), 2)
     Thinner(4).extend(block.draws, block.scores)
-    if time.perf_counter() - clock > 3.0:
-        click.echo(
-            f"(compiled the engine for this machine in {time.perf_counter() - clock:.0f} s; it is kept for later)"
-        )
+    seconds = time.perf_counter() - clock
+    if seconds > 3.0:
+        click.echo(f"(compiled the engine for this machine in {seconds:.0f} s; the result is cached)")
 
 
-def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) -> None:
+def _print_table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -124,16 +131,15 @@ def _table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) ->
     for title in ("draws", "kept", "KSD", "normalised", "draws/s", "share of the time spent thinning"):
         table.add_column(title, justify="right")
     for name, thinner in thinners.items():
-        thins = _METHODS[name] != "none"  # the KSD of every draw is computed to compare with, not to thin
+        thins = _METHODS[name] != "none"  # the KSD of every draw is computed for comparison only
         total = spent["sampling"] + (spent[name] if thins else 0.0)
-        table.add_row(
-            name, count(draws), count(len(thinner)), number(thinner.ksd), number(thinner.normalised_ksd),
-            count(round(draws / total)), f"{spent[name] / total:.1%}" if thins else "-",
-        )  # fmt: skip
+        ksds = number(thinner.ksd), number(thinner.normalised_ksd)
+        share = f"{spent[name] / total:.1%}" if thins else "-"
+        table.add_row(name, count(draws), count(len(thinner)), *ksds, count(round(draws / total)), share)
     Console().print(table)
 
 
-def _picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
+def _draw_picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
     from steinstream.io import replacing
     from steinstream.report import plots
     from steinstream.report.chain_summary import summarise_chain

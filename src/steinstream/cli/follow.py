@@ -6,59 +6,90 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from steinstream.cli.checkpoints import Checkpoint, known_by
-from steinstream.cli.diagnosis import closing_lines
-from steinstream.cli.help import Sectioned
+from steinstream.cli._config import setting_options
+from steinstream.cli.checkpoints import Checkpoint, head_fingerprint
+from steinstream.cli.help import CHECKPOINTS, Command, option
 from steinstream.cli.options import (
-    OUTPUTS,
-    as_anchor,
-    as_kernel,
-    as_live_coordinates,
-    chains_options,
+    CheckpointOptions,
+    InputOptions,
     checkpoint_options,
-    kernel_options,
-    refuse_idle,
-    thinning_options,
+    growing_chains_options,
+    output_option,
+    reject_unused,
 )
-from steinstream.cli.paths import check_apart, data_of, read_by
+from steinstream.cli.paths import check_distinct, data_files, input_files
 from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
-from steinstream.cli.serve import serve_options, serving
+from steinstream.cli.serve import ServeOptions, serve_options
+from steinstream.cli.summary import kept_of, ksd_of, print_summary
 
 if TYPE_CHECKING:
     from steinstream.io.csv_follow import FollowedFiles
-    from steinstream.live import Page
+    from steinstream.live import Dashboard
     from steinstream.result import Kept
-    from steinstream.thinner import Thinner
+    from steinstream.thinner import ThinConfig, Thinner
 
-_PAUSE = 0.1  # seconds between two looks at files without news
-_LAG = 10.0  # seconds that the output file may lag behind the diagnostic file at the end
+_PAUSE = 0.1  # seconds between two reads of files without new data
+_OUTPUT_DELAY = 10.0  # seconds to wait at the end for CmdStan's output file
+_WRITE_SHARE = 10.0  # pause between two writes, as a multiple of the time that one takes
 
 
-@click.command(cls=Sectioned, short_help="Thin a file while a sampler writes it.")
-@chains_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help=OUTPUTS)
-@click.option("--every", type=click.FloatRange(min=0), default=30.0, show_default=True,
-              help="Seconds between two writings of the kept set.")  # fmt: skip
-@click.option("--until-idle", type=click.FloatRange(min=0),
-              help="Take a file without news for so many seconds for finished.")  # fmt: skip
-@thinning_options
-@kernel_options
-@click.option("--on-bad", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
-              help="What to do with a draw that is not finite.")  # fmt: skip
+class FollowRequest(NamedTuple):
+    """What to follow and how."""
+
+    paths: tuple[Path, ...]
+    output: Path
+    files: InputOptions
+    config: ThinConfig
+    every: float
+    until_idle: float | None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options on which the result depends, besides the settings."""
+        return self.files.settings
+
+
+@click.command(cls=Command, short_help="Thin a file while a sampler writes it.")
+@growing_chains_options
+@output_option
+@setting_options(without=("passes", "start"))
+@option(
+    "--until-idle",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Treat a file as finished after SECONDS without new data.",
+    section=CHECKPOINTS,
+)
+@option(
+    "--every",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two writes of the kept set.",
+    section=CHECKPOINTS,
+)
 @checkpoint_options
 @serve_options
 def follow(
-    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, every: float,
-    until_idle: float | None, **options: Any,
-) -> None:  # fmt: skip
-    """Keep the draws of CHAIN that matter while it is written: a CmdStan diagnostic file, or csv (NAME, score_NAME).
+    *,
+    chain: tuple[Path, ...],
+    output: Path,
+    until_idle: float | None,
+    every: float,
+    config: ThinConfig,
+    files: InputOptions,
+    saving: CheckpointOptions,
+    live: ServeOptions,
+) -> None:
+    """Thin CHAIN while it is written: a diagnostic file of CmdStan, or a csv file with columns NAME and score_NAME.
 
-    Several files are chains of one run, of which a draw each is taken in turns. Ends when CmdStan has finished, with
-    --until-idle, or with Ctrl-C; the kept set is written then and every now and then before.
+    Several files are chains of one run; their draws are taken in turn. The command ends when CmdStan has finished, with
+    --until-idle, or with Ctrl-C. The kept set is written at the end, and every 30 seconds before (--every).
 
     \b
     Example: steinstream follow out-diagnostic-*.csv -o kept.npz --size 200
@@ -66,238 +97,231 @@ def follow(
     from steinstream.io import check_output
 
     check_output(output)
-    paths = tuple(data_of(chain, {}))
-    _check_paths(paths, options)
-    state = Checkpoint(checkpoint, resume, {"-o": output}, read_by(paths, options))
-    with serving(options).page(paths) as page:
+    live.check()
+    request = FollowRequest(tuple(data_files(chain, InputOptions())), output, files, config, every, until_idle)
+    _check_paths(request)
+    checkpoint = Checkpoint.prepare(saving, {"-o": output}, input_files(request.paths, files))
+    with live.dashboard(request.paths) as dashboard:
         with stoppable() as stop:
-            run = _Run(paths, output, state, until_idle, page, options)
-            run.load()
+            run = FollowRun(request, checkpoint, dashboard)
+            run.resume()
             with bar("following", 1.0) as progress:
-                run.go(every, stop, progress)
+                run.run(stop, progress)
         run.finish(stop)
     if stop.signal:
         sys.exit(stop.code)
 
 
-def _check_paths(paths: tuple[Path, ...], options: dict[str, Any]) -> None:
+def _check_paths(request: FollowRequest) -> None:
+    """Raise an `InputError` if these files cannot be followed."""
     from steinstream.errors import InputError
 
-    refuse_idle(["format", "transposed"], "here: only csv files with a line a draw can be followed")
-    if options["scores_file"] is not None:
-        raise InputError("--scores: a file that grows has draws and scores both.", "Use thin for a pair of files.")
-    if options["output_csv"] and len(options["output_csv"]) != len(paths):
+    paths, files = request.paths, request.files
+    if files.output_csv and len(files.output_csv) != len(paths):
         raise InputError(
-            f"{len(paths)} chains, but {len(options['output_csv'])} output files.", "Name one for each, in their order."
+            f"{len(paths)} chains were given, but {len(files.output_csv)} output files.",
+            "Give one --output-csv per chain, in the same order.",
         )
     for path in paths:
         if path.suffix.lower() != ".csv":
-            raise InputError(f"{path} cannot be followed: only csv files can.", "Thin it once it is whole.")
+            raise InputError(f"{path} cannot be followed: it is not a csv file.", "Thin it when it is complete.")
         if path.is_dir() or not path.parent.is_dir():
-            raise InputError(f"{path} is not, and cannot become, a file.", "Check the path.")
+            raise InputError(f"{path} is not a file and cannot become one.", "Check the path.")
         if path.is_fifo():
-            refuse_idle(["checkpoint"], f"to a pipe, {path}: what came through it is gone")
+            reject_unused(["checkpoint"], f"with a pipe, {path}, which cannot be read again")
 
 
-class _Run:
-    """Files, the thinner they go through, and where that is written."""
+class FollowRun:
+    """Files that grow, the thinner that receives their draws, and the kept set that is written."""
 
-    def __init__(
-        self, paths: tuple[Path, ...], output: Path, state: Checkpoint, patience: float | None,
-        page: Page | None, options: dict[str, Any],
-    ) -> None:  # fmt: skip
-        self.paths, self.output, self.state, self.options = paths, output, state, options
-        self.page = page
-        self.outputs: tuple[Path | None, ...] = options.pop("output_csv") or (None,) * len(paths)
-        for name in ("scores_file", "format", "transposed"):  # which mean nothing here
-            options.pop(name, None)
-        self.patience = patience
-        self.how = {name: options[name] for name in ("draws_name", "scores_name")}
-        self.how["negate"] = options["negate_scores"]
-        self.kernel = as_kernel(options["kernel"])
-        self.preconditioner = as_live_coordinates(options["scale"], centred=self.kernel.linear > 0)
-        self.began = self.written = time.monotonic()
-        self.rest = 0.0  # seconds without writing, for the time that writing took
-        self.anew()
+    def __init__(self, request: FollowRequest, checkpoint: Checkpoint, dashboard: Dashboard | None) -> None:
+        self.request, self.checkpoint, self.dashboard = request, checkpoint, dashboard
+        self.outputs: tuple[Path | None, ...] = request.files.output_csv or (None,) * len(request.paths)
+        self.started = self.written = time.monotonic()
+        self.pause = 0.0  # least time between two writes
+        self.restart()
 
-    def anew(self) -> None:
-        """Begin at the start of the files."""
-        self.files = self._files(None)
+    def restart(self) -> None:
+        """Start at the beginning of the files."""
+        self.files = self._open(None)
         self.thinner: Thinner | None = None
-        self.unwritten = False
+        self.unwritten = False  # whether draws were added since the kept set was written
 
-    def _files(self, starts: list[int] | None) -> FollowedFiles:
+    def _open(self, starts: list[int] | None) -> FollowedFiles:
         from steinstream.io.csv_follow import FollowedFiles
 
-        patience = float("inf") if self.patience is None else self.patience
-        return FollowedFiles(self.paths, starts=starts, patience=patience, **self.how)
+        files = self.request.files
+        return FollowedFiles(
+            self.request.paths,
+            starts=starts,
+            patience=float("inf") if self.request.until_idle is None else self.request.until_idle,
+            draws_name=files.draws_name,
+            scores_name=files.scores_name,
+            negate=files.negate_scores,
+        )
 
-    def load(self) -> None:
-        """Go on from the checkpoint, if there is one."""
+    def resume(self) -> None:
+        """Continue from the checkpoint, if there is one."""
         from steinstream.errors import CheckpointError
 
-        thinner = self.state.load()
+        thinner = self.checkpoint.load()
         if thinner is None:
             return
-        note, files = thinner.note, [path.name for path in self.paths]
-        if note.get("files") != files:
+        note, names = thinner.note, [path.name for path in self.request.paths]
+        self.checkpoint.check_command(note, "follow")
+        if note["files"] != names:
             raise CheckpointError(
-                f"{self.state.path} belongs to {note.get('files', 'another command')}, not to {files}.",
-                "Name its own files, or delete the checkpoint to start anew.",
+                f"{self.checkpoint.path} belongs to {', '.join(note['files'])}, not to {', '.join(names)}.",
+                "Give the same files as before, or delete the checkpoint to start again.",
             )
-        self.state.check_options(note.get("options"), self.options)
-        self.state.check_heads(note.get("heads"), self.paths)
+        self.checkpoint.check_settings(note, self.request.config, self.request.options)
+        self.checkpoint.check_heads(note["heads"], self.request.paths)
         self.thinner = thinner
-        self.files = self._files(note["taken"])
-        click.echo(f"going on after {count(thinner.seen)} draws", err=True)
+        self.files = self._open(note["taken"])
+        click.echo(f"continuing after {count(thinner.seen)} draws", err=True)
 
-    def go(self, every: float, stop: Stop, progress: Bar) -> None:
-        """Look at the files until they have ended."""
+    def run(self, stop: Stop, progress: Bar) -> None:
+        """Read the files until they have ended."""
         from steinstream.io.csv_follow import FileReplacedError
 
+        ended = False
         while not stop.signal:
             try:
                 grew = self.files.read()
             except FileReplacedError as news:
                 seen = self.thinner.seen if self.thinner else 0
-                click.echo(f"{news.args[0]} was begun anew: starting again, {count(seen)} draws forgotten", err=True)
-                self.anew()
+                click.echo(f"{news.args[0]} was restarted: {count(seen)} draws are discarded", err=True)
+                self.restart()
                 continue
-            self._take(last=False)
+            self.add_draws(last=False)
             self._show(progress)
-            if not grew and all(self.files.ended):
+            # Thinning takes time, in which a file seems idle: it has ended only if the next read finds nothing either.
+            before, ended = ended, not grew and all(self.files.ended)
+            if before and ended:
                 return
-            if self.unwritten and time.monotonic() - self.written > max(every, self.rest):
-                self._save(final=False)
+            if self.unwritten and time.monotonic() - self.written > max(self.request.every, self.pause):
+                self._write(final=False)
             if not grew:
                 time.sleep(_PAUSE)
 
-    def _take(self, last: bool) -> None:
+    def add_draws(self, last: bool) -> None:
+        """Add the draws that were read; the ``last`` time without waiting for chains that lag behind."""
         from steinstream.thinner import Thinner
 
         for block in self.files.blocks(last):
             if self.thinner is None:
-                self.thinner = Thinner(
-                    block.draws.shape[1], kernel=self.kernel, preconditioner=self.preconditioner,
-                    validate_scores=not self.options["trust_scores"], anchor=as_anchor(self.options["anchor"]),
-                    **{name: self.options[name] for name in
-                       ("size", "growth", "budget", "rule", "candidates", "on_bad")},
-                )  # fmt: skip
-            if self.page is not None and self.thinner._watch is None:
-                self.page.show(self.thinner, self._names())
+                self.thinner = Thinner(block.draws.shape[1], self.request.config)
+            if self.dashboard is not None and self.thinner.observer is None:
+                self.dashboard.show(self.thinner, self._names())
             self.thinner.extend(block.draws, block.scores, ids=block.ids)
             self.unwritten = True
 
     def _show(self, progress: Bar) -> None:
         if self.thinner is None:
-            waiting = [chain.path.name for chain in self.files.chains if chain.names is None]
-            progress.show(0.0, f"waiting for {', '.join(waiting)}" if waiting else "waiting for draws")
+            missing = [chain.path.name for chain in self.files.chains if chain.names is None]
+            progress.show(0.0, f"waiting for {', '.join(missing)}" if missing else "waiting for draws")
             return
-        seen, size = self.thinner.seen, len(self.thinner)
-        rate = seen / max(time.monotonic() - self.began, 1e-3)
+        rate = self.thinner.seen / max(time.monotonic() - self.started, 1e-3)
         late = [chain.path.name for chain in self.files.chains if not chain.ready and not chain.finished]
-        held = f"  ·  waiting for {', '.join(late)}" if any(c.ready for c in self.files.chains) and late else ""
+        waits = late and any(chain.ready for chain in self.files.chains)
         progress.show(
             self.files.fraction,
-            f"{count(seen)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(size)}  ·  "
-            f"KSD {number(self.thinner.ksd)}{held}",
+            f"{count(self.thinner.seen)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(len(self.thinner))}"
+            f"  ·  KSD {number(self.thinner.ksd)}{'  ·  waiting for ' + ', '.join(late) if waits else ''}",
         )
 
     def finish(self, stop: Stop) -> None:
-        """Take what is left, write it, and say what came of it."""
+        """Add the remaining draws, write the kept set and print a summary."""
         from steinstream.api import too_short
         from steinstream.errors import InputError
 
         if stop.signal and self.unwritten:
-            self._save_state()  # before chains that lag are no longer waited for
-        self._take(last=True)
-        thinner = self.thinner
+            self._save_checkpoint()  # before draws are added without waiting for chains that lag behind
+        self.add_draws(last=True)
+        thinner, titles = self.thinner, ", ".join(map(str, self.request.paths))
         if thinner is None or thinner.seen == thinner.skipped:
             if stop.signal:
-                click.echo("stopped before the first draw; nothing is written", err=True)
+                click.echo("stopped before the first draw; nothing was written", err=True)
                 return
-            raise InputError(f"no draws came in {', '.join(map(str, self.paths))}.", "Check that the sampler runs.")
+            raise InputError(f"{titles}: no draws were found.", "Check that the sampler runs.")
         if len(thinner) == 0:
-            raise InputError(*too_short(thinner.seen - thinner.skipped, thinner.candidates))
+            raise too_short(titles, thinner.seen - thinner.skipped, thinner.config.candidates)
         for chain in self.files.chains:
-            if chain.config.samples is not None and chain.received < chain.config.samples:
-                said = (
-                    f"{chain.path} has {count(chain.received)} of the {count(chain.config.samples)} draws it announces"
-                )
-                click.echo(said, err=True)
-        kept = self._save(final=True)
-        skipped = f", {count(thinner.skipped)} bad ones skipped" if thinner.skipped else ""
-        click.echo(
-            f"{'stopped: ' if stop.signal else ''}kept {count(len(kept))} of {count(thinner.seen)} draws{skipped}  ·  "
-            f"KSD {number(kept.ksd)}  ·  normalised {number(kept.normalised_ksd)}  ·  wrote {self.output}"
-        )
-        closing_lines(kept)
+            announced = chain.config.samples
+            if announced is not None and chain.received < announced:
+                click.echo(f"{chain.path} has {count(chain.received)} of {count(announced)} announced draws", err=True)
+        kept = self._write(final=True)
+        stopped = "stopped: " if stop.signal else ""
+        print_summary(f"{stopped}kept {kept_of(kept)}  ·  {ksd_of(kept)}", kept, self.request.output)
         if not stop.signal:
-            self.state.remove()
+            self.checkpoint.remove()
 
-    def _save(self, final: bool) -> Kept:
-        """Write the kept set, with its variables as far as their file has them already."""
+    def _write(self, final: bool) -> Kept:
+        """Write the kept set, with the variables that CmdStan has written so far."""
         from steinstream.errors import SteinstreamError
 
-        began = time.monotonic()
+        started, output = time.monotonic(), self.request.output
         if self.thinner is None:
-            raise RuntimeError("nothing is kept yet")
-        outputs = {"-o": self.output, "--checkpoint": self.state.path}
-        check_apart(outputs, read_by(self.paths, {}))  # again: CmdStan may have begun its output since
+            raise RuntimeError("no draws are kept yet")
+        outputs = {"-o": output, "--checkpoint": self.checkpoint.path}
+        check_distinct(outputs, input_files(self.request.paths, InputOptions()))  # CmdStan may have created its output
         kept = replace(self.thinner.kept, names=self.files.names or self._names())
         if not final:
-            self._save_state()
+            self._save_checkpoint()
         try:
             kept = replace(kept, variables=self._variables(kept, final))
         except SteinstreamError:
-            if final:  # else the files may just be beginning anew, one after the other
-                kept.save(self.output)
+            if final:  # earlier, CmdStan may be restarting its files
+                kept.save(output)
                 raise
-        kept.save(self.output)
-        # Looking for the variables takes the longer the longer the files are.
-        self.rest = 10.0 * (time.monotonic() - began)
+        kept.save(output)
+        # The time to find the variables grows with the files.
+        self.pause = _WRITE_SHARE * (time.monotonic() - started)
         self.written, self.unwritten = time.monotonic(), False
         return kept
 
     def _names(self) -> tuple[str, ...] | None:
         return next((chain.names for chain in self.files.chains if chain.names is not None), None)
 
-    def _save_state(self) -> None:
-        if self.thinner is None or not self.state:
+    def _save_checkpoint(self) -> None:
+        if self.thinner is None or not self.checkpoint:
             return
         self.thinner.note = {
-            "files": [path.name for path in self.paths],
-            "options": self.options,
+            "command": "follow",
+            "files": [path.name for path in self.request.paths],
+            "config": self.request.config.to_dict(),
+            "options": self.request.options,
             "taken": [chain.taken for chain in self.files.chains],
-            "heads": [known_by(head) for head in self.files.heads],
+            "heads": [head_fingerprint(head) for head in self.files.heads],
         }
-        self.state.save(self.thinner)
+        self.checkpoint.save(self.thinner)
 
     def _variables(self, kept: Kept, final: bool) -> dict[str, Any]:
-        """The constrained draws. The files are written in pieces, and that of the output may lag behind."""
+        """Read the constrained draws; at the end, wait for CmdStan's output file, which may lag behind."""
         from steinstream.io.cmdstan import MissingRowsError
 
-        until = time.monotonic() + (_LAG if final and all(chain.finished for chain in self.files.chains) else 0.0)
+        wait = _OUTPUT_DELAY if final and all(chain.finished for chain in self.files.chains) else 0.0
+        until = time.monotonic() + wait
         while True:
             try:
-                return self._constrained(kept, partial=False)
-            except MissingRowsError as lag:
+                return self._constrained_draws(kept, partial=False)
+            except MissingRowsError as missing:
                 if time.monotonic() > until:
                     if final:
-                        click.echo(f"variables of some draws are nan: {lag.problem}", err=True)
-                    return self._constrained(kept, partial=True)
+                        click.echo(f"some variables are NaN: {missing.problem}", err=True)
+                    return self._constrained_draws(kept, partial=True)
             time.sleep(_PAUSE)
 
-    def _constrained(self, kept: Kept, partial: bool) -> dict[str, Any]:
-        """The constrained draws in CmdStan's output files."""
+    def _constrained_draws(self, kept: Kept, partial: bool) -> dict[str, Any]:
+        """Read the constrained draws from CmdStan's output files."""
         import numpy as np
 
         from steinstream.io.cmdstan import find_output, read_constrained
         from steinstream.io.multi_file import join_variables
 
         found = []
-        for at, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
-            rows = np.flatnonzero(kept.ids[:, 0] == at)
+        for index, (chain, given) in enumerate(zip(self.files.chains, self.outputs, strict=True)):
+            rows = np.flatnonzero(kept.ids[:, 0] == index)
             output = given or (find_output(chain.path, chain.config.output) if chain.is_stan else None)
             if rows.size and output is not None and not chain.path.is_fifo():
                 draws = kept.ids[rows, 1]

@@ -1,33 +1,75 @@
-"""The help of a command with many options, in sections: what most people need comes first."""
+"""Help of a command: its options in sections, the most used ones first.
+
+Some options are generated from metadata of the library (settings, methods). Importing that takes longer than printing
+the list of commands, so `Command` generates them only when the command itself is used.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
 import click
 
-#: Which options of a command belong together, by the names that the program has for them.
-SECTIONS = {
-    "Most used": ("output", "size", "report", "weights", "order", "workers"),
-    "Input": ("scores_file", "draws_name", "scores_name", "output_csv", "format", "transposed", "negate_scores",
-              "trust_scores", "proxy", "on_bad"),
-    "How many draws, and which": ("growth", "budget", "rule", "candidates", "anchor", "initial", "passes", "start"),
-    "How KSD is measured": ("kernel", "scale", "paper"),
-    "Other methods": ("method", "seed"),
-    "Weights": ("linear", "burn_in"),
-    "Stop and resume": ("checkpoint", "resume", "every", "until_idle"),
-    "Workers": ("scheduler", "fan_in", "spare", "skip_corrupt"),
-    "Watch": ("serve", "port"),
-}  # fmt: skip
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Sections that also occur in the metadata of the settings.
+MOST_USED, SELECTION, MEASURE, INPUT = "Most used options", "Number and choice of draws", "Measuring KSD", "Input"
+# Further sections.
+METHODS, WEIGHTS, CHECKPOINTS = "Other methods", "Weights", "Stop and resume"
+WORKERS, DASHBOARD, OTHER = "Workers", "Dashboard", "Options"
 
 
-class Sectioned(click.Command):
-    """A command that shows its options in the sections above; what is in none comes last."""
+class Option(click.Option):
+    """An option with a section in the help."""
 
-    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
-        left = {option.name: option for option in self.get_params(context) if isinstance(option, click.Option)}
-        parts = [(title, [left.pop(name) for name in names if name in left]) for title, names in SECTIONS.items()]
-        for title, options in [*parts, ("Help", list(left.values()))]:
-            lines = [line for line in (option.get_help_record(context) for option in options) if line]
+    def __init__(self, *args: Any, section: str = OTHER, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.section = section
+        if self.metavar is None and isinstance(self.type, click.types.IntParamType | click.types.FloatParamType):
+            self.metavar = "N" if isinstance(self.type, click.types.IntParamType) else "NUMBER"
+
+
+#: Declares an option; ``section`` is its section in the help.
+option = partial(click.option, cls=Option)
+
+
+def generated(options: Callable[[], Sequence[click.Option]]) -> Callable[[F], F]:
+    """Return a decorator that adds options to a `Command` when it is first used."""
+
+    def decorate(command: F) -> F:
+        command.__dict__["generated_options"] = [options, *command.__dict__.get("generated_options", ())]
+        return command
+
+    return decorate
+
+
+class Command(click.Command):
+    """A command with sections in its help. Generated options follow the required ones."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._generators = list(getattr(self.callback, "generated_options", ()))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return all parameters; the first call generates those that are not declared."""
+        if self._generators:
+            new = [option for generate in self._generators for option in generate()]
+            required = [parameter for parameter in self.params if parameter.required]
+            self.params = [*required, *new, *(parameter for parameter in self.params if not parameter.required)]
+            self._generators = []
+        return super().get_params(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections in the order in which their first options are declared."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            line = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if line is not None:
+                sections.setdefault(getattr(parameter, "section", OTHER), []).append(line)
+        sections[OTHER] = sections.pop(OTHER, [])
+        for title, lines in sections.items():
             if lines:
                 with formatter.section(title):
                     formatter.write_dl(lines)

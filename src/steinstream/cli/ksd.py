@@ -1,70 +1,78 @@
-"""``steinstream ksd``: how good is a set of draws?"""
+"""``steinstream ksd``: measure the KSD of a set of draws."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli.options import as_kernel, as_preconditioner, chain_options, kernel_options, open_the_chain, typed
-from steinstream.cli.paths import check_apart, check_place, read_by
+from steinstream.cli._config import fitted_or_fixed, setting_options
+from steinstream.cli.help import Command, option
+from steinstream.cli.options import PATH, InputOptions, chain_options, was_given
+from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import bar, count, number
 
 if TYPE_CHECKING:
+    from steinstream._typing import Array
     from steinstream.io import Chain
-    from steinstream.kernels import Kernel
-    from steinstream.preconditioning import Preconditioner
     from steinstream.result import Kept
-    from steinstream.validation import Array, Block
+    from steinstream.thinner import ThinConfig
+    from steinstream.validation import Block
 
 
-@click.command(short_help="Measure KSD of a chain or a kept set.")
+@click.command(cls=Command, short_help="Measure KSD of a chain or a kept set.")
 @chain_options
-@kernel_options
-@click.option("--cumulative", type=click.Path(path_type=Path), help="Write KSD of the first 1, 2, ... draws as csv.")
-def ksd(chain: Path, cumulative: Path | None, **options: Any) -> None:
+@setting_options("kernel", "preconditioner", "validate_scores")
+@option("--cumulative", type=PATH, metavar="FILE", help="Write KSD of the first 1, 2, ... draws to this csv file, too.")
+def ksd(chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOptions) -> None:
     """Measure the kernelized Stein discrepancy of CHAIN: lower is better.
 
-    A set kept by steinstream (npz, nc, zarr) is measured by the kernel and in the coordinates it was thinned with; to
-    compare another file with it, measure that alike: --scale kept.npz, and the same --kernel.
+    A set kept by steinstream (npz, nc, zarr) is measured with the kernel and preconditioner it was thinned with. To
+    compare another file with it, use the same: --preconditioner kept.npz and the same --kernel.
 
     \b
     Example: steinstream ksd kept.npz
     """
+    from steinstream.api import ArraySource, MarkedBlock, fit_source
     from steinstream.discrepancy import cumulative_ksd
     from steinstream.discrepancy import ksd as weighted_ksd
     from steinstream.gradient_free import reject_ratios
 
     if cumulative is not None:
-        check_place("--cumulative", cumulative)
-        check_apart({"--cumulative": cumulative}, read_by([chain], options))
-    source = open_the_chain(chain, options)
-    kept = _kept(chain)
+        check_writable("--cumulative", cumulative)
+        check_distinct({"--cumulative": cumulative}, input_files([chain], files))
+    source, kept = files.open(chain), _read_kept(chain)
     if kept is not None:
-        reject_ratios(kept, "This measure")
-    block = _whole(source)
-    kernel, preconditioner = _measure(block, kept, options)
+        reject_ratios(kept, "ksd")
+        config = _as_kept(config, kept)
+    block, config = _read_all(source), config.replace(preconditioner=fitted_or_fixed(config))
+    preconditioner = fit_source(ArraySource([MarkedBlock(block)], source.title), config).preconditioner
     with bar("measuring", 1.0) as progress:
         curve = cumulative_ksd(
-            block.draws, block.scores, kernel=kernel, preconditioner=preconditioner,
+            block.draws,
+            block.scores,
+            kernel=config.kernel,
+            preconditioner=preconditioner,
             progress=lambda share: progress.show(share, f"{share:.0%}"),
-        )  # fmt: skip
+        )
     value = float(curve[-1])
     click.echo(
         f"{count(len(curve))} draws  ·  KSD {value:.6g}  ·  normalised {number(value * len(curve) ** 0.5)}  ·  "
-        f"preconditioner: {preconditioner}  ·  kernel: {kernel}"
+        f"preconditioner: {preconditioner}  ·  kernel: {config.kernel}"
     )
     weights = None if kept is None else kept.weights
     if weights is not None and len(weights) == len(curve):
-        value = weighted_ksd(block.draws, block.scores, kernel=kernel, preconditioner=preconditioner, weights=weights)
-        click.echo(f"with its weights  ·  KSD {value:.6g}")
+        value = weighted_ksd(
+            block.draws, block.scores, kernel=config.kernel, preconditioner=preconditioner, weights=weights
+        )
+        click.echo(f"with weights  ·  KSD {value:.6g}")
     if cumulative is not None:
         _write(curve, cumulative)
 
 
-def _kept(path: Path) -> Kept | None:
-    """The file as a kept set, with kernel and coordinates; None if it is something else."""
+def _read_kept(path: Path) -> Kept | None:
+    """Read a kept set, with kernel and preconditioner; return None if the file is not one."""
     from steinstream.errors import InputError
     from steinstream.io import read_kept
 
@@ -74,33 +82,22 @@ def _kept(path: Path) -> Kept | None:
         return None
 
 
-def _whole(source: Chain) -> Block:
-    """All draws, fit to be measured."""
+def _as_kept(config: ThinConfig, kept: Kept) -> ThinConfig:
+    """Use kernel and preconditioner of a kept set, unless they are given or unknown."""
+    known = {"kernel": kept.kernel, "preconditioner": kept.preconditioner}
+    return config.replace(**{name: value for name, value in known.items() if value is not None and not was_given(name)})
+
+
+def _read_all(source: Chain) -> Block:
+    """Read the whole chain."""
     import numpy as np
 
     from steinstream import validation
 
     blocks = list(source.blocks())
-    block = validation.empty_block(source.dim)
-    if blocks:
-        block = validation.Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    validation.finite_rows(block, "raise")
-    return block
-
-
-def _measure(block: Block, kept: Kept | None, options: dict[str, Any]) -> tuple[Kernel, Preconditioner]:
-    """Kernel and coordinates: those asked for, else those of the kept set, else what suits the draws."""
-    from steinstream.api import fitting
-    from steinstream.thinner.subsample import Subsample
-
-    kernel, scale = as_kernel(options["kernel"]), as_preconditioner(options["scale"])
-    if kept is not None and kept.kernel is not None and not typed("kernel"):
-        kernel = kept.kernel
-    if kept is not None and kept.preconditioner is not None and options["scale"] == "auto":
-        scale = kept.preconditioner
-    sketch = Subsample(block.draws.shape[1])
-    sketch.add(block)
-    return kernel, fitting(scale, sketch, not options["trust_scores"], kernel)
+    if not blocks:
+        return validation.empty_block(source.dim)
+    return validation.Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
 
 
 def _write(curve: Array, path: Path) -> None:

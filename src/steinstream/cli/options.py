@@ -1,177 +1,262 @@
-"""Options that several commands share, and what they mean in the library's terms."""
+"""Options that several commands share, as groups: a group of options is passed to the command as one named tuple."""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
+from steinstream.cli.help import CHECKPOINTS, INPUT, MOST_USED, option
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
-    from steinstream.kernels import Kernel
-    from steinstream.preconditioning import Preconditioner, Streaming, Warmup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "netcdf")
+_OUTPUTS = "Output file: npz, nc, zarr, csv, csv.gz or parquet."
 
-def offering(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What a shell completes to, where other values are right, too."""
+#: A file or folder.
+PATH = click.Path(path_type=Path)
+
+
+def grouped(name: str, group: type[Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options to a command and passes their values as one argument.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument.
+    group : type of NamedTuple
+        Type of the argument; its fields are the names of the options.
+    *options : callable
+        Decorators that add the options.
+
+    Returns
+    -------
+    callable
+        The decorator.
+
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_group(**values: Any) -> Any:
+            mine = {field: values[field] for field in group._fields if field in values}
+            others = {key: value for key, value in values.items() if key not in mine}
+            return command(**others, **{name: group(**mine)})
+
+        decorated = cast(F, with_group)
+        for add in reversed(options):
+            decorated = add(decorated)
+        return decorated
+
+    return decorate
+
+
+def completions(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a function that completes these words in a shell; other values are valid, too."""
     return lambda context, parameter, begun: [word for word in words if word.startswith(begun)]
 
 
+output_option = option("-o", "--output", type=PATH, required=True, metavar="FILE", help=_OUTPUTS, section=MOST_USED)
+
+
+# -- input -------------------------------------------------------------------------------------------------------------
+
+
+class InputOptions(NamedTuple):
+    """Where the draws and scores of a chain are."""
+
+    scores: Path | None = None
+    draws_name: str = "draws"
+    scores_name: str = "scores"
+    transposed: bool | None = None
+    format: str | None = None
+    negate_scores: bool = False
+    output_csv: tuple[Path, ...] = ()
+
+    def open(self, chain: Path | Sequence[Path]) -> Chain:
+        """Open a chain, or several files as the chains of one run."""
+        from steinstream.io import open_chains
+
+        # zarr would start many threads, each of which reserves memory: 40 MB in all. Two of them decode faster than
+        # draws are thinned. zarr reads this variable when it is first imported.
+        os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", "2")
+        paths = [chain] if isinstance(chain, Path) else chain
+        for path in paths:
+            if path.is_fifo():
+                raise InputError(
+                    f"{path} is a pipe, which cannot be read twice.", "Thin it while it is written: steinstream follow."
+                )
+        return open_chains(paths, outputs=self.output_csv, **self.reader_options)
+
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        """The options of `open_chain`."""
+        return {
+            "scores": self.scores,
+            "draws_name": self.draws_name,
+            "scores_name": self.scores_name,
+            "negate": self.negate_scores,
+            "format": self.format,
+            "transposed": self.transposed,
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options without the files, which a checkpoint identifies by their contents."""
+        return {name: value for name, value in self._asdict().items() if name not in ("scores", "output_csv")}
+
+    def command_line(self) -> list[str]:
+        """Return the options that are not at their defaults as words of a command line."""
+        words: list[str] = []
+        for name, value in self._asdict().items():
+            if value == self._field_defaults[name]:
+                continue
+            dashed = name.replace("_", "-")
+            if name == "transposed":
+                words.append("--transposed" if value else "--not-transposed")
+            elif value is True:
+                words.append(f"--{dashed}")
+            else:
+                for one in value if isinstance(value, tuple) else (value,):
+                    words += [f"--{dashed}", str(one)]
+        return words
+
+
+scores_option = option("--scores", type=PATH, metavar="FILE", help="Separate file of the scores.", section=INPUT)
+draws_name_option = option(
+    "--draws-name",
+    default="draws",
+    show_default=True,
+    help="Name of the array of draws, or columns: a,b,c; in NetCDF and Zarr GROUP/NAME or GROUP.",
+    section=INPUT,
+)
+scores_name_option = option(
+    "--scores-name", default="scores", show_default=True, help="Name of the array or columns of scores.", section=INPUT
+)
+
+_negate_option = option(
+    "--negate-scores", is_flag=True, help="Change the sign of the scores in the file.", section=INPUT
+)
+_output_csv_option = option(
+    "--output-csv",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="CmdStan's file of constrained draws, if it is not next to CHAIN; one per CHAIN.",
+    section=INPUT,
+)
+_content = (
+    scores_option,
+    draws_name_option,
+    scores_name_option,
+    option(
+        "--transposed/--not-transposed",
+        default=None,
+        help="Whether a csv file has one line per parameter.  [default: guess]",
+        section=INPUT,
+    ),
+    option(
+        "--format",
+        shell_complete=completions(*_FORMATS),
+        help="File format, if it is not recognised: csv, emcee, netcdf, zarr, ...",
+        section=INPUT,
+    ),
+    _negate_option,
+)
+
+#: Adds the options of the contents of a file, as ``files``.
+content_options = grouped("files", InputOptions, *_content)
+
+
 def chain_options(command: F) -> F:
-    """Which file, and what in it."""
-    return click.argument("chain", type=click.Path(path_type=Path))(content_options(command))
+    """Add the argument CHAIN, one file, and the options of its contents, as ``files``."""
+    return click.argument("chain", type=PATH)(content_options(command))
 
 
 def chains_options(command: F) -> F:
-    """Which files, the chains of one run, and what in them."""
-    for option in (
-        click.option("--output-csv", type=click.Path(path_type=Path), multiple=True,
-                     help="CmdStan's file of constrained draws, if not beside CHAIN; one for each."),
-        click.argument("chain", type=click.Path(path_type=Path), nargs=-1, required=True),
-    ):  # fmt: skip
-        command = option(command)
-    return content_options(command)
+    """Add the argument CHAIN, one or several files, and the options of their contents, as ``files``."""
+    with_files = grouped("files", InputOptions, *_content, _output_csv_option)(command)
+    return click.argument("chain", type=PATH, nargs=-1, required=True)(with_files)
 
 
-_FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "netcdf")
+def growing_chains_options(command: F) -> F:
+    """Add the argument CHAIN, one or several csv files that grow, and the options of their contents, as ``files``."""
+    options = draws_name_option, scores_name_option, _negate_option, _output_csv_option
+    with_files = grouped("files", InputOptions, *options)(command)
+    return click.argument("chain", type=PATH, nargs=-1, required=True)(with_files)
 
 
-def content_options(command: F) -> F:
-    """What in the file is what."""
-    for option in (
-        click.option("--no-validate-scores", is_flag=True, help="Do not check the sign of the scores."),
-        click.option("--negate-scores", is_flag=True, help="The file holds minus the score, as some tools write it."),
-        click.option("--format", shell_complete=offering(*_FORMATS),
-                     help="What the file is, if content and name mislead: csv, emcee, netcdf, zarr, ..."),
-        click.option("--transposed/--not-transposed", default=None,
-                     help="A csv file with one line a parameter.  [default: guess]"),
-        click.option("--scores-name", default="scores", show_default=True, help="The same for the scores."),
-        click.option("--draws-name", default="draws", show_default=True,
-                     help="Array of the draws, or columns: a,b,c; in NetCDF and Zarr GROUP/NAME or GROUP."),
-        click.option("--scores", "scores_file", type=click.Path(path_type=Path), help="File of the scores, if apart."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+# -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
-OUTPUTS = "npz, nc, zarr, csv, csv.gz or parquet."
+class CheckpointOptions(NamedTuple):
+    """Where the state of a run is saved, and whether to continue from it."""
+
+    checkpoint: Path | None
+    resume: bool
 
 
-def kernel_options(command: F) -> F:
-    """How distances are measured."""
-    for option in (
-        click.option(
-            "--scale", default="auto", show_default=True,
-            shell_complete=offering("auto", "identity", "scale", "scales", "covariance", "streaming"),
-            help="Preconditioner: auto, identity, scale, scales, covariance, a length, streaming (thin only), "
-            "or a file (npy of scales or of a covariance; npz, nc or zarr of a kept set, to measure as it did).",
-        ),
-        click.option(
-            "--kernel", default="imq", show_default=True, shell_complete=offering("imq", "rbf"),
-            help="imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; with a linear term imq:linear=1.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+#: Adds the options of checkpoints, as ``saving``.
+checkpoint_options = grouped(
+    "saving",
+    CheckpointOptions,
+    option(
+        "--checkpoint",
+        type=PATH,
+        metavar="FILE",
+        help="Save the state here every 30 seconds and on Ctrl-C.",
+        section=CHECKPOINTS,
+    ),
+    option("--resume", is_flag=True, help="Continue from the checkpoint, if there is one.", section=CHECKPOINTS),
+)
 
 
-def thinning_options(command: F) -> F:
-    """How many draws to keep, and which."""
-    for option in (
-        click.option("--anchor", shell_complete=offering("auto"),
-                     help="Keep the chain's proportions, which KSD does not see: auto, or how strongly (0.3)."),
-        click.option("--candidates", type=click.IntRange(min=1), default=1, show_default=True,
-                     help="Of every so many draws only the best may come in (SPMCMC)."),
-        click.option("--rule", type=click.Choice(["paper", "monotone"]), default="paper", show_default=True,
-                     help="Whether KSD may rise with a new draw, or never above the growth's floor."),
-        click.option("--budget", default="0", show_default=True, shell_complete=offering("decaying", "share:"),
-                     help="By how much KSD^2 may rise when a draw goes: EPS, decaying, share:ETA."),
-        click.option("--growth", shell_complete=offering("none", "linear", "sqrt", "power:", "constant:"),
-                     help="How the number kept grows at least: none (keep all), linear, sqrt, power:ALPHA, "
-                     "constant:N.  [default: sqrt]"),
-        click.option("--size", type=click.IntRange(min=1), help="Keep exactly so many draws (all, if fewer came)."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+# -- the current command line ------------------------------------------------------------------------------------------
 
 
-def checkpoint_options(command: F) -> F:
-    """How to go on after a stop."""
-    for option in (
-        click.option("--resume", is_flag=True, help="Go on from the checkpoint if it is there."),
-        click.option("--checkpoint", type=click.Path(path_type=Path),
-                     help="Save the state here now and then, and on Ctrl-C."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def typed(name: str) -> bool:
-    """Whether the user gave the parameter of this name."""
+def was_given(name: str) -> bool:
+    """Return whether the parameter of this name is on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def refuse_idle(names: Iterable[str], why: str, remedy: str = "Leave it out.") -> None:
-    """Raise if one of these options was given where it means nothing."""
+def reject_unused(names: Iterable[str], why: str, remedy: str = "Leave it out.") -> None:
+    """Raise an `InputError` if one of these options is given where it has no effect.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Names of parameters.
+    why : str
+        End of the message: "without --chain".
+    remedy : str, default "Leave it out."
+        What to do.
+
+    """
     parameters = {parameter.name: parameter for parameter in click.get_current_context().command.params}
     for name in names:
-        if typed(name):
-            raise InputError(f"{parameters[name].opts[-1]} means nothing {why}.", remedy)
+        if was_given(name):
+            raise InputError(f"{parameters[name].opts[-1]} has no effect {why}.", remedy)
 
 
-_PAPER = {"kernel": "imq", "scale": "identity", "rule": "paper"}
+_WITHOUT_EFFECT_ON_RESULT = {"output", "checkpoint", "resume", "every", "report", "serve", "port"}
 
 
-def as_in_the_paper(options: dict[str, Any]) -> dict[str, Any]:
-    """What ``--paper`` settles; raises if something else was asked for."""
-    for name, value in _PAPER.items():
-        if typed(name) and options[name] != value:
-            raise InputError(f"--paper means --{name} {value}, not {options[name]}.", "Leave one of them out.")
-    return {**_PAPER, "growth": options["growth"] or "sqrt"}
-
-
-def open_the_chain(chain: Path | Sequence[Path], options: dict[str, Any]) -> Chain:
-    """The chain that the options name, or the chains; those that do are taken out."""
-    from steinstream.io import open_chains
-
-    # zarr would start many threads, each of which holds on to memory of its own: 40 MB for nothing, since two decode
-    # faster than draws are thinned. It reads this when it is first imported.
-    os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", "2")
-    paths = [chain] if isinstance(chain, Path) else chain
-    for path in paths:
-        if path.is_fifo():
-            raise InputError(
-                f"{path} is a pipe, which cannot be read twice.", "Thin it as it comes: steinstream follow."
-            )
-    return open_chains(
-        paths,
-        outputs=options.pop("output_csv", ()),
-        scores=options.pop("scores_file", None),
-        draws_name=options.pop("draws_name", "draws"),
-        scores_name=options.pop("scores_name", "scores"),
-        negate=options.pop("negate_scores", False),
-        format=options.pop("format", None),
-    )
-
-
-_BESIDE = {"output", "checkpoint", "resume", "every", "report", "serve", "port"}  # change nothing in what is kept
-
-
-def as_typed() -> str:
-    """The command that runs, as it has to be typed to keep the same again; the output's name is left open."""
+def current_command_line() -> str:
+    """Return the command line that gives the same result again, without the name of the output."""
     context = click.get_current_context()
     words, options = ["steinstream", str(context.info_name)], list[str]()
     for parameter in context.command.get_params(context):
-        if not typed(str(parameter.name)) or parameter.name in _BESIDE:
+        if not was_given(str(parameter.name)) or parameter.name in _WITHOUT_EFFECT_ON_RESULT:
             continue
         value = context.params[str(parameter.name)]
         values = value if isinstance(value, tuple) else (value,)
@@ -182,89 +267,3 @@ def as_typed() -> str:
         else:
             options += [word for one in values for word in (parameter.opts[0], str(one))]
     return shlex.join(words + options)
-
-
-def as_kernel(text: str) -> Kernel:
-    """``imq:c=1,beta=-0.5`` and the like."""
-    from steinstream.kernels import IMQ, RBF
-
-    name, _, rest = text.partition(":")
-    known: dict[str, tuple[type[Kernel], set[str]]] = {
-        "imq": (IMQ, {"c", "beta", "linear"}),
-        "rbf": (RBF, {"h", "linear"}),
-    }
-    try:
-        kernel, allowed = known[name.lower()]
-        pairs = [part.partition("=") for part in rest.split(",") if part]
-        parameters = {key.strip(): float(value) for key, _, value in pairs}
-        if not parameters.keys() <= allowed:
-            raise ValueError
-    except (KeyError, ValueError):
-        raise InputError(
-            f"unknown kernel {text!r}.",
-            "Kernels are imq, imq:c=1,beta=-0.5, rbf and rbf:h=2, with your numbers, and linear=0.1 for a linear term.",
-        ) from None
-    return kernel(**parameters)
-
-
-def as_anchor(text: str | None) -> float | bool:
-    """``auto``, or how strong."""
-    if text in (None, "auto"):
-        return text == "auto"
-    try:
-        return float(str(text))
-    except ValueError:
-        raise InputError(f"unknown anchor {text!r}.", "Give --anchor auto, or a number of at least 0.") from None
-
-
-def as_preconditioner(text: str) -> Preconditioner | str:
-    """A name to estimate by, a length, or the contents of a file."""
-    from steinstream.preconditioning import KINDS, Preconditioner
-
-    if text in KINDS:
-        return text
-    try:
-        return Preconditioner.length_scale(float(text))
-    except ValueError:
-        if Path(text).suffix in (".npy", ".npz", ".nc", ".zarr"):
-            return _from_file(Path(text))
-    raise InputError(
-        f"unknown coordinates {text!r}.",
-        f"Choose one of {', '.join(KINDS)}, a length above 0, or a .npy, .npz, .nc or .zarr file.",
-    )
-
-
-def as_live_coordinates(text: str, centred: bool = False) -> Preconditioner | Streaming | Warmup:
-    """The same for a chain that still runs: what would be estimated from all of it follows it instead."""
-    from steinstream.preconditioning import FOLLOWED, Preconditioner, Streaming, Warmup
-
-    if text in ("streaming", *FOLLOWED):
-        return Streaming("auto" if text == "streaming" else text, centred=centred)
-    found = as_preconditioner(text)
-    if isinstance(found, str):
-        return Preconditioner.identity() if found == "identity" else Warmup(found)
-    return found
-
-
-def _from_file(path: Path) -> Preconditioner:
-    import numpy as np
-
-    from steinstream.io import read_kept
-    from steinstream.io.errors import DAMAGE
-    from steinstream.preconditioning import Preconditioner
-
-    if path.suffix in (".nc", ".zarr"):
-        kept = read_kept(path).preconditioner
-        if kept is None:
-            raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.")
-        return kept
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if path.suffix == ".npz":
-                return Preconditioner(loaded["preconditioner"], loaded.get("centre"))
-    except KeyError:
-        raise InputError(f"{path} holds no coordinates.", "Give a set kept by steinstream, or a .npy file.") from None
-    except DAMAGE:
-        raise InputError(f"{path} cannot be read.", "Give a .npy file of scales or of a covariance.") from None
-    return Preconditioner.covariance(loaded) if loaded.ndim == 2 else Preconditioner.scales(loaded)

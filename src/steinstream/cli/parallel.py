@@ -1,174 +1,223 @@
-"""``steinstream thin --workers N`` and ``--scheduler ADDRESS``: every chain a leaf, on processes or machines."""
+"""``steinstream thin --workers N`` and ``--client ADDRESS``: thin each chain in a process of its own, and merge."""
 
 from __future__ import annotations
 
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from steinstream.cli.merge import of_merged
-from steinstream.cli.options import as_anchor, as_kernel, as_preconditioner, as_typed
+from steinstream.cli.checkpoints import Checkpoint
+from steinstream.cli.help import MOST_USED, WORKERS, option
+from steinstream.cli.options import CheckpointOptions, InputOptions, current_command_line, grouped, reject_unused
 from steinstream.cli.progress import bar, count
-from steinstream.cli.refine import Refinement, refined
+from steinstream.cli.refine import refined
+from steinstream.cli.summary import kept_of, merged_ksd_of, print_summary
+from steinstream.errors import InputError
 
 if TYPE_CHECKING:
+    from steinstream.cli.thin import ThinRequest
     from steinstream.result import Kept
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_NOT_HERE = {"initial": "--initial", "proxy": "--proxy", "output_csv": "--output-csv"}  # what leaves do not take
-_LEFT_OUT = 5  # that are named
+_WORKER_FILES = "leaf-"  # start of the names of files in the folder of the checkpoints
+_LISTED = 5  # chains that could not be read and are listed
 
 
-class Workers(NamedTuple):
-    """Where leaves are thinned, and how they are merged."""
+class WorkerOptions(NamedTuple):
+    """Where chains are thinned, and how the results are merged."""
 
     workers: int | None
-    scheduler: str | None
+    client: str | None
     fan_in: int
     spare: float
-    skip_corrupt: bool
+    on_corrupt: str
 
     @property
-    def wanted(self) -> bool:
-        """Whether any are to be used."""
-        return self.workers is not None or self.scheduler is not None
+    def requested(self) -> bool:
+        """Whether chains are thinned by workers."""
+        return self.workers is not None or self.client is not None
+
+    def check(self, request: ThinRequest) -> None:
+        """Raise an `InputError` if options have no effect, or cannot be used with workers."""
+        if not self.requested:
+            reject_unused(["fan_in", "spare", "on_corrupt"], "without --workers or --client")
+            return
+        if request.config.size is None:
+            reject_unused(["spare"], "without --size")
+        given = {"--initial": request.initial, "--proxy": request.proxy, "--output-csv": request.files.output_csv}
+        for name, value in given.items():
+            if value:
+                raise InputError(f"{name} cannot be used with workers.", "Leave out one of them.")
+        if request.refinement.weights == "chain":
+            raise InputError(
+                "--weights chain cannot be used with workers, because it reads all chains in one process.",
+                "Run steinstream refine afterwards.",
+            )
 
 
-def worker_options(command: F) -> F:
-    """Many chains at once."""
-    for option in (
-        click.option("--skip-corrupt", is_flag=True, help="With workers: go on without chains that cannot be read."),
-        click.option("--spare", type=click.FloatRange(min=1), default=2.0, show_default=True,
-                     help="With workers: chains keep so many times --size until they are merged."),
-        click.option("--fan-in", type=click.IntRange(min=2), default=16, show_default=True,
-                     help="With workers: merge so many chains at a time."),
-        click.option("--scheduler", help="Thin each chain on the Dask cluster at this address: tcp://HOST:PORT."),
-        click.option("--workers", type=click.IntRange(min=0),
-                     help="Thin each chain apart, on so many processes, and merge what is kept."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+#: Adds the options of workers, as ``workers``.
+worker_options = grouped(
+    "workers",
+    WorkerOptions,
+    option(
+        "--workers",
+        type=click.IntRange(min=0),
+        help="Thin each chain separately, in N processes, and merge the kept draws.",
+        metavar="N",
+        section=MOST_USED,
+    ),
+    option(
+        "--client",
+        metavar="ADDRESS",
+        help="Thin each chain on the Dask cluster with this scheduler: tcp://HOST:PORT.",
+        section=WORKERS,
+    ),
+    option(
+        "--fan-in",
+        type=click.IntRange(min=2),
+        default=16,
+        show_default=True,
+        help="Number of sets that are merged at a time.",
+        section=WORKERS,
+    ),
+    option(
+        "--spare",
+        type=click.FloatRange(min=1),
+        default=2.0,
+        show_default=True,
+        help="Each chain keeps this many times --size draws until the sets are merged.",
+        section=WORKERS,
+    ),
+    option(
+        "--on-corrupt",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        help="What to do with a chain that cannot be read.",
+        section=WORKERS,
+    ),
+)
 
 
-def workers_in(options: dict[str, Any]) -> Workers:
-    """What these options ask for; they are taken out."""
-    return Workers(**{name: options.pop(name) for name in Workers._fields})
+def thin_with_workers(
+    request: ThinRequest,
+    workers: WorkerOptions,
+    saving: CheckpointOptions,
+    inputs: Sequence[Path],
+    outputs: Mapping[str, Path | None],
+) -> Kept:
+    """Thin each chain with a worker, merge the results and write them.
 
+    Parameters
+    ----------
+    request : ThinRequest
+        What to thin.
+    workers : WorkerOptions
+        The workers.
+    saving : CheckpointOptions
+        Folder of the checkpoints.
+    inputs : sequence of Path
+        Input files.
+    outputs : mapping of str to Path
+        Output files by option.
 
-def thin_on_workers(
-    chain: tuple[Path, ...], output: Path, checkpoint: Path | None, resume: bool, asked: Workers,
-    refinement: Refinement, options: dict[str, Any],
-) -> Kept:  # fmt: skip
-    """The same as ``thin``, with a leaf for each chain."""
-    from steinstream.io.multi_file import matching_files
-    from steinstream.parallel import clear
+    Returns
+    -------
+    Kept
+        The merged set.
 
-    _refuse(checkpoint, resume, refinement, options)
-    files = [file for path in chain for file in matching_files(path)]
-    began = time.perf_counter()
+    """
+    _check_folder(saving, [*inputs, request.output])
+    Checkpoint.prepare(CheckpointOptions(None, saving.resume and saving.checkpoint is None), outputs, inputs)
+    started = time.perf_counter()
     try:
-        kept = _thinned(files, asked, {**_settings(options), "folder": checkpoint, "resume": resume})
+        kept = _run(request, workers, saving)
     except KeyboardInterrupt:
-        go_on = "nothing is written" if checkpoint is None else "the same command with --resume goes on"
-        click.echo(f"stopped; {go_on}", err=True)
+        how = "nothing was written" if saving.checkpoint is None else "add --resume to the same command to continue"
+        click.echo(f"stopped; {how}", err=True)
         sys.exit(130)
-    kept = replace(kept, settings={**kept.settings, "commands": [as_typed()]})
-    kept = refined(kept, refinement, None)
-    kept.save(output)
-    _sum_up(kept, output, time.perf_counter() - began)
-    if checkpoint is not None:
-        clear(checkpoint)
-        if not any(checkpoint.iterdir()):
-            checkpoint.rmdir()
+    kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
+    kept = refined(kept, request.refinement, None)
+    kept.save(request.output)
+    _print_skipped(kept)
+    chains = count(len(kept.settings["leaves"]))
+    seconds = time.perf_counter() - started
+    summary = f"kept {kept_of(kept)} in {chains} chains in {seconds:.1f} s  ·  {merged_ksd_of(kept)}"
+    print_summary(summary, kept, request.output, checks=False)
+    if saving.checkpoint is not None:
+        from steinstream.parallel import clear
+
+        clear(saving.checkpoint)
+        if not any(saving.checkpoint.iterdir()):
+            saving.checkpoint.rmdir()
     return kept
 
 
-def _refuse(checkpoint: Path | None, resume: bool, refinement: Refinement, options: dict[str, Any]) -> None:
-    """Raise where something was asked for that leaves do not do, or where leaves would be lost."""
-    from steinstream.errors import InputError
-
-    for name, option in _NOT_HERE.items():
-        if options.get(name):
-            raise InputError(f"{option} does not go with workers.", "Leave one of them out.")
-    if refinement.weights == "chain":
-        raise InputError("--weights chain reads all chains in one place.", "Use steinstream refine afterwards.")
-    if checkpoint is not None and checkpoint.is_file():
-        raise InputError(f"{checkpoint} is a file.", "With workers a checkpoint is a folder, with a file a chain.")
-    if checkpoint is not None and not resume and any(checkpoint.glob("leaf-*")):
+def _check_folder(saving: CheckpointOptions, files: Sequence[Path]) -> None:
+    """Raise an `InputError` if the folder of the checkpoints is a file, is in use, or contains one of ``files``."""
+    folder, resume = saving
+    if folder is None:
+        return
+    for file in files:
+        if file.name.startswith(_WORKER_FILES) and file.resolve().parent == folder.resolve():
+            raise InputError(
+                f"{file} has the name of a checkpoint in {folder} and would be deleted.",
+                "Give --checkpoint another folder.",
+            )
+    if folder.is_file():
+        raise InputError(f"{folder} is a file.", "With workers, --checkpoint is a folder with one file per chain.")
+    if not resume and any(folder.glob(f"{_WORKER_FILES}*")):
         raise InputError(
-            f"{checkpoint} holds leaves of a run that was stopped.",
-            "Add --resume to go on with it, or delete it to start anew.",
+            f"{folder} contains checkpoints of a run that was stopped.",
+            "Add --resume to continue it, or delete the folder to start again.",
         )
 
 
-def _thinned(files: list[Path], asked: Workers, settings: dict[str, Any]) -> Kept:
-    """What the leaves kept, merged, while a bar shows how far they are."""
+def _run(request: ThinRequest, workers: WorkerOptions, saving: CheckpointOptions) -> Kept:
+    """Thin all chains and merge the results, with a progress bar."""
     from steinstream import parallel
+    from steinstream.io.multi_file import matching_files
 
     with bar("starting", 1.0) as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of chains left out: they are told in the end
+        warnings.simplefilter("ignore", UserWarning)  # skipped chains are listed at the end
 
         def show(what: str, done: int, total: int) -> None:
             progress.show(done / total, f"{what}: {count(done)} of {count(total)}")
 
         return parallel.thin(
-            files,
-            client=asked.scheduler,
-            workers=asked.workers,
-            spare=asked.spare,
-            fan_in=asked.fan_in,
-            on_corrupt="skip" if asked.skip_corrupt else "raise",
+            [file for path in request.chain for file in matching_files(path)],
+            config=request.config,
+            **workers._asdict(),
+            folder=saving.checkpoint,
+            resume=saving.resume,
+            read=_reader_options(request.files),
             progress=show,
-            tell=_tell,
-            **settings,
+            tell=_print_dask_dashboard,
         )
 
 
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """How the files are read and every leaf is thinned."""
-    same = ("size", "growth", "budget", "rule", "candidates", "passes", "start", "on_bad")
-    return {
-        **{name: options[name] for name in same},
-        "read": _read(options),
-        "preconditioner": "streaming" if options["scale"] == "streaming" else as_preconditioner(options["scale"]),
-        "kernel": as_kernel(options["kernel"]),
-        "anchor": as_anchor(options["anchor"]),
-        "validate_scores": not options["trust_scores"],
-    }
+def _reader_options(files: InputOptions) -> dict[str, Any]:
+    """Return the options of the reader that are set."""
+    return {name: value for name, value in files.reader_options.items() if value is not None}
 
 
-def _sum_up(kept: Kept, output: Path, seconds: float) -> None:
-    """The lines that end the command."""
-    left_out = kept.settings["corrupt"]
-    for failure in left_out[:_LEFT_OUT]:
-        click.echo(f"left out: {failure['problem']}", err=True)
-    if len(left_out) > _LEFT_OUT:
-        click.echo(f"left out: {count(len(left_out) - _LEFT_OUT)} more", err=True)
-    leaves = len(kept.settings["leaves"])
-    bad = f", {count(kept.settings['skipped'])} bad ones skipped" if kept.settings["skipped"] else ""
-    click.echo(
-        f"kept {count(len(kept))} of {count(kept.settings['seen'])} draws{bad} in {count(leaves)} chains in "
-        f"{seconds:.1f} s  ·  {of_merged(kept)}  ·  wrote {output}"
-    )
+def _print_skipped(kept: Kept) -> None:
+    """List the chains that could not be read."""
+    skipped = kept.settings["corrupt"]
+    for failure in skipped[:_LISTED]:
+        click.echo(f"skipped: {failure['problem']}", err=True)
+    if len(skipped) > _LISTED:
+        click.echo(f"skipped: {count(len(skipped) - _LISTED)} more", err=True)
 
 
-def _read(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of ``open_chain``, as far as they were given."""
-    names = {"scores_file": "scores", "negate_scores": "negate"}
-    known = ("scores_file", "draws_name", "scores_name", "negate_scores", "format", "transposed")
-    return {names.get(name, name): options[name] for name in known if options.get(name) is not None}
-
-
-def _tell(dashboard: str) -> None:
-    """The dashboard's address, if there is one: it takes bokeh."""
+def _print_dask_dashboard(address: str) -> None:
+    """Print the address of Dask's dashboard, which requires bokeh."""
     from importlib.util import find_spec
 
     if find_spec("bokeh") is not None:
-        click.echo(f"dashboard: {dashboard}", err=True)
+        click.echo(f"dashboard: {address}", err=True)

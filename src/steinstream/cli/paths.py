@@ -1,4 +1,4 @@
-"""What a command reads it does not write over, and where it writes can be written: looked at before any work."""
+"""Checks of input and output paths, made before any work: outputs are writable and do not replace an input."""
 
 from __future__ import annotations
 
@@ -7,56 +7,66 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
 
+from steinstream.cli.options import InputOptions
 from steinstream.errors import InputError, OutputError
 
 
-def data_of(chain: Iterable[Path], options: Mapping[str, Any]) -> list[Path]:
-    """The files of draws and scores; a pattern stands for those that it matches."""
+def data_files(chain: Iterable[Path], files: InputOptions) -> list[Path]:
+    """Return the files of draws and scores; a pattern stands for the files that it matches."""
     from steinstream.io.multi_file import matching_files
 
-    scores = options.get("scores_file")
-    return [file for path in chain for file in matching_files(path)] + ([] if scores is None else [scores])
+    return [file for path in chain for file in matching_files(path)] + ([] if files.scores is None else [files.scores])
 
 
-def read_by(chain: Iterable[Path], options: Mapping[str, Any]) -> list[Path]:
-    """Every file that a command reads, CmdStan's output beside its diagnostics among them."""
+def input_files(chain: Iterable[Path], files: InputOptions, initial: Path | None = None) -> list[Path]:
+    """Return every file that a command reads, including CmdStan's output next to its diagnostic file."""
     from steinstream.io.cmdstan import find_output_of
 
-    files = data_of(chain, options)
-    others = [options.get("initial"), *options.get("output_csv", ()), *map(find_output_of, files)]
-    return files + [Path(path) for path in others if path is not None]
+    data = data_files(chain, files)
+    others = [initial, *files.output_csv, *map(find_output_of, data)]
+    return data + [path for path in others if path is not None]
 
 
-def check_apart(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:
-    """Raise if one of the outputs, by their options, would take the place of an input or of another output."""
+def check_distinct(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:
+    """Raise an `InputError` if an output would replace an input or another output.
+
+    Parameters
+    ----------
+    outputs : mapping of str to Path
+        Output files by the names of their options; None for those that are not given.
+    inputs : sequence of Path
+        Input files.
+
+    """
     places = {option: path for option, path in outputs.items() if path is not None}
     for option, path in places.items():
-        if any(_covers(path, other) for other in inputs):
-            raise InputError(f"{path} is the input too, and would be lost.", f"Give {option} a name of its own.")
+        if any(_replaces(path, other) for other in inputs):
+            raise InputError(
+                f"{path} is also an input file and would be overwritten.", f"Give {option} another file name."
+            )
     for (one, path), (two, other) in combinations(places.items(), 2):
-        if _covers(path, other):
-            raise InputError(f"{one} and {two} are the same file, {path}.", "Give them two names.")
+        if _replaces(path, other):
+            raise InputError(f"{one} and {two} are the same file, {path}.", "Give them different names.")
 
 
-def _covers(output: Path, other: Path) -> bool:
-    """Whether a new file or folder at the one place takes away what is at the other."""
+def _replaces(output: Path, other: Path) -> bool:
+    """Return whether a new file or folder at ``output`` would replace ``other``."""
     place, there = Path(os.path.realpath(output)), Path(os.path.realpath(other))
-    same = place.exists() and there.exists() and place.samefile(there)  # where a name can be written in two ways
+    same = place.exists() and there.exists() and place.samefile(there)  # names may differ in case only
     return same or place == there or place in there.parents
 
 
-def check_place(option: str, path: Path) -> None:
-    """Raise now if no file can be written there later."""
+def check_writable(option: str, path: Path) -> None:
+    """Raise an `OutputError` if no file can be written at ``path``, the value of ``option``."""
     if path.exists() and not path.is_file():
-        raise OutputError(f"cannot write {path}: it is no file.", f"Give {option} the name of a file.")
+        raise OutputError(f"cannot write {path}: it is not a file.", f"Give {option} the name of a file.")
     place = Path(os.path.realpath(path))
     if not place.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no folder {place.parent}.", "Make the folder first.")
+        raise OutputError(f"cannot write {path}: the folder {place.parent} does not exist.", "Create the folder first.")
     try:
         with NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"):
             pass
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise OutputError(f"cannot write {path}: {reason}.", f"Give {option} another place.") from None
+        raise OutputError(f"cannot write {path}: {reason}.", f"Give {option} another file name.") from None

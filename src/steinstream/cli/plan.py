@@ -1,4 +1,4 @@
-"""``steinstream plan``: how many draws, and which budget, for a wanted KSD."""
+"""``steinstream plan``: number of draws and budget for a target KSD."""
 
 from __future__ import annotations
 
@@ -8,81 +8,104 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli.options import as_kernel, as_preconditioner, chain_options, kernel_options, open_the_chain
-from steinstream.cli.paths import check_apart, check_place, read_by
+from steinstream.cli._config import fitted_or_fixed, setting_options
+from steinstream.cli.help import Command, option
+from steinstream.cli.options import PATH, InputOptions, chain_options, completions, was_given
+from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import count
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
+    from steinstream.planning import Plan
     from steinstream.preconditioning import Preconditioner
+    from steinstream.thinner import ThinConfig
     from steinstream.validation import Block
 
 
-@click.command(short_help="How many draws for a wanted KSD?")
+@click.command(cls=Command, short_help="Plan the number of draws for a target KSD.")
 @chain_options
-@click.option("--radius", type=float, required=True, help="The KSD to reach.")
-@click.option("--exponent", type=float, help="Growth is sqrt(t^EXPONENT log t) / 2, between 1 and 2.  [default: 1.5]")
-@click.option("--growth", help="The same as power:EXPONENT; or linear, or sqrt.")
-@click.option("--budget", default="constant", show_default=True, help="Kind of budget: constant, share, share:ETA.")
-@click.option(
-    "--candidates", type=click.IntRange(min=1), default=1, show_default=True, help="Best of so many (SPMCMC)."
+@option("--radius", type=float, required=True, help="The target KSD.")
+@setting_options("candidates", "kernel", "preconditioner", "validate_scores")
+@option(
+    "--growth",
+    default="power:1.5",
+    show_default=True,
+    shell_complete=completions("power:", "linear", "sqrt"),
+    help="Growth of the kept set: power:A with A between 1 and 2, that is sqrt(t^A log t) / 2; linear; or sqrt.",
 )
-@click.option("--sizes", type=click.Choice(["planned", "any"]), default="planned", show_default=True,
-              help="Sizes of the set that the bound allows for; any asks for many times more draws.")  # fmt: skip
-@kernel_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the coordinates here, for thin --scale.")
-def plan(chain: Path, radius: float, output: Path | None, **options: Any) -> None:
-    """Plan a run for a wanted KSD, from a warm-up: the first draws of CHAIN, say.
+@option(
+    "--budget",
+    default="constant",
+    show_default=True,
+    shell_complete=completions("constant", "share", "share:"),
+    help="Kind of budget: constant, share, share:ETA.",
+)
+@option(
+    "--sizes",
+    type=click.Choice(["planned", "any"]),
+    default="planned",
+    show_default=True,
+    help="Sizes of the kept set for which the bound holds; any requires many times more draws.",
+)
+@option("-o", "--output", type=PATH, metavar="FILE", help="Write the preconditioner to this npz file, for thin.")
+def plan(
+    *,
+    chain: Path,
+    radius: float,
+    growth: str,
+    budget: str,
+    sizes: str,
+    output: Path | None,
+    config: ThinConfig,
+    files: InputOptions,
+) -> None:
+    """Plan a run for a target KSD, from a warm-up: for example the first draws of CHAIN.
 
-    Prints how many draws to make, how many will be kept, the budget, and the command that carries it out.
+    Prints the number of draws to sample, the number that will be kept, the budget, and the command to run.
 
     \b
-    Example: steinstream plan warmup.npz --radius 0.1 -o coordinates.npz
+    Example: steinstream plan warmup.npz --radius 0.1 -o preconditioner.npz
     """
     from steinstream.planning import plan_from_blocks
 
     if output is not None and output.suffix != ".npz":
-        raise InputError(f"{output} is no name for coordinates.", "Give a name that ends in .npz.")
+        raise InputError(f"{output} is not an npz file.", "Give a name that ends in .npz.")
     if output is not None:
-        check_place("-o", output)
-        check_apart({"-o": output}, read_by([chain], options))
-    if options["growth"] and options["exponent"] is not None:
-        raise InputError("--growth and --exponent say the same thing.", "Give one of them.")
-    source = open_the_chain(chain, dict(options))
-    chains = _chains(source)
+        check_writable("-o", output)
+        check_distinct({"-o": output}, input_files([chain], files))
+    chains = _read_chains(files.open(chain))
     planned = plan_from_blocks(
         chains,
         radius,
-        growth=options["growth"] or (1.5 if options["exponent"] is None else options["exponent"]),
-        budget=options["budget"],
-        candidates=options["candidates"],
-        kernel=as_kernel(options["kernel"]),
-        preconditioner=as_preconditioner(options["scale"]),
-        sizes=options["sizes"],
-        validate_scores=not options["trust_scores"],
+        growth=growth,
+        budget=budget,
+        candidates=config.candidates,
+        kernel=config.kernel,
+        preconditioner=fitted_or_fixed(config),
+        sizes=sizes,
+        validate_scores=config.validate_scores,
     )
     click.echo(planned)
     if output is not None:
         _write(planned.preconditioner, output)
-        options["scale"] = str(output)
-    click.echo(f"{'next':<10}{_command(chain, options, planned.growth, planned.budget)}")
+    click.echo(f"{'next':<10}{_command(chain, files, planned, output)}")
     here = sum(len(block.draws) for block in chains)
     if here < planned.draws:
-        click.echo(f"          with {count(planned.draws)} draws in {chain}, where {count(here)} are now")
-    if output is None and options["scale"] in ("auto", "scale", "scales", "covariance"):
-        click.echo("          coordinates are then estimated anew; -o coordinates.npz keeps those of the plan")
+        click.echo(f"          with {count(planned.draws)} draws in {chain}, which has {count(here)} now")
+    if output is None and isinstance(config.preconditioner, str) and config.preconditioner != "identity":
+        click.echo("          estimates the preconditioner again; -o FILE.npz stores the one of this plan")
 
 
-def _chains(source: Chain) -> list[Block]:
-    """The whole warm-up, one block for each chain."""
+def _read_chains(source: Chain) -> list[Block]:
+    """Read the whole warm-up, one block per chain."""
     import numpy as np
 
     from steinstream.validation import Block
 
     blocks = list(source.blocks())
     if not blocks:
-        raise InputError(f"{source.path} has no draws.")
+        raise InputError(f"{source.title} has no draws.")
     whole = Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
     return [whole.take(whole.ids[:, 0] == chain) for chain in np.unique(whole.ids[:, 0])]
 
@@ -97,20 +120,15 @@ def _write(preconditioner: Preconditioner, path: Path) -> None:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
-def _command(chain: Path, options: dict[str, Any], growth: str, budget: float | str) -> str:
-    """The command that does what was planned."""
-    words = ["steinstream", "thin", str(chain), "-o", "kept.npz", "--growth", growth, "--budget", str(budget)]
-    for name, value, usual in (
-        ("--candidates", options["candidates"], 1),
-        ("--kernel", options["kernel"], "imq"),
-        ("--scale", options["scale"], "auto"),
-        ("--scores", options["scores_file"], None),
-        ("--draws-name", options["draws_name"], "draws"),
-        ("--scores-name", options["scores_name"], "scores"),
-        ("--format", options["format"], None),
-    ):
-        words += [] if value == usual else [name, str(value)]
-    if options["transposed"] is not None:
-        words.append("--transposed" if options["transposed"] else "--not-transposed")
-    words += [flag for flag in ("--negate-scores", "--no-validate-scores") if options[flag[2:].replace("-", "_")]]
-    return shlex.join(words)
+def _command(chain: Path, files: InputOptions, planned: Plan, output: Path | None) -> str:
+    """Return the command line that carries out a plan."""
+    given = click.get_current_context().params
+    words = ["steinstream", "thin", str(chain), "-o", "kept.npz"]
+    words += ["--growth", planned.growth, "--budget", str(planned.budget)]
+    for name in ("candidates", "kernel", "preconditioner"):
+        if name == "preconditioner" and output is not None:
+            words += ["--preconditioner", str(output)]
+        elif was_given(name):
+            words += [f"--{name}", str(given[name])]
+    words += files.command_line()
+    return shlex.join(words + (["--no-validate-scores"] if given["validate_scores"] is False else []))

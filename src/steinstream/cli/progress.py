@@ -1,4 +1,4 @@
-"""Progress bars, and a way to stop."""
+"""Progress bars, and stopping by a signal."""
 
 from __future__ import annotations
 
@@ -14,33 +14,63 @@ from steinstream._formatting import number as number
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from steinstream.io import Chain
+
 
 @contextmanager
 def bar(what: str, total: float | None) -> Iterator[Bar]:
-    """A live bar on standard error; nothing at all when that is not a terminal."""
+    """Show a progress bar on standard error, if that is a terminal.
+
+    Parameters
+    ----------
+    what : str
+        Description; empty if the first stage is yet to `Bar.begin`.
+    total : float or None
+        Amount of work; None if it is unknown.
+
+    Yields
+    ------
+    Bar
+        The progress bar.
+
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal, refresh_per_second=4) as progress:
-        yield Bar(progress, progress.add_task(what, total=total, status=""))
+        shown = Bar(progress)
+        if what:
+            shown.begin(what, total)
+        yield shown
 
 
 class Bar:
-    """One line of progress."""
+    """A progress bar with one line per stage of the work."""
 
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self._progress, self._task = progress, task
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: Any = None
+
+    def begin(self, what: str, total: float | None) -> None:
+        """Begin a stage of the work on a line of its own."""
+        if self._task is not None:
+            self._progress.stop_task(self._task)
+        self._task = self._progress.add_task(what, total=total, status="")
 
     def show(self, done: float, status: str = "") -> None:
-        """So much is done, and so it stands."""
+        """Show the amount of work that is done, and a text."""
         self._progress.update(self._task, completed=done, status=status)
+
+    def show_chain(self, chain: Chain, draws: int, status: str = "") -> None:
+        """Show how much of a chain is read."""
+        self.show(draws if chain.length else chain.fraction() or 0.0, status or f"{count(draws)} draws")
 
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Ctrl-C and a termination signal set a flag, so that work can end between two blocks; the second one is final."""
+    """Turn SIGINT and SIGTERM into a flag, so that work can end between two blocks; a second signal interrupts it."""
     stop = Stop()
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -57,11 +87,11 @@ def stoppable() -> Iterator[Stop]:
 
 
 class Stop:
-    """Whether the user or the system asked for an end."""
+    """Whether a signal requested the end of the command."""
 
     signal = 0
 
     @property
     def code(self) -> int:
-        """The exit code that says so."""
+        """Exit code for the signal."""
         return 128 + self.signal

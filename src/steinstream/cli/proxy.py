@@ -1,43 +1,58 @@
-"""A file of draws without scores: a Gaussian fitted to them lends its own."""
+"""``--proxy``: a chain without scores, whose scores are those of a Gaussian fitted to its draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steinstream import validation
 from steinstream._typing import Integers
-from steinstream.cli.options import open_the_chain
+from steinstream.api import ChainSource, fit_source
+from steinstream.cli.options import InputOptions
 from steinstream.errors import InputError
+from steinstream.gradient_free import fitted_gaussian
 from steinstream.io.base import ALL_PARAMETERS, DRAWS, Chain
+from steinstream.thinner.config import ThinConfig
 
 if TYPE_CHECKING:
     from steinstream.result import Variable
     from steinstream.targets import Gaussian
 
 
-def scored_by_gaussian(chain: Sequence[Path], options: dict[str, Any]) -> Chain:
-    """The draws that the options name, which are read once to fit the Gaussian, with the scores of that."""
-    from steinstream.gradient_free import fitted_gaussian
-    from steinstream.thinner.subsample import Subsample
+def open_with_proxy(chain: Sequence[Path], files: InputOptions, on_bad: str) -> Chain:
+    """Open draws, read them once to fit a Gaussian, and return them with its scores.
 
-    if options["scores_file"] is not None:
-        raise InputError("There are scores, so there is no need of a proxy.", "Leave out --scores or --proxy.")
-    options["scores_file"] = chain[0] if chain[0].suffix == ".npy" else None
-    if options["draws_name"] == DRAWS and chain[0].suffix not in (".npy", ".npz"):
-        options["draws_name"] = ALL_PARAMETERS
-    options["scores_name"] = options["draws_name"]  # in the scores' place
-    draws = open_the_chain(chain, options)
-    sketch = Subsample(draws.dim)
-    for block in draws.blocks():
-        sketch.add(block.take(validation.finite_rows(block, options["on_bad"])))
-    return Scored(draws, fitted_gaussian(sketch))
+    Parameters
+    ----------
+    chain : sequence of Path
+        Files of draws.
+    files : InputOptions
+        Where the draws are.
+    on_bad : str
+        What to do with a draw that is not finite.
+
+    Returns
+    -------
+    Chain
+        The draws with the scores of the Gaussian.
+
+    """
+    if files.scores is not None:
+        raise InputError("--proxy has no effect because --scores is given.", "Leave out one of them.")
+    draws_name = files.draws_name
+    if draws_name == DRAWS and chain[0].suffix not in (".npy", ".npz"):
+        draws_name = ALL_PARAMETERS
+    # The reader requires scores; the draws are read in their place.
+    scores = chain[0] if chain[0].suffix == ".npy" else None
+    draws = files._replace(scores=scores, draws_name=draws_name, scores_name=draws_name).open(chain)
+    config = ThinConfig(preconditioner="identity", on_bad=on_bad, validate_scores=False)
+    return ProxyChain(draws, fitted_gaussian(fit_source(ChainSource(draws), config).subsample))
 
 
-class Scored(Chain):
+class ProxyChain(Chain):
     """A chain with the scores of a proxy."""
 
     def __init__(self, draws: Chain, proxy: Gaussian) -> None:
@@ -46,15 +61,15 @@ class Scored(Chain):
 
     def _read(self, rows: int, skip: int) -> Iterator[validation.Block]:
         for block in self._draws.blocks(rows, skip):
-            good = validation.finite_rows(block, "skip")
+            finite = validation.finite_rows(block, "skip")
             scores = np.zeros_like(block.draws)
-            scores[good] = self._proxy.scores(block.draws[good])  # those of bad draws do not matter
+            scores[finite] = self._proxy.scores(block.draws[finite])  # draws that are not finite are skipped anyway
             yield block._replace(scores=scores)
 
     def fraction(self) -> float | None:
-        """As far as the file is read."""
+        """Return how much of the file is read."""
         return self._draws.fraction()
 
     def variables(self, ids: Integers) -> dict[str, Variable]:
-        """What the file has."""
+        """Return the variables of the file."""
         return self._draws.variables(ids)

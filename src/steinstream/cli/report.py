@@ -1,34 +1,36 @@
-"""``steinstream report``: one HTML file that shows what was kept and how good it is."""
+"""``steinstream report``: an HTML report of a kept set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli.options import content_options, open_the_chain, refuse_idle
-from steinstream.cli.paths import check_apart, read_by
+from steinstream.cli.help import MOST_USED, Command, option
+from steinstream.cli.options import PATH, InputOptions, content_options, reject_unused
+from steinstream.cli.paths import check_distinct, input_files
 from steinstream.cli.progress import bar, count
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
-    from steinstream.report.chain_summary import ChainLike
     from steinstream.result import Kept
 
+#: Adds ``--report`` to a command that thins a chain.
+report_option = option("--report", type=PATH, metavar="FILE", help="Write an HTML report, too.", section=MOST_USED)
 
-@click.command(short_help="Show what was kept, as one HTML file.")
-@click.argument("kept", type=click.Path(path_type=Path))
-@click.option("--chain", type=click.Path(path_type=Path), multiple=True,
-              help="The chain it is from, to compare with; again for each further file.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True,
-              help="Where the report goes.")  # fmt: skip
+
+@click.command(cls=Command, short_help="Write an HTML report of a kept set.")
+@click.argument("kept", type=PATH)
+@option("--chain", type=PATH, multiple=True, metavar="FILE", help="Chain to compare with; repeat it for several files.")
+@option(
+    "-o", "--output", type=PATH, default=Path("report.html"), show_default=True, metavar="FILE", help="Output file."
+)
 @content_options
-def report(kept: Path, chain: tuple[Path, ...], output: Path, **options: Any) -> None:
-    """Show what is in KEPT, an npz, nc or zarr that steinstream wrote: numbers, figures, warnings, settings.
+def report(kept: Path, chain: tuple[Path, ...], output: Path, files: InputOptions) -> None:
+    """Write an HTML report of KEPT, an npz, nc or zarr file that steinstream wrote: numbers, figures, checks, settings.
 
-    The report is one HTML file that opens offline and asks for nothing. The chain is read once, in blocks.
+    The report is one file that opens offline. The chain is read once, in blocks.
 
     \b
     Example: steinstream report kept.npz --chain chain.npz -o report.html
@@ -38,28 +40,21 @@ def report(kept: Path, chain: tuple[Path, ...], output: Path, **options: Any) ->
 
     check_output(output)
     if not chain:
-        refuse_idle(options, "without --chain")
-    check_apart({"-o": output}, [kept, *read_by(chain, options)])
+        reject_unused(InputOptions._fields, "without --chain")
+    check_distinct({"-o": output}, [kept, *input_files(chain, files)])
     found = read_kept(kept)
-    write_report(output, found, open_the_chain(chain, options) if chain else None, kept)
+    write_report(output, found, files.open(chain) if chain else None, kept)
 
 
-def write_report(output: Path, kept: Kept, chain: ChainLike, file: Path) -> None:
-    """Write it, and say so. ``file`` is where the kept set is."""
+def write_report(output: Path, kept: Kept, chain: Chain | None, file: Path) -> None:
+    """Write the report of a kept set, which is stored in ``file``."""
     from steinstream.report.page import build_report
 
     with bar("reporting", 1.0) as progress:
 
-        def tell(source: Chain, seen: int) -> None:
+        def show(source: Chain, seen: int) -> None:
             progress.show(source.fraction() or 0.0, f"{count(seen)} draws")
 
-        page = build_report(kept, chain, file=file.name, progress=tell)
+        page = build_report(kept, chain, file=file.name, progress=show)
         page.save(output)
     click.echo(f"wrote {output} ({len(page.html) / 1e6:.1f} MB)")
-
-
-def report_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A report right away."""
-    return click.option("--report", type=click.Path(path_type=Path), help="Write a report as well: one HTML file.")(
-        command
-    )

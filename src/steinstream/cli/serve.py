@@ -1,57 +1,61 @@
-"""``--serve``: a page in the browser to watch a command by, for the commands that run long."""
+"""``--serve``: a dashboard in the browser that shows the progress of a command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from steinstream.cli.help import DASHBOARD, option
+from steinstream.cli.options import grouped
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
-    from steinstream.live import Page
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from steinstream.live import Dashboard
 
 
-def serve_options(command: F) -> F:
-    """Whether to serve the page, and where."""
-    for option in (
-        click.option("--port", type=click.IntRange(0, 65535),
-                     help="With --serve: the page's port.  [default: a free one]"),
-        click.option("--serve", is_flag=True,
-                     help="Serve a page, on this machine only, to watch the run in a browser."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+class ServeOptions(NamedTuple):
+    """Whether to serve the dashboard, and at which port."""
 
+    serve: bool
+    port: int | None
 
-class Serving(NamedTuple):
-    """What the options ask for."""
-
-    wanted: bool
-    port: int
+    def check(self) -> None:
+        """Raise an `InputError` if a port is given without ``--serve``."""
+        if self.port is not None and not self.serve:
+            raise InputError(f"--port {self.port} has no effect without --serve.", "Add --serve.")
 
     @contextmanager
-    def page(self, chain: Sequence[Path]) -> Iterator[Page | None]:
-        """The page for a run over these files, if one is wanted."""
-        if not self.wanted:
+    def dashboard(self, chain: Sequence[Path]) -> Iterator[Dashboard | None]:
+        """Serve the dashboard of a run over these files; yield None if it is not requested."""
+        if not self.serve:
             yield None
             return
-        from steinstream.live import Page
+        from steinstream.live import Dashboard
 
         more = f" and {len(chain) - 1} more" if len(chain) > 1 else ""
-        with Page(self.port, title=f"{chain[0].name}{more}") as page:
-            click.echo(f"watch it at {page.url}", err=True)
-            yield page
+        with Dashboard(self.port or 0, title=f"{chain[0].name}{more}") as dashboard:
+            click.echo(f"dashboard: {dashboard.url}", err=True)
+            yield dashboard
 
 
-def serving(options: dict[str, Any]) -> Serving:
-    """Whether to serve, and where; taken out of the options."""
-    wanted, port = options.pop("serve"), options.pop("port")
-    if port is not None and not wanted:
-        raise InputError(f"--port {port} is the port of a page that is not served.", "Add --serve.")
-    return Serving(wanted, port or 0)
+#: Adds the options of the dashboard, as ``live``.
+serve_options = grouped(
+    "live",
+    ServeOptions,
+    option(
+        "--serve",
+        is_flag=True,
+        help="Show the progress of the run in a browser, at an address on this machine only.",
+        section=DASHBOARD,
+    ),
+    option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        help="Port of the dashboard.  [default: a free one]",
+        section=DASHBOARD,
+    ),
+)

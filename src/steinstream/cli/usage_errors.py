@@ -1,4 +1,4 @@
-"""A mistake at the command line in our own words: what is wrong, and what to type instead."""
+"""Errors in the use of the command line, in plain language: the problem, and what to type instead."""
 
 from __future__ import annotations
 
@@ -11,59 +11,88 @@ import click
 
 
 class Commands(click.Group):
-    """Commands in the order in which they were added; a misspelt one is told what it may have meant."""
+    """A group that lists its commands in the order of their declaration and suggests a command for a misspelt one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
         return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, or raise a `UsageProblem` with a suggestion."""
         name = args[0]
         if ctx.resilient_parsing or name in self.commands:
             return super().resolve_command(ctx, args)
-        remedy = nearest(name, self.commands) or f"There are {', '.join(self.commands)}."
+        remedy = suggestion(name, self.commands) or f"The commands are {', '.join(self.commands)}."
         if not name.startswith("-") and ("." in name or "/" in name):
-            remedy = f"A file goes behind a command: {ctx.command_path} thin {name} -o kept.npz"
-        raise Mistake(f"there is no command {name}.", remedy)
+            remedy = f"A file follows a command: {ctx.command_path} thin {name} -o kept.npz"
+        raise UsageProblem(f"unknown command {name}.", remedy)
 
 
-class Mistake(click.ClickException):
-    """A mistake with its remedy, found where click looks."""
+class UsageProblem(click.ClickException):
+    """An error of the command line with its remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.remedy = remedy
         super().__init__(problem)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A question that offers the closest names, or nothing.
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a question with the closest names, or an empty text.
 
-    >>> nearest("thn", ["thin", "follow"])
+    Parameters
+    ----------
+    name : str
+        The misspelt name.
+    known : iterable of str
+        The names that exist.
+
+    Returns
+    -------
+    str
+        The question.
+
+    Examples
+    --------
+    >>> suggestion("thn", ["thin", "follow"])
     'Did you mean thin?'
+
     """
     close = difflib.get_close_matches(name, list(known), n=2)
     return f"Did you mean {' or '.join(close)}?" if close else ""
 
 
-def told(mistake: click.ClickException) -> tuple[str, str]:
-    """What click found, as a problem and its remedy."""
-    if isinstance(mistake, Mistake):
-        return mistake.message, mistake.remedy
-    context: click.Context | None = getattr(mistake, "ctx", None)
+def problem_and_remedy(error: click.ClickException) -> tuple[str, str]:
+    """Return an error of click as a problem and its remedy.
+
+    Parameters
+    ----------
+    error : click.ClickException
+        The error.
+
+    Returns
+    -------
+    tuple of str
+        Problem and remedy.
+
+    """
+    if isinstance(error, UsageProblem):
+        return error.message, error.remedy
+    context: click.Context | None = getattr(error, "ctx", None)
     command = context.command_path if context else "steinstream"
-    more = f"{command} --help names what there is."
-    if isinstance(mistake, click.NoSuchOption):
+    more = f"See {command} --help."
+    if isinstance(error, click.NoSuchOption):
         known = [name for option in _options(context) for name in (*option.opts, *option.secondary_opts)]
-        return f"there is no option {mistake.option_name}.", f"{nearest(mistake.option_name, known)} {more}".strip()
-    if isinstance(mistake, click.MissingParameter) and mistake.param:
-        return f"{_name(mistake.param)} is missing.", f"For example: {_example(context)}"
-    if isinstance(mistake, click.BadParameter) and mistake.param:
-        problem = f"{_name(mistake.param)}: {lowered(mistake.message)}"
-        return _plain(problem), _better(mistake) or more
-    if isinstance(mistake, click.BadOptionUsage) and "requires" in mistake.message:
-        return lowered(mistake.message), f"Put it behind {mistake.option_name}."
-    return lowered(mistake.format_message()).rstrip(".") + ".", more
+        return f"unknown option {error.option_name}.", f"{suggestion(error.option_name, known)} {more}".strip()
+    if isinstance(error, click.MissingParameter) and error.param:
+        return f"{_name(error.param)} is missing.", f"Example: {_example(context)}"
+    if isinstance(error, click.BadParameter) and error.param:
+        problem = f"{_name(error.param)}: {lowered(error.message)}"
+        return _plain(problem), _remedy(error) or more
+    if isinstance(error, click.BadOptionUsage) and "requires" in error.message:
+        return lowered(error.message), f"Type it after {error.option_name}."
+    return lowered(error.format_message()).rstrip(".") + ".", more
 
 
 def _options(context: click.Context | None) -> list[click.Option]:
@@ -71,16 +100,16 @@ def _options(context: click.Context | None) -> list[click.Option]:
 
 
 def _name(parameter: click.Parameter) -> str:
-    """As it is typed, or as the help names it."""
+    """Return the name of a parameter as it is typed, or as the help shows it."""
     return " / ".join(parameter.opts) if isinstance(parameter, click.Option) else (parameter.name or "").upper()
 
 
-def _better(mistake: click.BadParameter) -> str:
-    """The choice that may have been meant, or what numbers there may be."""
-    kind: Any = mistake.param.type if mistake.param else None
-    given = mistake.message.split("'")[1:2]
+def _remedy(error: click.BadParameter) -> str:
+    """Suggest a choice, or describe the numbers that are valid."""
+    kind: Any = error.param.type if error.param else None
+    given = error.message.split("'")[1:2]
     if isinstance(kind, click.Choice):
-        return nearest(given[0], map(str, kind.choices)) if given else ""
+        return suggestion(given[0], map(str, kind.choices)) if given else ""
     if isinstance(kind, click.Path):
         return "Check the path."
     numbers = {click.types.IntParamType: "a whole number", click.types.FloatParamType: "a number"}
@@ -90,22 +119,35 @@ def _better(mistake: click.BadParameter) -> str:
 
 
 def _example(context: click.Context | None) -> str:
-    """The first example in a command's help."""
+    """Return the first example in the help of a command."""
     text = (context.command.help or "") if context else ""
     return text.partition("Example: ")[2].splitlines()[0] if "Example: " in text else "steinstream --help"
 
 
 def _plain(text: str) -> str:
-    """Without words of programmers."""
+    """Replace the words of click for types."""
     for word, plain in ((" range.", "."), ("integer", "whole number"), ("float", "number")):
         text = text.replace(word, plain)
     return re.sub(r"is not in the range.*", "is out of range.", text)
 
 
 def lowered(text: str) -> str:
-    """As it stands behind a colon.
+    """Return a sentence as it follows a colon.
 
-    >>> lowered("No such thing."), lowered("IMQ's c must be positive.")
-    ('no such thing.', "IMQ's c must be positive.")
+    Parameters
+    ----------
+    text : str
+        The sentence.
+
+    Returns
+    -------
+    str
+        The sentence with a small first letter, unless it starts with an abbreviation.
+
+    Examples
+    --------
+    >>> lowered("No such file."), lowered("IMQ requires a positive c.")
+    ('no such file.', 'IMQ requires a positive c.')
+
     """
     return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"

@@ -14,7 +14,7 @@ from steinstream.errors import InputError
 from steinstream.postprocess.merging import PartFacts, common_preconditioner
 from steinstream.preconditioning import Preconditioner
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "posteriordb"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "posteriordb"
 
 
 def chain(seed, draws=400, dim=3, scale=1.0):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -125,10 +123,3 @@ def test_a_set_to_begin_with_is_where_the_bound_begins():
     start = following.ksd
     following.extend(x[100:101], -x[100:101])
     assert 0.9 * start < following.bound <= start
-
-
-def test_the_command_says_so(steinstream, chain, tmp_path):
-    ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 50)
-    with np.load(tmp_path / "kept.npz") as written:
-        bound = json.loads(str(written["settings"]))["bound"]
-    assert f"(bound for an independent chain: {bound:.3g} in the mean)" in ran.stdout

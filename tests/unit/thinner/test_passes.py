@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,15 +13,13 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.reference import Reference
 from steinstream.baselines import stein_thinning
-from steinstream.cli.progress import Stop
 from steinstream.thinner.local_search import Selection
 from steinstream.thinner.passes import choose_from_sample
 from steinstream.validation import Block, consecutive_ids
 from tests.streams import budgets, growths, kernels, rules, streams
 from tests.thinners import assert_same
 
-command = sys.modules["steinstream.cli.thin"]  # the module: the package has the command itself by that name
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz")) if DATA.exists() else []
 
 choices = st.fixed_dictionaries(
@@ -267,73 +263,3 @@ def test_on_real_posteriors_auto_is_below_stein_thinning(path):
         kept = ss.thin(x, s, size=size, passes="auto")
         chain, draw = stein_thinning(x, s, size, preconditioner=kept.preconditioner).T
         assert kept.ksd < ss.ksd(x[chain, draw], s[chain, draw], preconditioner=kept.preconditioner)
-
-
-# -- the command line ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "same"),
-    [
-        ("--size 40 --passes auto", {"size": 40, "passes": "auto"}),
-        ("--size 40 --start sample --scale identity", {"size": 40, "start": "sample", "preconditioner": "identity"}),
-        ("--passes 3", {"passes": 3}),
-    ],
-)
-def test_the_command_is_the_library(steinstream, chain, tmp_path, options, same):
-    ran = steinstream("thin", chain, "-o", "kept.npz", *options.split())
-    assert ran.returncode == 0, ran.stderr
-    with np.load(chain) as arrays:
-        kept = ss.thin(arrays["draws"], arrays["scores"], **same)
-    with np.load(tmp_path / "kept.npz") as written:
-        assert np.array_equal(written["ids"], kept.ids) and float(written["ksd"]) == kept.ksd
-    made = kept.settings["passes"]
-    assert (f"and {made} passes" in ran.stdout) == (made > 1)
-    assert "of 3 000 draws" in ran.stdout
-
-
-def test_the_command_refuses_nonsense(steinstream, chain):
-    assert "passes must be" in steinstream("thin", chain, "-o", "kept.npz", "--passes", "many").stderr
-    ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 5, "--method", "stride", "--passes", "2")
-    assert ran.returncode == 2 and "--passes means nothing" in ran.stderr
-
-
-class StopAfter(Stop):
-    """Ctrl-C after so many looks at it."""
-
-    def __init__(self, looks):
-        self.looks = looks
-
-    @property
-    def signal(self):
-        self.looks -= 1
-        return 2 if self.looks < 0 else 0
-
-
-@pytest.mark.parametrize("options", [["--size", "40", "--passes", "auto"], ["--passes", "3", "--candidates", "2"]])
-def test_a_run_stopped_anywhere_goes_on_to_the_same_bits(chain, tmp_path, monkeypatch, options):
-    arguments = [str(chain), *options, "--checkpoint", str(tmp_path / "run.npz")]
-    monkeypatch.setattr(command, "_ROWS", 700)
-    command.thin.main([*arguments, "-o", str(tmp_path / "whole.npz")], standalone_mode=False)
-    whole = (tmp_path / "whole.npz").read_bytes()
-    passes = set()
-    for looks in range(2, 40, 3):
-
-        @contextmanager
-        def stopped(looks=looks):
-            yield StopAfter(looks)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(command, "stoppable", stopped)
-            try:
-                command.thin.main([*arguments, "-o", str(tmp_path / "kept.npz")], standalone_mode=False)
-                break  # it came to its end
-            except SystemExit as end:
-                assert end.code == 130
-        if not (tmp_path / "run.npz").exists():
-            continue  # stopped while it looked
-        passes.add(ss.Thinner.load(tmp_path / "run.npz").current_pass.number)
-        command.thin.main([*arguments, "-o", str(tmp_path / "kept.npz"), "--resume"], standalone_mode=False)
-        assert (tmp_path / "kept.npz").read_bytes() == whole
-        (tmp_path / "kept.npz").unlink()
-    assert passes >= ({1, 2, 3} if "3" in options else {1})

@@ -1,13 +1,11 @@
-"""Files as leaves: what one stream refuses workers refuse too, and a folder knows what it was made of. Without Dask."""
+"""Files as sources of workers: files that one stream refuses are refused, and a folder is used for its own files only."""
 
 import os
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import steinstream as ss
-from steinstream.cli import commands
 from steinstream.errors import CheckpointError, InputError, OutputError
 
 X = np.random.default_rng(0).normal(size=(2, 400, 2))
@@ -24,12 +22,12 @@ def thin(paths, **how):
 
 @pytest.fixture
 def pair(tmp_path):
-    """Draws of two chains in files of their own, and the scores of the first."""
+    """Two files of draws, and one of the scores of the first."""
     draws = [table(tmp_path / f"d{number}.csv", "a,b", x) for number, x in enumerate(X)]
     return draws, table(tmp_path / "s.csv", "a,b", -X[0])
 
 
-def test_a_leaf_of_other_arrays_of_the_same_file_is_refused(tmp_path):
+def test_a_checkpoint_of_other_arrays_of_the_same_file_is_refused(tmp_path):
     path, work = tmp_path / "two.npz", tmp_path / "work"
     np.savez(path, draws=X[0], scores=-X[0], other=3 * X[0], oscores=-X[0] / 3)
     first = thin([path], folder=work)
@@ -38,7 +36,7 @@ def test_a_leaf_of_other_arrays_of_the_same_file_is_refused(tmp_path):
     assert np.array_equal(thin([path], folder=work).draws, first.draws)
 
 
-def test_a_leaf_of_other_scores_is_refused(pair, tmp_path):
+def test_a_checkpoint_of_other_scores_is_refused(pair, tmp_path):
     (draws, _), scores = pair
     work, how = tmp_path / "work", {"scores": scores}
     first = thin([draws], folder=work, read=how)
@@ -49,7 +47,7 @@ def test_a_leaf_of_other_scores_is_refused(pair, tmp_path):
         thin([draws], folder=work, read=how)
 
 
-def test_one_file_of_scores_goes_with_one_chain(pair):
+def test_one_file_of_scores_belongs_to_one_chain(pair):
     draws, scores = pair
     assert len(thin(draws[:1], read={"scores": scores})) == 10
     with pytest.raises(InputError, match=r"s\.csv, was given with 2 chains"):
@@ -58,7 +56,7 @@ def test_one_file_of_scores_goes_with_one_chain(pair):
         thin(draws, read={"output": scores})
 
 
-def test_chains_with_other_parameters_are_refused_and_equal_names_stay(tmp_path):
+def test_chains_with_other_parameters_are_refused_and_common_names_are_kept(tmp_path):
     both = np.concatenate([X, -X], axis=2)
     one, other = (table(tmp_path / f"{i}.csv", "a,b,score_a,score_b", both[i]) for i in range(2))
     assert thin([one, other]).names == ("a", "b")
@@ -67,19 +65,7 @@ def test_chains_with_other_parameters_are_refused_and_equal_names_stay(tmp_path)
         thin([one, swapped])
 
 
-def test_a_table_that_is_said_not_to_be_transposed_is_not(tmp_path):
-    wide = np.random.default_rng(1).normal(size=(8, 300))  # many more columns than lines
-    draws, scores = tmp_path / "d.csv", tmp_path / "s.csv"
-    for path, values in ((draws, wide), (scores, -wide)):
-        np.savetxt(path, values, delimiter=",")
-    options = ["--scores", scores, "--workers", 0, "--size", 3, "--scale", "identity", "--no-validate-scores"]
-    for word, dim in (("--transposed", 8), ("--not-transposed", 300)):
-        arguments = ["thin", draws, "-o", tmp_path / "kept.npz", word, *options]
-        CliRunner().invoke(commands, [*map(str, arguments)], catch_exceptions=False)
-        assert ss.Kept.load(tmp_path / "kept.npz").draws.shape[1] == dim
-
-
-def test_a_folder_that_cannot_be_made_is_told_in_plain_words(tmp_path):
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
     path = tmp_path / "chain.npz"
     np.savez(path, draws=X[0], scores=-X[0])
     with pytest.raises(OutputError, match="is a file, or lies in one") as refused:

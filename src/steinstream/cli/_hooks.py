@@ -1,0 +1,105 @@
+"""Callbacks of `thin_source` for the command line: progress bars, checkpoints, stopping, the dashboard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from steinstream.api import RunHooks
+from steinstream.cli.checkpoints import Checkpoint
+from steinstream.cli.progress import Bar, Stop, bar, count, number
+
+if TYPE_CHECKING:
+    from steinstream.io import Chain
+    from steinstream.live import Dashboard
+    from steinstream.thinner import Thinner
+
+_SAVE_INTERVAL = 30.0  # seconds between two checkpoints
+
+
+class ThinHooks(RunHooks):
+    """Show the progress of a run, save its state, and stop it after a signal.
+
+    Parameters
+    ----------
+    source : Chain
+        The chain that is read.
+    checkpoint : Checkpoint
+        Where the state is saved.
+    stop : Stop
+        Whether a signal requested a stop.
+    dashboard : Dashboard, optional
+        Dashboard that shows the thinner.
+    note : callable
+        Returns the note for the checkpoint.
+
+    """
+
+    def __init__(
+        self,
+        source: Chain,
+        checkpoint: Checkpoint,
+        stop: Stop,
+        dashboard: Dashboard | None,
+        note: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._source, self._checkpoint, self._stop = source, checkpoint, stop
+        self._dashboard, self._note = dashboard, note
+        self._stage = ""
+        self._started, self._received = 0.0, 0  # time and draws at the start of the stage
+        self.save_interval = _SAVE_INTERVAL if checkpoint else None
+
+    def __enter__(self) -> Self:
+        self._exit = ExitStack()
+        self._bar: Bar = self._exit.enter_context(bar("", None))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._exit.close()
+
+    def _begin(self, stage: str, received: int = 0) -> None:
+        """Begin a line of the progress bar, unless it has begun."""
+        if stage != self._stage:
+            self._stage, self._started, self._received = stage, time.perf_counter(), received
+            self._bar.begin(f"{stage:<8}", self._source.length or 1.0)
+
+    def on_subsample(self, draws: int) -> None:
+        """Show how much of the file is read."""
+        self._begin("reading")
+        self._bar.show_chain(self._source, draws)
+
+    def on_thinner(self, thinner: Thinner) -> None:
+        """Connect the dashboard and prepare the note of the checkpoint."""
+        self._begin(_stage(thinner), thinner.current_pass.received)
+        if self._checkpoint and not thinner.note:
+            thinner.note = self._note()
+        if self._dashboard is not None:
+            self._dashboard.show(thinner, self._source.names)
+
+    def on_block(self, thinner: Thinner) -> None:
+        """Show how many draws are processed and kept."""
+        current = thinner.current_pass
+        self._begin(_stage(thinner))
+        rate = (current.received - self._received) / max(time.perf_counter() - self._started, 1e-3)
+        self._bar.show_chain(
+            self._source,
+            current.received,
+            f"{count(current.received)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(len(thinner))}  ·  "
+            f"KSD {number(thinner.ksd)}",
+        )
+
+    def save(self, thinner: Thinner) -> None:
+        """Write a checkpoint."""
+        self._checkpoint.save(thinner)
+
+    def stop(self) -> bool:
+        """Return whether a signal requested a stop."""
+        return bool(self._stop.signal)
+
+
+def _stage(thinner: Thinner) -> str:
+    """Return the title of the current pass."""
+    number = thinner.current_pass.number
+    return "thinning" if number == 1 else f"pass {number}"

@@ -1,0 +1,207 @@
+"""Errors in the use of the command line: one message with its remedy, exit code 2, and no file is changed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from steinstream.cli import commands, main
+from steinstream.errors import InputError
+from tests.conftest import write_chain
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder with a good chain and many files that are not chains."""
+    folder = tmp_path_factory.mktemp("desk")
+    write_chain(folder / "chain.npz", draws=300)
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    np.save(folder / "x.npy", x)
+    np.save(folder / "narrow.npy", -x[:, :2])
+    np.savez(folder / "noscores.npz", draws=x)
+    np.savez(folder / "others.npz", theta=x, grad=-x)
+    np.savez(folder / "narrow.npz", draws=x, scores=-x[:, :2])
+    np.savez(folder / "flat.npz", draws=x[0], scores=-x[0])
+    np.savez(folder / "words.npz", draws=x.astype(str), scores=-x)
+    np.savez(folder / "complex.npz", draws=x + 1j, scores=-x)
+    np.savez(folder / "nan.npz", draws=np.where(np.arange(300)[:, None] == 7, np.nan, x), scores=-x)
+    np.savez(folder / "negated.npz", draws=x, scores=x)
+    (folder / "empty.npz").touch()
+    (folder / "empty.csv").touch()
+    (folder / "notes.txt").write_text("remember the milk\n")
+    (folder / "words.csv").write_text("hello world\nthis is no chain\n")
+    (folder / "noscores.csv").write_text("a,b\n1,2\n3,4\n")
+    (folder / "renamed.npz").write_text("a,b\n1,2\n")
+    (folder / "results").mkdir()
+    return folder
+
+
+@pytest.fixture
+def refused(desk, monkeypatch, capsys):
+    """Run a command that must end with one message and its remedy, without changing a file; return the message."""
+
+    def run(line):
+        monkeypatch.chdir(desk)
+        monkeypatch.setattr(sys, "argv", ["steinstream", *shlex.split(line)])
+        before = {path: path.stat().st_mtime_ns for path in desk.rglob("*")}
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.startswith("error: ") and "Traceback" not in said.err
+        assert len(said.err.splitlines()) <= 2
+        assert {path: path.stat().st_mtime_ns for path in desk.rglob("*")} == before
+        return said.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        # the command
+        ("thn chain.npz -o k.npz", ["unknown command thn", "Did you mean thin?"]),
+        ("chain.npz", ["unknown command chain.npz", "steinstream thin chain.npz -o kept.npz"]),
+        ("frobnicate", ["unknown command frobnicate", "The commands are demo, inspect, thin"]),
+        ("--verison", ["unknown option --verison", "--version"]),
+        # the options
+        ("thin", ["CHAIN is missing", "steinstream thin chain.npz -o kept.npz --size 200"]),
+        ("thin chain.npz", ["--output is missing", "Example: steinstream thin"]),
+        ("thin chain.npz -o", ["option '-o' requires an argument", "Type it after -o"]),
+        ("thin chain.npz -o k.npz --siez 20", ["unknown option --siez", "Did you mean --size"]),
+        ("thin chain.npz -o k.npz --size -3", ["size must be a whole number of at least 1, got -3"]),
+        ("thin chain.npz -o k.npz --size 2.5", ["--size: '2.5'", "a whole number"]),
+        ("thin chain.npz -o k.npz --size many", ["--size: 'many'", "a whole number"]),
+        ("thin chain.npz -o k.npz --rule papr", ["--rule: 'papr'", "Did you mean paper?"]),
+        ("thin chain.npz -o k.npz --kernel gauss", ["kernel 'gauss'", "rbf"]),
+        ("thin chain.npz -o k.npz --kernel imq:c=-1", ["IMQ's c must be positive, got -1"]),
+        ("thin chain.npz -o k.npz --growth cubic", ["'cubic'", "sqrt"]),
+        ("thin chain.npz -o k.npz --budget -1", ["must not be negative, got -1"]),
+        ("thin chain.npz -o k.npz --preconditioner wide", ["preconditioner 'wide'", "covariance"]),
+        ("thin chain.npz -o k.npz --passes few", ["passes", "whole number", "'few'"]),
+        ("thin chain.npz -o k.npz --anchor deep", ["anchor must be", "'deep'", "auto"]),
+        ("thin chain.npz -o k.npz --method stien_thinning", ["'stien_thinning'", "Did you mean stein_thinning?"]),
+        ("thin chain.npz -o k.npz --method stride", ["number of draws to keep", "--size N"]),
+        ("thin chain.npz -o k.npz --format npx", ["format npx", "Did you mean npz?"]),
+        ("thin chain.npz -o k.npz --resume", ["--resume", "--checkpoint FILE"]),
+        ("thin chain.npz -o k.npz --draws-name drwas", ["no array drwas", "Did you mean draws?"]),
+        ("ksd chain.npz extra.npz", ["extra.npz", "steinstream ksd --help"]),
+        ("plan chain.npz", ["--radius is missing", "--radius 0.1"]),
+        ("plan chain.npz --radius small", ["--radius: 'small'", "Give a number."]),
+        ("plan chain.npz --radius 0", ["radius", "0.0", "above 0"]),
+        ("compare chain.npz --sizes few", ["--sizes must be whole numbers", "'few'", "50,200,500"]),
+        ("demo --draws 10", ["--draws: 10", "at least 1000"]),
+        ("demo --seed -1", ["--seed: -1", "at least 0"]),
+        ("completion tcsh", ["'tcsh'", "'bash', 'zsh', 'fish'"]),
+        # options without effect
+        ("thin chain.npz -o k.npz --paper --kernel rbf", ["--paper sets --kernel IMQ", "but RBF"]),
+        (
+            "thin chain.npz -o k.npz --paper --preconditioner covariance",
+            ["--paper sets --preconditioner identity, but covariance"],
+        ),
+        ("thin chain.npz -o k.npz --paper --kernel rbf --method stride --size 5", ["--paper sets --kernel IMQ"]),
+        ("thin chain.npz -o k.npz --linear 5", ["--linear has no effect without --weights"]),
+        ("thin chain.npz -o k.npz --burn-in 9 --weights stein", ["--burn-in has no effect without --weights chain"]),
+        ("thin chain.npz -o k.npz --burn-in 9 --method stride --size 5", ["--burn-in has no effect"]),
+        ("thin chain.npz -o k.npz --fan-in 4", ["--fan-in has no effect without --workers or --client"]),
+        ("thin chain.npz -o k.npz --spare 3 --workers 0", ["--spare has no effect without --size"]),
+        ("thin chain.npz -o k.npz --seed 7", ["--seed has no effect without --method"]),
+        ("thin x.npy -o k.npz --proxy gaussian --scores-name s", ["--scores-name has no effect with --proxy"]),
+        ("refine chain.npz -o k.npz --order --linear 5", ["--linear has no effect without --weights"]),
+        ("refine chain.npz -o k.npz --order --scores x.npy", ["--scores has no effect without --chain"]),
+        ("report chain.npz --format csv", ["--format has no effect without --chain"]),
+        ("merge chain.npz -o k.npz --spare 3", ["--spare has no effect without --fan-in and --size"]),
+        # the input
+        ("thin chian.npz -o k.npz", ["chian.npz", "no such file", "Did you mean chain.npz?"]),
+        ("thin results -o k.npz", ["results is a folder", "Give a file in it"]),
+        ("thin empty.npz -o k.npz", ["empty.npz: the chain is empty: 0 bytes", "sampler"]),
+        ("thin empty.csv -o k.npz", ["empty.csv: the chain is empty", "sampler"]),
+        ("inspect empty.npz", ["empty.npz: the chain is empty"]),
+        ("thin notes.txt -o k.npz", ["notes.txt has a suffix", ".parquet", "--format"]),
+        ("ksd {long}.npz", ["aaa.npz"]),
+        ("ksd notes.txt", ["notes.txt has a suffix", "--format"]),
+        ("thin words.csv -o k.npz", ["words.csv has no scores", "--scores FILE"]),
+        ("thin noscores.csv -o k.npz", ["noscores.csv has no scores", "--scores FILE"]),
+        ("thin noscores.npz -o k.npz", ["no array scores; it has draws", "--scores FILE"]),
+        ("thin others.npz -o k.npz", ["no array draws; it has theta, grad", "--draws-name"]),
+        ("thin x.npy -o k.npz", ["x.npy holds one array and no scores", "--scores FILE"]),
+        ("thin x.npy --scores narrow.npy -o k.npz", ["(300, 2)", "(300, 3)", "its own score"]),
+        ("thin narrow.npz -o k.npz", ["(300, 2)", "(300, 3)", "its own score"]),
+        ("thin flat.npz -o k.npz", ["shape (3,)", "(n, 1)"]),
+        ("thin words.npz -o k.npz", ["dtype <U", "real numbers"]),
+        ("thin complex.npz -o k.npz", ["complex128", "real numbers"]),
+        ("thin nan.npz -o k.npz", ["draw 7 is nan in coordinate 0", "--on-bad skip"]),
+        ("thin negated.npz -o k.npz", ["look negated", "--negate-scores"]),
+        ("thin renamed.npz -o k.npz", ["renamed.npz cannot be read as npz", "another format"]),
+        ("merge chain.npz -o k.npz", ["chain.npz"]),
+        ("refine chain.npz -o k.npz --order", ["chain.npz"]),
+        ("follow chain.npz -o k.npz", ["chain.npz cannot be followed", "Thin it"]),
+        ("follow 'none-*.csv' -o k.npz", ["none-*.csv: no file matches this"]),
+        # the output
+        ("thin chain.npz -o {long}.npz", ["ile name too long"]),
+        ("thin chain.npz -o k.npz --checkpoint {long}.npz", ["ile name too long"]),
+        ("ksd chain.npz --cumulative nowhere/c.csv", ["nowhere does not exist", "Create the folder"]),
+        ("plan chain.npz --radius 1 -o nowhere/c.npz", ["nowhere does not exist", "Create the folder"]),
+        ("thin chain.npz -o k.xyz", ["k.xyz", "Let it end in one of .npz"]),
+        ("thin chain.npz -o kept", ["what kept should be", "Let it end in"]),
+        ("thin chain.npz -o results", ["what results should be", "Let it end in"]),
+        ("thin chain.npz -o nowhere/k.npz", ["no folder", "nowhere", "the folder first"]),
+        ("thin chain.npz -o chain.npz", ["chain.npz is also an input file", "-o"]),
+        ("thin x.npy chain.npz -o k.npz --scores x.npy", ["goes with one chain"]),
+        ("merge chain.npz x.npz -o ./chain.npz", ["is also an input file"]),
+        ("demo -o chain.npz", ["chain.npz is a file", "Name a folder"]),
+        ("demo -o chain.npz/results", ["is a file", "Name a folder"]),
+        ("compare chain.npz -o x.npy", ["x.npy is a file", "Name a folder"]),
+        ("demo -o /proc/nothing", ["cannot write /proc/nothing"]),
+    ],
+)
+def test_a_mistake_gets_one_message_and_its_remedy(refused, line, words):
+    if "report" in line:
+        pytest.importorskip("matplotlib")
+    said = refused(line.replace("{long}", 300 * "a"))
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_output_that_cannot_be_written_ends_with_one_message(steinstream, chain, tmp_path):
+    command = [sys.executable, "-m", "steinstream", "thin", str(chain), "-o", str(tmp_path / "k.npz"), "--size", "9"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 2 and ran.stderr.startswith("error: no space left on device."), ran.stderr
+    assert len(ran.stderr.splitlines()) == 2 and len(ss.Kept.load(tmp_path / "k.npz")) == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_referred_to_the_command_that_reads_pipes(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for command in ("inspect", "thin", "ksd"):
+        output = ["-o", str(tmp_path / "k.npz")] if command == "thin" else []
+        with pytest.raises(InputError, match=r"pipe\.csv is a pipe.* steinstream follow"):
+            commands.main([command, str(tmp_path / "pipe.csv"), *output], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("missing", "line", "extra"),
+    [
+        ("pyarrow", "thin chain.npz -o kept.parquet", "steinstream[parquet]"),
+        ("h5netcdf", "thin chain.npz -o kept.nc", "steinstream[netcdf]"),
+        ("zarr", "thin chain.npz -o kept.zarr", "steinstream[zarr]"),
+        ("distributed", "thin chain.npz -o kept.npz --client tcp://127.0.0.1:1", "steinstream[dask]"),
+        ("goodpoints", "thin chain.npz -o kept.npz --method kernel_thinning --size 16", "[kernel-thinning]"),
+        ("goodpoints", "compare chain.npz --methods kernel_thinning --sizes 16,32", "[kernel-thinning]"),
+    ],
+)
+def test_a_missing_extra_is_named_with_the_way_to_get_it(desk, missing, line, extra):
+    program = f"import sys; sys.modules[{missing!r}] = None; from steinstream.cli import main; main()"
+    command = [sys.executable, "-c", program, *shlex.split(line)]
+    ran = subprocess.run(command, cwd=desk, capture_output=True, text=True)
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr, ran.stderr
+    assert missing in ran.stderr and "pip install" in ran.stderr and extra in ran.stderr
