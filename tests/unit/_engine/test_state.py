@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from steinstream._engine.state import NONE, SCALARS, aligned, empty_state, enlarged, new_record, record_values, set_record
+from steinstream._engine.state import (
+    NONE,
+    SCALARS,
+    aligned,
+    empty_state,
+    enlarged,
+    new_record,
+    record_values,
+    set_record,
+)
 
 
 def test_arrays_start_on_a_cache_line():
