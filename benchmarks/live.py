@@ -1,13 +1,13 @@
-"""The live page and the run: what a server, an open page and a page that hangs cost the run.
+"""Cost of the dashboard: a server, an open page and a page that hangs, compared with a run without a server.
 
-A thinner in its steady state, on one thread, takes the same draws each time: in blocks of 5000, one by one as fast as
-it goes, and one by one at a thousand a second. *served*: a server and no page. *open*: a page that reads all that is
-sent, from a process of its own. *hangs*: one that asks for the stream and never reads. *time* is that of the run's
-thread, without what it waited for a core that another process had: the median ratio to a run without a server in the
-same round, the order of a round being random. *none again* compares two runs without a server: what it is away from 1
-is noise. The other columns tell apart what could cost the run, in shares of its own CPU time: *snapshots*, the copies
-that its thread makes for the page; *waits* for other threads, beyond those without a server; and *server*, the CPU
-time of the server's thread, on another core if there is one.
+A thinner in its steady state, on one thread, processes the same draws each time: in blocks of 5000, one by one without
+pause, and one by one at a thousand per second. *served*: a server and no page. *open*: a page that reads all events, in
+a separate process. *hangs*: a page that requests the events and never reads them. *time* is that of the thread of the
+run, without waiting for a core that another process used: the median ratio to a run without a server in the same round;
+the order within a round is random. *none again* compares two runs without a server; its distance from 1 is noise. The
+other columns are shares of the CPU time of the run: *snapshots*, copies that its thread takes for the page; *waits* for
+other threads, beyond those without a server; *server*, CPU time of the thread of the server, on another core if there is
+one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 from urllib.parse import urlsplit
 
-from steinstream.thinner._pace import Pace
-
-from benchmarks.step import Case, duplicate, steady
+from benchmarks.steady import Steady
 from benchmarks.table import Options, Row, at_most
-from steinstream.live import Watch
+
+from steinstream import Thinner
+from steinstream.thinner.run import Observer
+from steinstream.thinner.threads import ThreadChooser
 
 CASES = (
     ("blocks", 1000, 10, 200_000),
@@ -51,24 +52,25 @@ class Spent(NamedTuple):
 
 
 def waits(runs: list[Spent]) -> float:
-    """The share of waiting, and of reading the clock."""
+    """Share of waiting and of reading the clock."""
     return median((one.inside - one.own) / one.own for one in runs)
 
 
 def run(options: Options) -> list[Row]:
-    Pace.choose = lambda self: None  # type: ignore[method-assign]
+    ThreadChooser.choose = lambda self: None  # type: ignore[method-assign]
     return [row for case in CASES for row in measure(*case, rounds=2 if options.quick else 9)]
 
 
 def measure(how: str, size: int, dim: int, steps: int, rounds: int) -> list[Row]:
-    case = steady(size, dim, steps, before=2 * size)
+    steady = Steady(size, dim, steps=steps, before=2 * size)
     spent: dict[str, list[Spent]] = {way: [] for way in WAYS}
     copying: dict[str, list[float]] = {way: [] for way in WAYS}
     copies = dict.fromkeys(WAYS, 0.0)
     for _ in range(rounds):
         for way in random.sample(WAYS, len(WAYS)):
-            with watched(case, way) as snapshots:
-                one = timed(case, how)
+            thinner = steady.thinner()
+            with watched(thinner, way) as snapshots:
+                one = timed(thinner, steady.draws, how)
             spent[way].append(one)
             copying[way].append(sum(snapshots) / one.own)
             copies[way] = len(snapshots) / one.total
@@ -96,22 +98,19 @@ def measure(how: str, size: int, dim: int, steps: int, rounds: int) -> list[Row]
     return rows
 
 
-def timed(case: Case, how: str) -> Spent:
-    """Let the thinner take the draws, from the same state each time."""
-    thinner, paced = case.thinner, how == "1000 a second"
-    thinner._dictionary._store = duplicate(case.store)
-    thinner.steps = thinner._numbered[0] = case.start
-    block = 5000 if how == "blocks" else 1
+def timed(thinner: Thinner, draws: Any, how: str) -> Spent:
+    """Let the thinner process the draws."""
+    paced, block = how == "1000 a second", 5000 if how == "blocks" else 1
     inside = own = 0.0
     began, all_threads, this_thread = time.perf_counter(), time.process_time(), time.thread_time()
     with Path("/proc/thread-self/schedstat").open() as queue:
-        for first in range(0, len(case.draws), block):
+        for first in range(0, len(draws), block):
             if paced:
                 time.sleep(max(0.0, began + first / 1000 - time.perf_counter()))
             if paced or first == 0:
                 entered, used = clock(queue), time.thread_time()
-            thinner.extend(case.draws[first : first + block], case.scores[first : first + block])
-            if paced or first + block >= len(case.draws):
+            thinner.extend(draws[first : first + block], -draws[first : first + block])
+            if paced or first + block >= len(draws):
                 own += time.thread_time() - used
                 inside += clock(queue) - entered
     server = (time.process_time() - all_threads) - (time.thread_time() - this_thread)
@@ -119,35 +118,60 @@ def timed(case: Case, how: str) -> Spent:
 
 
 def clock(queue: TextIO) -> float:
-    """Seconds, without those in which this thread stood in the queue for a core."""
+    """Seconds, without those in which this thread waited for a core."""
     queue.seek(0)
     return time.perf_counter() - int(queue.read().split()[1]) * 1e-9
 
 
+class TimedObserver:
+    """Observer that passes everything on and records the CPU seconds of each snapshot in the thread of the run."""
+
+    def __init__(self, thinner: Thinner) -> None:
+        self.inner: Observer = thinner.observer
+        self.snapshots: list[float] = []
+        self.first = threading.Event()
+        self._run, self._inside = threading.get_ident(), 0
+        self._peek = thinner.peek
+        thinner.observer, thinner.peek = self, self.peek  # type: ignore[method-assign]
+
+    @property
+    def max_steps(self) -> int:
+        return self.inner.max_steps
+
+    def on_start(self, steps: int) -> None:
+        self.inner.on_start(steps)
+
+    def on_steps(self, steps: int, draws: int) -> None:
+        before, began = self._inside, time.thread_time()
+        self.inner.on_steps(steps, draws)
+        if self._inside > before:
+            self.snapshots.append(time.thread_time() - began)
+
+    def on_end(self, draws: int) -> None:
+        self.inner.on_end(draws)
+
+    def peek(self, columns: list[int]) -> Any:
+        if threading.get_ident() == self._run:
+            self._inside += 1
+        else:
+            self.snapshots.append(0.0)
+        self.first.set()
+        return self._peek(columns)
+
+
 @contextmanager
-def watched(case: Case, way: str) -> Iterator[list[float]]:
-    """A server, or none, and who looks. Gives the CPU seconds of each snapshot that the run's thread takes."""
-    snapshots: list[float] = []
+def watched(thinner: Thinner, way: str) -> Iterator[list[float]]:
+    """Serve the thinner, or not, and open a page. Yields the CPU seconds of each snapshot in the thread of the run."""
     if way not in PAGES:
-        yield snapshots
+        yield []
         return
-    take, runs, looked = Watch.take, threading.get_ident(), threading.Event()
-
-    def counted(self: Watch) -> None:
-        began = time.thread_time()
-        take(self)
-        snapshots.append(time.thread_time() - began if threading.get_ident() == runs else 0.0)
-        looked.set()
-
-    Watch.take = counted  # type: ignore[method-assign]
-    try:
-        with case.thinner.serve() as page, PAGES[way](page.url):
-            if way != "served" and not looked.wait(60):
-                raise TimeoutError("the page was never looked at")
-            snapshots.clear()
-            yield snapshots
-    finally:
-        Watch.take = take  # type: ignore[method-assign]
+    with thinner.serve() as dashboard:
+        observer = TimedObserver(thinner)
+        with PAGES[way](dashboard.url):
+            if way != "served" and not observer.first.wait(60):
+                raise TimeoutError("the page requested no snapshot")
+            observer.snapshots.clear()
+            yield observer.snapshots
 
 
 @contextmanager

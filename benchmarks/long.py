@@ -1,7 +1,7 @@
-"""A long stream must neither slow down nor grow: a step's cost and the memory held, early and late.
+"""Cost of a step and memory early and late in a long stream: neither may grow.
 
-Thinner(2, size=200) on draws from a standard normal, made block by block. Two thinners, one early and one late in its
-stream, take turns with the same new draws. *growth* is that of the process's resident memory.
+Thinner(2, size=200) on draws from a standard normal, generated block by block. Two thinners, one early and one late in
+its stream, process the same new draws in turn. *growth* is that of the resident memory of the process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fed(thinner: Thinner, rng: np.random.Generator, count: int) -> Thinner:
 
 
 def both(late: Thinner, rng: np.random.Generator) -> dict[str, Contender]:
-    """An early thinner, made anew for each round, and the late one; the round's draws are the same."""
+    """An early thinner, created for each round, and the late one; both process the draws of the round."""
     draws = np.zeros((BLOCK, 2))
 
     def ready_early() -> Callable[[], object]:

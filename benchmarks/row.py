@@ -1,10 +1,10 @@
-"""One draw against many points: the engine's sweeps against C.
+"""Kernel rows, one draw against many: the engine against C.
 
-Nanoseconds per kernel evaluation. *C* is the fastest of several strict variants: tiles of 8, 16 and 32 points and
-plain columns, each with two sets of compiler flags. *loose C* is the fastest that may break the rules of IEEE
-arithmetic (-ffast-math, libmvec's exp, an approximate inverse square root). The last columns are ratios to *C*: the
-engine's row alone, with the exact sum (look), with the sum and the greatest influence (weigh), with the influences
-(remove). Each contender warms the cache before it is timed.
+Nanoseconds per kernel evaluation. *C* is the fastest of several strict variants: tiles of 8, 16 and 32 draws and plain
+columns, each with two sets of compiler flags. *loose C* is the fastest variant that may violate IEEE arithmetic
+(-ffast-math, the exp of libmvec, an approximate inverse square root). The last columns are ratios to *C*: the kernel
+values alone (store), with the exact sum (sum), with the sum and the largest influence (evaluate), subtracted from the
+influences (subtract). Each contender warms the cache before it is timed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from benchmarks.race import race, repeating
 from benchmarks.table import Options, Row, at_most
 from steinstream import IMQ, RBF
 from steinstream._engine.jit import jit
-from steinstream._engine.kernel_row import LOOK, REMOVE, ROW, WEIGH, sweep_tiles
+from steinstream._engine.kernel_row import EVALUATE, STORE, SUBTRACT, SUM, RowArrays, compute_row, new_lanes
 from steinstream._engine.pairwise import as_tiles
 from steinstream._engine.simd import LANES
-from steinstream._engine.state import empty_store
+from steinstream._engine.state import empty_state
 from steinstream.kernels import Kernel
 
 SIZES = ((2, 960), (2, 8192), (4, 960), (4, 8192), (10, 960), (38, 960), (200, 960), (1000, 960))
-MOVES = {"row": ROW, "look": LOOK, "weigh": WEIGH, "remove": REMOVE}
-FLAT = 38  # beyond this dimension columns are hopeless, and slow to compile
+OPERATIONS = {"store": STORE, "sum": SUM, "evaluate": EVALUATE, "subtract": SUBTRACT}
+FLAT = 38  # from this dimension on, columns are slow, also to compile
 
 Run = Callable[[int], object]
 
@@ -55,18 +55,18 @@ def measure(name: str, kernel: Kernel, dim: int, count: int, seconds: float) -> 
         **engine(kernel, points, draw, expected),
     }
     best = race({who: repeating(contender, times) for who, contender in contenders.items()}, seconds)
-    ratios = {move: best[move] / best["C"] for move in MOVES}
-    goal = at_most(ratios["row"], 1.2 if dim <= 4 else 1.5) if name == "IMQ" else ""
-    nanoseconds = {who: best[who] / (times * count) * 1e9 for who in ("C", "loose", "row")}
+    ratios = {name: best[name] / best["C"] for name in OPERATIONS}
+    goal = at_most(ratios["store"], 1.2 if dim <= 4 else 1.5) if name == "IMQ" else ""
+    nanoseconds = {who: best[who] / (times * count) * 1e9 for who in ("C", "loose", "store")}
     return {
         "kernel": name,
         "d": dim,
         "points": count,
         "C, ns": nanoseconds["C"],
         "loose C, ns": nanoseconds["loose"],
-        "engine, ns": nanoseconds["row"],
+        "engine, ns": nanoseconds["store"],
         **ratios,
-        "goal (row)": goal,
+        "goal (store)": goal,
     }
 
 
@@ -76,31 +76,31 @@ def fastest(runs: list[Run], times: int, seconds: float) -> Run:
 
 
 def engine(kernel: Kernel, points: Any, draw: Any, expected: Any) -> dict[str, Run]:
-    """The engine's sweeps, over one store."""
+    """The rows of the engine, over one state."""
     count, dim = points.shape
-    store = empty_store(dim, 0, count, count)
-    store.tiles[:] = as_tiles(points, -points)
-    store.copies[:] = 1.0
-    store.high[:] = 0.0
-    both = np.stack([draw, -draw])
-    sweeps = {name: partial(sweep_often, store, kernel.compiled(dim), move, both) for name, move in MOVES.items()}
-    sweeps["row"](1)
-    if not np.allclose(store.row, expected):
-        raise ArithmeticError(f"The engine's row is wrong at d = {dim}.")
-    return sweeps
+    state = empty_state(dim, 0, count, count)
+    state.tiles[:] = as_tiles(points, -points)
+    state.copies[:] = 1.0
+    state.influence[:] = 0.0
+    state.draw[:] = draw, -draw
+    compiled = kernel.compiled(dim)
+    rows = {name: partial(repeat_row, state, compiled, operation) for name, operation in OPERATIONS.items()}
+    rows["store"](1)
+    if not np.allclose(state.row, expected):
+        raise ArithmeticError(f"The row of the engine is wrong at d = {dim}.")
+    return rows
 
 
 @jit
-def sweep_often(store, kernel, move, draw, times):
+def repeat_row(state, kernel, operation, times):
+    lanes = new_lanes()
+    arrays = RowArrays(state.draw, state.tiles, state.copies, state.influence, state.influence_low, state.row, lanes)
     for _ in range(times):
-        sweep_tiles(
-            kernel, move, draw, store.tiles, store.copies, store.high, store.low, store.row, store.found,
-            None, 0, store.tiles.shape[0],
-        )  # fmt: skip
+        compute_row(kernel, operation, arrays, None, 0, state.tiles.shape[0])
 
 
 def variants(name: str, kernel: Kernel, points: Any, draw: Any, expected: Any) -> tuple[list[Run], list[Run]]:
-    """The strict and the loose C functions, each checked against the readable kernel."""
+    """The strict and the loose C functions, each compared with the NumPy kernel."""
     count, dim = points.shape
     both = np.stack([points, -points], axis=1)
     layouts = {

@@ -1,11 +1,11 @@
 """Whole steps of a full thinner (size reached, steady state): the engine against C with plain sums.
 
-Microseconds per step; IMQ, draws from a standard normal. *C* runs on one thread and carries its sums in plain doubles:
-fast, but neither exact nor free of drift. The engine runs on one thread, on all of them (it shares only sweeps that are
-worth it), and as a user calls it: Thinner.extend, with all checks and records. *replaced* is the share of steps that
-drop an older draw and so cost a second sweep. *same ids* names those who kept the same draws as one thread did.
-*threads* asks for all cores at every step, and means something only where all of them are free: a thread that has to
-wait for its core holds up the other. *extend* keeps to one thread here: it tries more only in long runs.
+Microseconds per step; IMQ, draws from a standard normal. *C* runs on one thread and uses sums in plain doubles, which are
+fast but neither exact nor free of drift. The engine runs on one thread, on all threads (only long kernel rows are
+shared), and through Thinner.extend, with validation and records. *replaced* is the share of steps that remove an older
+draw and so cost a second kernel row. *same ids* lists the contenders that kept the same draws as one thread did. *threads*
+uses all cores at every step, which is meaningful only if all of them are free: a thread that waits for its core delays
+the others. *extend* uses one thread here: several are tried only in long runs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 
 from benchmarks.native import WIDE, aligned, library, pointer
 from benchmarks.race import race
+from benchmarks.steady import Steady
 from benchmarks.table import Options, Row
 from steinstream import Thinner
 from steinstream._engine.jit import threads
-from steinstream._engine.state import Store, empty_store
-from steinstream._engine.thinning import thin_block
+from steinstream._engine.state import KeptState, copy_state
+from steinstream._engine.step_rule import StepLimits
+from steinstream._engine.thinning import Batch, StepLog, thin_block
 
 SIZES = (100, 1000, 10_000)
 DIMENSIONS = (2, 10, 38)
@@ -34,9 +36,10 @@ def run(options: Options) -> list[Row]:
 
 def measure(size: int, dim: int, quick: bool) -> Row:
     steps = max(100, int(2e7 / (size * (dim + 8))))  # some ten milliseconds
-    case = steady(size, dim, steps, before=2 * size if quick else max(50_000, 5 * size))
+    steady = Steady(size, dim, steps=steps, before=2 * size if quick else max(50_000, 5 * size))
+    case = Case.of(steady)
     alone = InEngine(case, None)
-    others = {"C": InC(case), "threads": InEngine(case, threads()), "extend": AsCalled(case)}
+    others = {"C": InC(case), "threads": InEngine(case, threads()), "extend": AsCalled(steady)}
     best = race({"one thread": alone, **others}, 1.0 if quick else 5.0)
     return {
         "kept": size,
@@ -51,34 +54,20 @@ def measure(size: int, dim: int, quick: bool) -> Row:
 
 
 class Case(NamedTuple):
-    """A thinner in its steady state, its store, and the draws to come."""
+    """Arrays of a thinner in its steady state, and the draws of a run."""
 
-    thinner: Thinner
-    store: Store
+    state: KeptState
+    kernel: Any
     draws: Any
     scores: Any
     start: int
+    size: int
 
-    @property
-    def kernel(self) -> Any:
-        return self.thinner.kernel.compiled(self.thinner.dim)
-
-
-def steady(size: int, dim: int, steps: int, before: int) -> Case:
-    rng = np.random.default_rng(size + dim)
-    thinner = Thinner(dim, size=size)
-    draws = rng.normal(size=(size + before, dim))
-    thinner.extend(draws, -draws)
-    draws = aligned(rng.normal(size=(steps, dim)))
-    return Case(thinner, thinner._dictionary._store, draws, aligned(-draws), thinner.steps)
-
-
-def duplicate(store: Store) -> Store:
-    """A copy, aligned as the original is: every run starts from the same state."""
-    copy = empty_store(store.tiles.shape[1], 0, len(store.copies), len(store.following))
-    for mine, its in zip(copy, store, strict=True):
-        mine[...] = its
-    return copy
+    @classmethod
+    def of(cls, steady: Steady) -> Case:
+        thinner = steady.thinner()
+        state, kernel = thinner.state.dictionary.engine_state, thinner.config.kernel.compiled(thinner.dim)
+        return cls(state, kernel, aligned(steady.draws), aligned(-steady.draws), steady.start, len(thinner))
 
 
 class InEngine:
@@ -86,51 +75,44 @@ class InEngine:
 
     def __init__(self, case: Case, workers: int | None) -> None:
         self.case, self.workers = case, workers
-        steps, size = len(case.draws), len(case.thinner)
-        self.ids = np.column_stack([np.zeros(steps, np.int64), case.start + np.arange(steps)])
-        self.plan = np.full(steps, size), np.zeros(steps), np.zeros(steps), False, size
-        self.log = np.zeros(steps, np.int64), np.zeros(steps), np.zeros((size + steps, 3), np.int64), np.zeros((1, 2))
+        steps, size = len(case.draws), case.size
+        ids = np.column_stack([np.zeros(steps, np.int64), case.start + np.arange(steps)])
+        raw, scratch = np.zeros((steps, 0)), np.zeros((1, 2))
+        self.batch = Batch(case.draws, case.scores, raw, ids, candidates=1, start=case.start, influence=scratch)
+        self.limits = StepLimits(np.full(steps, size), np.zeros(steps), np.zeros(steps), cap=size)
+        self.log = StepLog(np.zeros(steps, np.int64), np.zeros(steps), np.zeros((size + steps, 3), np.int64))
 
     def __call__(self) -> Callable[[], object]:
-        self.store = duplicate(self.case.store)
+        state = self.case.state
+        self.state = copy_state(state, len(state.copies), len(state.following))
         return self.go
 
     def go(self) -> None:
-        case = self.case
-        raw = np.zeros((len(case.draws), 0))
-        thin_block(
-            self.store, case.kernel, None, case.draws, case.scores, raw, self.ids, 1, case.start, *self.plan, *self.log,
-            self.workers,
-        )  # fmt: skip
+        thin_block(self.state, self.case.kernel, None, self.batch, self.limits, self.log, workers=self.workers)
 
     @property
     def kept(self) -> set[int]:
-        return present(self.store)
+        return set(self.state.ids[self.state.ids[:, 2] >= 0, 1].tolist())
 
     @property
     def replaced(self) -> float:
-        steps, dropped = len(self.case.draws), self.log[2]
-        return float(np.mean(dropped[:steps, 2] <= self.case.start + np.arange(steps)))
+        steps = len(self.case.draws)
+        return float(np.mean(self.log.dropped[:steps, 2] <= self.case.start + np.arange(steps)))
 
 
 class AsCalled:
-    """What a user calls."""
+    """Thinner.extend."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    def __init__(self, steady: Steady) -> None:
+        self.steady = steady
 
     def __call__(self) -> Callable[[], object]:
-        thinner = self.case.thinner
-        thinner._dictionary._store = duplicate(self.case.store)
-        thinner.steps = thinner._numbered[0] = self.case.start
-        return self.go
-
-    def go(self) -> None:
-        self.case.thinner.extend(self.case.draws, self.case.scores)
+        self.thinner: Thinner = self.steady.thinner()
+        return lambda: self.steady.extend(self.thinner, self.steady.draws)
 
     @property
     def kept(self) -> set[int]:
-        return present(self.case.thinner._dictionary._store)
+        return set(self.thinner.kept.ids[:, 1].tolist())
 
 
 class InC:
@@ -138,24 +120,21 @@ class InC:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.steps = library("step.c", case.thinner.dim, WIDE).steps
+        self.steps = library("step.c", case.draws.shape[1], WIDE).steps
 
     def __call__(self) -> Callable[[], object]:
-        store = self.case.store
-        self.arrays = [aligned(part) for part in (store.tiles, store.high, store.row, store.ids[store.oldest, 1])]
+        state = self.case.state
+        self.arrays = [aligned(part) for part in (state.tiles, state.influence, state.row, state.ids[state.oldest, 1])]
         return self.go
 
     def go(self) -> None:
         case = self.case
-        self.steps(
-            *map(pointer, self.arrays), ctypes.c_long(len(case.thinner)), ctypes.c_double(case.kernel.first),
-            pointer(case.draws), pointer(case.scores), ctypes.c_long(case.start), ctypes.c_long(len(case.draws)),
-        )  # fmt: skip
+        tiles, influence, row, ids = map(pointer, self.arrays)
+        size, steps, start = (ctypes.c_long(value) for value in (case.size, len(case.draws), case.start))
+        draws, scores, first = pointer(case.draws), pointer(case.scores), ctypes.c_double(case.kernel.first)
+        arguments = (tiles, influence, row, ids, size, first, draws, scores, start, steps)
+        self.steps(*arguments)
 
     @property
     def kept(self) -> set[int]:
-        return set(self.arrays[3][: len(self.case.thinner)].tolist())
-
-
-def present(store: Store) -> set[int]:
-    return set(store.ids[store.ids[:, 2] >= 0, 1].tolist())
+        return set(self.arrays[3][: self.case.size].tolist())

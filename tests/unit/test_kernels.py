@@ -96,13 +96,13 @@ def test_the_paper_takes_the_dimension_as_bandwidth():
     [
         (lambda: ss.IMQ(c=0.0), "c must be positive, got 0"),
         (lambda: ss.IMQ(c="wide"), "c must be positive, got nan"),
-        (lambda: ss.IMQ(beta=0.0), "beta must lie between -1 and 0"),
-        (lambda: ss.IMQ(beta=-1.0), "beta must lie between -1 and 0"),
+        (lambda: ss.IMQ(beta=0.0), "beta must be between -1 and 0"),
+        (lambda: ss.IMQ(beta=-1.0), "beta must be between -1 and 0"),
         (lambda: ss.RBF(h=-1.0), "h must be positive, got -1"),
         (lambda: ss.RBF(h=np.inf), "h must be positive, got inf"),
         (lambda: ss.IMQ(linear=-0.1), "at least 0, got -0.1"),
         (lambda: ss.RBF(linear=np.nan), "at least 0, got nan"),
-        (lambda: ss.IMQ(linear=1.0).diagonal(np.zeros((2, 1))), "depends on the points"),
+        (lambda: ss.IMQ(linear=1.0).diagonal(np.zeros((2, 1))), "depends on the draws"),
     ],
 )
 def test_invalid_settings_are_refused(make, words):

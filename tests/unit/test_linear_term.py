@@ -1,4 +1,4 @@
-"""Kernels: parameters, spectrum, and the linear term in every place where the Stein kernel is computed."""
+"""A linear term in the base kernel: the formula, in every place where the kernel is computed, and its effect."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from steinstream._engine.penalties import (
     fill_features,
 )
 from steinstream._engine.simd import LANES
-from steinstream._engine.state import NONE, empty_state, enlarged, record_values, set_record
+from steinstream._engine.state import NONE, KeptState, empty_state, enlarged, record_values, set_record
 from steinstream._engine.step_rule import NO_CAP, StepLimits
 from steinstream._engine.thinning import Batch, StepLog, thin_block
 from steinstream._engine.updates import restore_derived, worth_sharing
@@ -231,6 +231,11 @@ class Dictionary:
         copies = self._state.copies[:slots]
         mean = math.fsum(diagonal * copies) / float(copies.sum()) if slots else 0.0  # independent of the order
         return bound(self._trace, mean)
+
+    @property
+    def engine_state(self) -> KeptState:
+        """Arrays of the compiled engine, which change with every step."""
+        return self._state
 
     @property
     def trace(self) -> Array:
