@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from benchmarks.race import race
 from benchmarks.steady import Steady
 from benchmarks.table import Options, Row, at_most
-
 from steinstream import IMQ
 
 CASES = ((100, 2), (100, 10), (1000, 2), (1000, 10), (1000, 38))

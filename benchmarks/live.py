@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 
 from benchmarks.steady import Steady
 from benchmarks.table import Options, Row, at_most
-
 from steinstream import Thinner
 from steinstream.thinner.run import Observer
 from steinstream.thinner.threads import ThreadChooser

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from steinstream.baselines.comparison import ComparisonRow
 from steinstream.cli import commands
 from steinstream.errors import InputError, OutputError
 from tests.conftest import write_chain
