@@ -42,7 +42,7 @@ def counterparts(docstring):
     return re.findall(r"`((?:reference|kernels)\.[\w.]+)`", line.group(1)) if line else []
 
 
-@pytest.mark.parametrize("docstring", compiled_functions())
+@pytest.mark.parametrize("docstring", [*compiled_functions()])
 def test_a_compiled_function_names_its_counterpart(docstring):
     names = counterparts(docstring)
     assert bool(names) != (BOOKKEEPING in docstring)
