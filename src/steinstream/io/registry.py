@@ -269,5 +269,5 @@ def _by_suffix(path: Path) -> str | None:
 def _existing(path: Path) -> Path:
     if not path.exists():
         others = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise InputError(f"{path}: no such file.", f"{nearest(path.name, others)}Check the path.")
+        raise InputError(f"{path}: there is no such file.", f"{nearest(path.name, others)}Check the path.")
     return path

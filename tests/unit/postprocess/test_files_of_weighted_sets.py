@@ -105,7 +105,7 @@ def test_what_is_no_kept_set_is_not_loaded(tmp_path):
         read_kept(tmp_path / "text.npz")
     kept = refined()
     kept.save(tmp_path / "kept.csv")
-    with pytest.raises(InputError, match="does not remember kernel"):
+    with pytest.raises(InputError, match="without kernel and preconditioner"):
         read_kept(tmp_path / "kept.csv")
     replace(kept, weights=kept.weights[:-1]).save(tmp_path / "kept.npz")
     with pytest.raises(InputError, match=r"weights has shape \(24,\), expected \(25,\)"):
