@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from steinstream._formatting import listing
 from steinstream._typing import Integers
 from steinstream.errors import InputError
 from steinstream.io.base import Chain
-from steinstream.io.errors import listing
 from steinstream.io.registry import open_chain
 from steinstream.result import Variable
 from steinstream.validation import Block
