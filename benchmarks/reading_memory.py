@@ -137,5 +137,5 @@ FILES: dict[str, tuple[str, Callable[[Path, int, dict[str, object]], None], dict
     "NetCDF, chunks of 4 MB": (".nc", netcdf, {"chunks": (1, 512, DIM)}),
     "NetCDF, deflated": (".nc", netcdf, {"chunks": (1, 512, DIM), "compression": "gzip", "compression_opts": 1}),
     "Zarr, chunks of 4 MB": (".zarr", zarr, {"chunks": (1, 512, DIM)}),
-    "Zarr, chunks of 33 MB": (".zarr", zarr, {"chunks": (1, 4096, DIM)}),
+    "Zarr, automatic chunks": (".zarr", zarr, {"chunks": "auto"}),
 }
