@@ -504,7 +504,7 @@ class Kept:
             The kept draws.
 
         """
-        from steinstream.io.arviz import to_datatree  # facade
+        from steinstream.io import to_datatree  # facade
 
         return to_datatree(self, stacked=stacked)
 

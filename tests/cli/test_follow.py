@@ -358,7 +358,7 @@ def test_files_that_cannot_be_followed_are_refused_at_once(made, tmp_path):
         ([made[0].with_name("out-1.csv")], "seems to be .*out-diagnostic-1.csv"),
         ([tmp_path / "none.csv", "--until-idle", 0], "no draws were found"),
         ([made[0], "--resume"], "--checkpoint FILE"),
-        ([tmp_path / "none-*.csv"], "No file matches"),
+        ([tmp_path / "none-*.csv"], "no file matches"),
     ]:
         with pytest.raises(InputError, match=problem):
             follow(*arguments, "-o", tmp_path / "kept.npz")

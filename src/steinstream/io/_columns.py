@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.io.base import ALL_PARAMETERS, DRAWS, NAMES_HINT, NO_SCORES_HINT, SCORES, default_names
-from steinstream.io.errors import listing, nearest
 from steinstream.result import Kept, Variable
 
 CHAIN, DRAW, PREFIX = "chain", "draw", "score_"

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steinstream import __version__
+from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import split_names
@@ -49,7 +50,7 @@ from steinstream.io.base import (
     reject_scores_file,
     scores_all_nan,
 )
-from steinstream.io.errors import listing, nearest, need, reading
+from steinstream.io.errors import need, reading
 from steinstream.io.npz import parse_kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept, Variable

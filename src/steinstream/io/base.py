@@ -179,7 +179,7 @@ def empty_chain(path: Path) -> InputError:
 def scores_all_nan(path: Path, where: str) -> InputError:
     """Return the error for an array of scores that was never filled."""
     return InputError(
-        f"{path}: all values of {where} are NaN, so no gradient was stored.",
+        f"{path}: {where} is NaN throughout: no gradient was stored.",
         "Sample again and store the gradient: nutpie.sample(..., store_gradient=True), or in PyMC with nutpie "
         "nuts={'store_gradient': True}.",
     )

@@ -23,13 +23,14 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from steinstream._formatting import listing
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import combine_elements, split_element
 from steinstream.io._csv_rows import CsvFile, is_gzipped, open_text, regroup
 from steinstream.io.base import DRAWS, NO_SCORES_HINT, SCORES, Chain, Request
 from steinstream.io.csv import open_csv
-from steinstream.io.errors import DAMAGE, listing, reading
+from steinstream.io.errors import DAMAGE, reading
 from steinstream.result import Variable
 from steinstream.validation import Block, consecutive_ids
 

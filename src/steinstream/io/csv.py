@@ -13,6 +13,7 @@ from typing import IO, cast
 
 import numpy as np
 
+from steinstream._formatting import listing
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import (
@@ -30,7 +31,7 @@ from steinstream.io._columns import (
 )
 from steinstream.io._csv_rows import CsvFile, open_text, parse_number, regroup
 from steinstream.io.base import DRAWS, SCORES, Chain, Request, default_names
-from steinstream.io.errors import listing, reading
+from steinstream.io.errors import reading
 from steinstream.result import Kept, Variable
 from steinstream.validation import Block
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from steinstream._formatting import listing
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import RowIds, TableColumns, find_columns
@@ -32,7 +33,7 @@ from steinstream.io.cmdstan import (
     is_stan_header,
     parse_config,
 )
-from steinstream.io.errors import listing, reading
+from steinstream.io.errors import reading
 from steinstream.validation import Block
 
 _CHUNK = 1 << 20  # bytes read at a time

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from steinstream._formatting import listing, nearest
 from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.io.base import ALL_PARAMETERS, DRAWS, NO_SCORES_HINT, SCORES, Chain, Request, reject_scores_file
-from steinstream.io.errors import listing, nearest, need, reading
+from steinstream.io.errors import need, reading
 from steinstream.io.netcdf import is_hdf5
 from steinstream.validation import Block, consecutive_ids
 

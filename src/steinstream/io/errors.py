@@ -14,8 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from steinstream._formatting import listing as listing
-from steinstream._formatting import nearest as nearest
 from steinstream.errors import InputError, SteinstreamError
 
 #: Exceptions that the libraries raise for a damaged file.

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from steinstream._formatting import listing
 from steinstream._typing import Integers
 from steinstream.errors import InputError
 from steinstream.io.base import Chain
-from steinstream.io.errors import listing
 from steinstream.io.registry import open_chain
 from steinstream.result import Variable
 from steinstream.validation import Block
@@ -162,7 +162,8 @@ def open_chains(
         )
     if options.get("scores") is not None and len(files) > 1:
         raise InputError(
-            f"One file of scores was given for {len(files)} chains.", "Thin the chains one by one, or join their files."
+            f"A file of scores goes with one chain, but {len(files)} chains were given.",
+            "Thin the chains one by one, or join their files.",
         )
     given: Sequence[str | os.PathLike[str] | None] = outputs or [None] * len(files)
     parts = [open_chain(file, output=output, **options) for file, output in zip(files, given, strict=True)]
@@ -177,7 +178,7 @@ def matching_files(path: str | os.PathLike[str]) -> list[Path]:
         return [Path(path)]
     found = sorted(glob.glob(str(path)), key=_natural_key)  # noqa: PTH207 a pattern may be absolute
     if not found:
-        raise InputError(f"No file matches {path}.", "Check the path.")
+        raise InputError(f"{path}: no file matches this pattern.", "Check the path.")
     return [Path(name) for name in found]
 
 

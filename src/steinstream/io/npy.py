@@ -116,7 +116,7 @@ def open_npy(request: Request) -> NpyChain:
     path, scores = request.path, request.scores
     if scores is None:
         raise InputError(
-            f"{path} contains one array and no scores.",
+            f"{path} holds one array and no scores.",
             f"Pass the file of scores as scores (--scores FILE). {NO_SCORES_HINT}",
         )
     if scores.suffix.lower() != ".npy":

@@ -16,10 +16,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
+from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray
 from steinstream.errors import InputError
 from steinstream.io.base import NAMES_HINT, Chain, Request, default_names, reject_scores_file
-from steinstream.io.errors import listing, nearest, reading, truncated
+from steinstream.io.errors import reading, truncated
 from steinstream.io.npy import ChainShape, NpyHeader, as_new_floats
 from steinstream.kernels import IMQ, RBF, Kernel
 from steinstream.preconditioning import Preconditioner

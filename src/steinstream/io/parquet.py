@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from steinstream._formatting import listing
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import (
@@ -26,7 +27,7 @@ from steinstream.io._columns import (
     variables_of_kept,
 )
 from steinstream.io.base import NAMES_HINT, Chain, Request, empty_chain, reject_scores_file
-from steinstream.io.errors import listing, reading
+from steinstream.io.errors import reading
 from steinstream.result import Kept, Variable
 from steinstream.validation import Block
 

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, OutputError
 from steinstream.io import cmdstan, emcee, netcdf, zarr
 from steinstream.io.atomic import replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
-from steinstream.io.errors import listing, nearest, reading
+from steinstream.io.errors import reading
 from steinstream.io.npy import open_npy
 from steinstream.io.npz import NpzChain, read_npz, write_npz
 from steinstream.io.parquet import ParquetChain, pyarrow, write_parquet
@@ -269,5 +270,5 @@ def _by_suffix(path: Path) -> str | None:
 def _existing(path: Path) -> Path:
     if not path.exists():
         others = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise InputError(f"{path}: no such file.", f"{nearest(path.name, others)}Check the path.")
+        raise InputError(f"{path}: there is no such file.", f"{nearest(path.name, others)}Check the path.")
     return path

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from steinstream._formatting import listing
 from steinstream._typing import Array
 from steinstream.errors import InputError, OutputError, one_of
 from steinstream.io.atomic import make_folder
-from steinstream.io.errors import listing
 from steinstream.parallel.backends import ParallelBackend, connect
 from steinstream.parallel.sources import (
     FileContents,

@@ -180,7 +180,7 @@ def test_a_classic_file_has_no_groups_and_is_read_by_names(tmp_path):
 def test_a_gradient_that_was_not_stored_is_refused(kind, tmp_path):
     _, tree = model()
     tree["sample_stats"]["gradient"][:] = np.nan
-    with pytest.raises(InputError, match="gradient are NaN, so no gradient was stored") as caught:
+    with pytest.raises(InputError, match="gradient is NaN throughout: no gradient was stored") as caught:
         open_chain(store(tree, tmp_path / KINDS[kind], kind))
     assert "store_gradient=True" in caught.value.remedy
 
@@ -188,10 +188,10 @@ def test_a_gradient_that_was_not_stored_is_refused(kind, tmp_path):
 def test_scores_that_are_nan_throughout_are_refused_in_any_file(tmp_path):
     x = np.random.default_rng(0).normal(size=(300, 2))
     np.savez(tmp_path / "c.npz", draws=x, scores=np.full_like(x, np.nan))
-    with pytest.raises(InputError, match="array scores are NaN"):
+    with pytest.raises(InputError, match="array scores is NaN throughout"):
         next(open_chain(tmp_path / "c.npz").blocks())
     (tmp_path / "c.csv").write_text("a,score_a\n" + "1.5,nan\n" * 200)
-    with pytest.raises(InputError, match="score_a are NaN"):
+    with pytest.raises(InputError, match="score_a is NaN throughout"):
         next(open_chain(tmp_path / "c.csv").blocks())
 
 

@@ -50,7 +50,7 @@ def test_a_missing_file_is_named_with_its_neighbour(tmp_path):
     npz(tmp_path / "chain.npz", draws=GOOD, scores=GOOD)
     assert "chain.npz?" in opening_error(tmp_path / "chian.npz", "no such file").remedy
     np.save(tmp_path / "draws.npy", GOOD)
-    opening_error(tmp_path / "draws.npy", "scores.npy: no such file", scores=tmp_path / "scores.npy")
+    opening_error(tmp_path / "draws.npy", "scores.npy: there is no such file", scores=tmp_path / "scores.npy")
     opening_error(tmp_path / "no" / "chain.npz", "no such file")
     opening_error(tmp_path, "is a folder")
 

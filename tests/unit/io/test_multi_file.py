@@ -68,7 +68,7 @@ def test_files_of_a_pattern_are_in_natural_order(tmp_path):
     for number in (10, 9, 1):
         (tmp_path / f"c-{number}.csv").write_text(f"a,score_a\n{number},0\n")
     assert whole(open_chains([str(tmp_path / "c-*.csv")]))[0].ravel().tolist() == [1, 9, 10]
-    with pytest.raises(InputError, match="No file matches"):
+    with pytest.raises(InputError, match="no file matches"):
         open_chains([str(tmp_path / "d-*.csv")])
 
 
@@ -77,5 +77,5 @@ def test_chains_of_two_models_do_not_go_together(run, tmp_path):
     other.write_text("a,score_a\n1,2\n")
     with pytest.raises(InputError, match=r"other\.csv has the parameters a, .* has a0"):
         open_chains([run[0], other])
-    with pytest.raises(InputError, match="One file of scores was given for 2 chains"):
+    with pytest.raises(InputError, match="A file of scores goes with one chain, but 2 chains"):
         open_chains(run, scores=other)
