@@ -156,12 +156,12 @@ def loop(seeds: range) -> float:
 
 def scaling() -> Iterator[Line]:
     """Measure the same work in plain loops, one per process, and on clusters."""
-    from steinstream.parallel.backends import local
+    from steinstream.parallel.backends import local_client
 
     for workers in (1, 2):
         with (
             ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as processes,
-            local(workers, memory_limit="2GiB", dashboard_address=None) as client,
+            local_client(workers, memory_limit="2GiB", dashboard_address=None) as client,
         ):
 
             def loops(leaves: int, processes: Any = processes, workers: int = workers) -> tuple[float, float]:
@@ -231,9 +231,9 @@ def machine() -> Iterator[Line]:
 
 def scheduler() -> Iterator[Line]:
     """Measure the time of the scheduler and the client for a trivial task."""
-    from steinstream.parallel.backends import local
+    from steinstream.parallel.backends import local_client
 
-    with local(1, memory_limit="2GiB", dashboard_address=None) as client:
+    with local_client(1, memory_limit="2GiB", dashboard_address=None) as client:
         values = []
         for _ in range(REPEATS):
             start = time.perf_counter()
