@@ -1,13 +1,13 @@
 """Cost of the dashboard: a server, an open page and a page that hangs, compared with a run without a server.
 
-A thinner in its steady state, on one thread, processes the same draws each time: in blocks of 5000, one by one without
-pause, and one by one at a thousand per second. *served*: a server and no page. *open*: a page that reads all events, in
-a separate process. *hangs*: a page that requests the events and never reads them. *time* is that of the thread of the
-run, without waiting for a core that another process used: the median ratio to a run without a server in the same round;
-the order within a round is random. *none again* compares two runs without a server; its distance from 1 is noise. The
-other columns are shares of the CPU time of the run: *snapshots*, copies that its thread takes for the page; *waits* for
-other threads, beyond those without a server; *server*, CPU time of the thread of the server, on another core if there is
-one.
+A thinner in its steady state, on one thread, processes the same draws each time: in blocks of 5000, one by one
+without pause, and one by one at a thousand per second. *served*: a server and no page. *open*: a page that reads all
+events, in a separate process. *hangs*: a page that requests the events and never reads them. *time* is that of the
+thread of the run, without waiting for a core that another process used: the median ratio to a run without a server in
+the same round; the order within a round is random. *none again* compares two runs without a server; its distance from
+1 is noise. The other columns are shares of the CPU time of the run: *snapshots*, copies that its thread takes for the
+page; *waits* for other threads, beyond those without a server; *server*, CPU time of the thread of the server, on
+another core if there is one.
 """
 
 from __future__ import annotations

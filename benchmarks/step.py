@@ -1,11 +1,11 @@
 """Whole steps of a full thinner (size reached, steady state): the engine against C with plain sums.
 
-Microseconds per step; IMQ, draws from a standard normal. *C* runs on one thread and uses sums in plain doubles, which are
-fast but neither exact nor free of drift. The engine runs on one thread, on all threads (only long kernel rows are
-shared), and through Thinner.extend, with validation and records. *replaced* is the share of steps that remove an older
-draw and so cost a second kernel row. *same ids* lists the contenders that kept the same draws as one thread did. *threads*
-uses all cores at every step, which is meaningful only if all of them are free: a thread that waits for its core delays
-the others. *extend* uses one thread here: several are tried only in long runs.
+Microseconds per step; IMQ, draws from a standard normal. *C* runs on one thread and uses sums in plain doubles, which
+are fast but neither exact nor free of drift. The engine runs on one thread, on all threads (only long kernel rows are
+shared), and through Thinner.extend, with validation and records. *replaced* is the share of steps that remove an
+older draw and so cost a second kernel row. *same ids* lists the contenders that kept the same draws as one thread
+did. *threads* uses all cores at every step, which is meaningful only if all of them are free: a thread that waits for
+its core delays the others. *extend* uses one thread here: several are tried only in long runs.
 """
 
 from __future__ import annotations

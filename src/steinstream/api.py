@@ -198,7 +198,7 @@ class ArraySource:
     @property
     def dim(self) -> int:
         """Number of dimensions."""
-        return self.chains[0].block.draws.shape[1]
+        return int(self.chains[0].block.draws.shape[1])
 
     @property
     def has_pins(self) -> bool:

@@ -5,14 +5,14 @@ known at each draw up to a constant. With k_q the Stein kernel of q,
 
 .. math:: k(x, y) = r(x)\, r(y)\, k_q(x, y), \qquad r = q / p,
 
-has mean zero under p, because the integral of p r k_q(., y) equals that of q k_q(., y), which is 0. Its KSD measures the
-distance to p without the gradient of log p (Fisher and Oates, "Gradient-free kernel Stein discrepancy", NeurIPS 2023).
-The unknown constant only scales it; it is chosen such that r has mean 1 over the draws, as under p.
+has mean zero under p, because the integral of p r k_q(., y) equals that of q k_q(., y), which is 0. Its KSD measures
+the distance to p without the gradient of log p (Fisher and Oates, "Gradient-free kernel Stein discrepancy", NeurIPS
+2023). The unknown constant only scales it; it is chosen such that r has mean 1 over the draws, as under p.
 
 A draw at which r is near 0, in tails of p that q does not have, costs nothing, so a thinner would collect such draws
-(with a banana for p, the means were wrong by five standard deviations). Therefore log r is clipped to within
-``clip`` = c of its median: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q. With
-c = 0, or if no log density is known, r is 1 and KSD is the distance to q. The kept draws then have the mean and the
+(with a banana for p, the means were wrong by five standard deviations). Therefore log r is clipped to within ``clip``
+= c of its median: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q. With c =
+0, or if no log density is known, r is 1 and KSD is the distance to q. The kept draws then have the mean and the
 spread of the draws, and the shape of the proxy.
 """
 
@@ -28,7 +28,7 @@ from steinstream._typing import Array, Flags
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel, as_kernel
-from steinstream.preconditioning import Preconditioner, Streaming
+from steinstream.preconditioning import Preconditioner, Streaming, as_preconditioner
 from steinstream.result import History, Kept, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
@@ -110,7 +110,8 @@ def gradient_free_ksd(
     '0.09 0.36'
 
     """
-    config = ThinConfig(kernel=as_kernel(kernel), preconditioner=preconditioner, validate_scores=False)
+    chosen = preconditioner if isinstance(preconditioner, str) else as_preconditioner(preconditioner)
+    config = ThinConfig(kernel=as_kernel(kernel), preconditioner=chosen, validate_scores=False)
     proxied = with_proxy_scores(draws, log_density, proxy, config)
     ratios, _ = _ratios(proxied, clip)
     x, s, _ = validation.concatenate(proxied.chains)

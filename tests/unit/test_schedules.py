@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +29,7 @@ NAMED = [KeepAll(), Linear(), SquareRoot(), Power(0.5), Power(1.5), Constant(20)
         (Decaying(SquareRoot()), lambda t: 0.0 if t == 1 else np.log(t) / (t * np.log(t))),
         (Share(0.5), lambda t: 0.0),  # the thinner divides eta by the squared size of the set
     ],
-    ids=str,
+    ids=lambda value: "formula" if isinstance(value, FunctionType) else str(value),
 )
 def test_values_are_those_of_the_formula(schedule, formula):
     expected = [formula(t) for t in STEPS]

@@ -1,4 +1,4 @@
-"""Preconditioner that follow the stream: what they come to, that nothing else changes, that no bit depends on the cuts."""
+"""Streaming preconditioners: their limit, what stays unchanged, and that no bit depends on the size of the blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checkpoints of a thinner: a versioned npz file with a checksum, written to a temporary file and then renamed.
 
-A checkpoint holds the configuration and the state of a thinner. It is complete or absent. Nothing in it is executed. Its
-bytes depend on the state of the thinner alone, not on the order in which the engine stores it.
+A checkpoint holds the configuration and the state of a thinner. It is complete or absent. Nothing in it is executed.
+Its bytes depend on the state of the thinner alone, not on the order in which the engine stores it.
 """
 
 from __future__ import annotations

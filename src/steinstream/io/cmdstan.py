@@ -93,7 +93,7 @@ def is_stan_header(line: bytes) -> bool:
     return line.startswith(b"lp__,") and b"__," in line[5:]
 
 
-def matches(path: Path, head: bytes) -> bool:
+def is_cmdstan(path: Path, head: bytes) -> bool:
     """Return whether a file that begins with ``head``, gzipped or not, was written by CmdStan."""
     if head.startswith(b"\x1f\x8b"):
         try:

@@ -31,7 +31,7 @@ _RETURN_SCORE = (
 _BUFFER = 32 << 20  # bytes of draws and scores that are held to deliver one walker after another
 
 
-def matches(path: Path, head: bytes) -> bool:
+def is_emcee(path: Path, head: bytes) -> bool:
     """Return whether an HDF5 file was written by emcee; False without h5py."""
     if not is_hdf5(path, head):
         return False

@@ -29,12 +29,12 @@ def is_hdf5(path: Path, head: bytes) -> bool:
     return head.startswith(_HDF5)
 
 
-def matches(path: Path, head: bytes) -> bool:
+def is_netcdf(path: Path, head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is NetCDF; every HDF5 file is read as such."""
     return head.startswith((_HDF5, *_CLASSIC))
 
 
-def library() -> Any:
+def import_h5netcdf() -> Any:
     """Import h5netcdf."""
     return need("h5netcdf", "netcdf")
 
@@ -57,7 +57,7 @@ def write_netcdf(kept: Kept, file: IO[bytes]) -> None:
             raise InputError(f"NetCDF cannot store the name {name!r}.", "Rename the parameter, or write npz or csv.")
     text = need("h5py", "netcdf").string_dtype()
     written = BytesIO()
-    with library().File(written, "w") as root:
+    with import_h5netcdf().File(written, "w") as root:
         root.attrs.update(kept_attributes(kept))
         for title, content in kept_groups(kept).items():
             group = root.create_group(title)
@@ -83,7 +83,7 @@ class NetcdfTree(ArrayTree):
         super().__init__(path)
         # Whole chunks are read once, so the chunk cache of HDF5 would only cost time and memory.
         self._file = need("h5py", "netcdf").File(path, "r", rdcc_nbytes=0)
-        self._root = library().File(self._file, "r", decode_vlen_strings=True, phony_dims="access")
+        self._root = import_h5netcdf().File(self._file, "r", decode_vlen_strings=True, phony_dims="access")
         self.names, self.attrs = tuple(self._root.groups), self._root.attrs
 
     def close(self) -> None:

@@ -13,14 +13,17 @@ from typing import IO, NamedTuple
 
 from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, OutputError
-from steinstream.io import cmdstan, emcee, netcdf, zarr
 from steinstream.io.atomic import replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request
+from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
+from steinstream.io.emcee import EmceeChain, is_emcee
 from steinstream.io.errors import reading
+from steinstream.io.netcdf import import_h5netcdf, is_netcdf, open_netcdf, read_netcdf, write_netcdf
 from steinstream.io.npy import open_npy
 from steinstream.io.npz import NpzChain, read_npz, write_npz
 from steinstream.io.parquet import ParquetChain, pyarrow, write_parquet
+from steinstream.io.zarr import import_zarr, is_zarr, is_zarr_folder, open_zarr, read_zarr, write_zarr
 from steinstream.result import Kept
 
 _HEAD = 4096  # bytes at the start of a file by which a format recognises it
@@ -43,7 +46,7 @@ def _starts_with(*prefixes: bytes) -> Callable[[Path, bytes], bool]:
 
 
 def _is_npz(path: Path, head: bytes) -> bool:
-    return head.startswith(b"PK") and not zarr.matches(path, head)
+    return head.startswith(b"PK") and not is_zarr(path, head)
 
 
 def _never(path: Path, head: bytes) -> bool:
@@ -54,26 +57,26 @@ def _never(path: Path, head: bytes) -> bool:
 FORMATS = {
     "npz": Format((".npz",), _is_npz, NpzChain, write_npz, read=read_npz),
     "npy": Format((".npy",), _starts_with(b"\x93NUMPY"), open_npy),
-    "stan": Format((), cmdstan.matches, cmdstan.open_cmdstan),
+    "stan": Format((), is_cmdstan, open_cmdstan),
     "csv": Format((".csv",), _never, open_csv, write_csv),
     "csv.gz": Format((".csv.gz",), _starts_with(b"\x1f\x8b"), open_csv, write_csv_gz),
     "parquet": Format((".parquet",), _starts_with(b"PAR1"), ParquetChain, write_parquet, need=pyarrow),
     "zarr": Format(
         (".zarr", ".zarr.zip"),
-        zarr.matches,
-        zarr.open_zarr,
-        write_folder=zarr.write_zarr,
-        read=zarr.read_zarr,
-        need=zarr.library,
+        is_zarr,
+        open_zarr,
+        write_folder=write_zarr,
+        read=read_zarr,
+        need=import_zarr,
     ),
-    "emcee": Format((), emcee.matches, emcee.EmceeChain),
+    "emcee": Format((), is_emcee, EmceeChain),
     "netcdf": Format(
         (".nc", ".nc4", ".netcdf", ".h5", ".hdf5"),
-        netcdf.matches,
-        netcdf.open_netcdf,
-        netcdf.write_netcdf,
-        read=netcdf.read_netcdf,
-        need=netcdf.library,
+        is_netcdf,
+        open_netcdf,
+        write_netcdf,
+        read=read_netcdf,
+        need=import_h5netcdf,
     ),
 }
 
@@ -162,7 +165,7 @@ def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
     """
     form = _find_writable(path)
     if form.write_folder is not None:
-        with replacing_folder(path, zarr.is_store) as folder:
+        with replacing_folder(path, is_zarr_folder) as folder:
             form.write_folder(kept, folder)
     elif form.write is not None:
         with replacing(path) as file:
@@ -216,7 +219,7 @@ def check_output(path: str | os.PathLike[str]) -> None:
     """
     form = _find_writable(path)
     target = Path(path)
-    if target.is_dir() and not (form.write_folder is not None and zarr.is_store(target)):
+    if target.is_dir() and not (form.write_folder is not None and is_zarr_folder(target)):
         raise write_error(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():

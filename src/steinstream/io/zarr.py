@@ -20,15 +20,15 @@ _DIMS = "_ARRAY_DIMENSIONS"
 _METADATA = ("zarr.json", ".zgroup", ".zmetadata")
 
 
-def is_store(path: Path) -> bool:
+def is_zarr_folder(path: Path) -> bool:
     """Return whether a folder is a Zarr store."""
     return any((path / name).is_file() for name in _METADATA)
 
 
-def matches(path: Path, head: bytes) -> bool:
+def is_zarr(path: Path, head: bytes) -> bool:
     """Return whether this is a Zarr store, in a folder or a zip file that begins with ``head``."""
     if path.is_dir():
-        return is_store(path)
+        return is_zarr_folder(path)
     if not head.startswith(b"PK"):
         return False
     try:
@@ -38,7 +38,7 @@ def matches(path: Path, head: bytes) -> bool:
         return False
 
 
-def library() -> Any:
+def import_zarr() -> Any:
     """Import zarr."""
     return need("zarr", "zarr")
 
@@ -56,7 +56,7 @@ def read_zarr(path: Path) -> Kept:
 
 def write_zarr(kept: Kept, folder: Path) -> None:
     """Write a kept set as a store of version 2, which every zarr reads and xarray opens as a DataTree."""
-    zarr = library()
+    zarr = import_zarr()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         root = zarr.create_group(folder, zarr_format=2, overwrite=True, attributes=kept_attributes(kept))
@@ -77,8 +77,8 @@ class ZarrTree(ArrayTree):
         super().__init__(path)
         with reading(path, "Zarr"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            store = path if path.is_dir() else library().storage.ZipStore(path, mode="r")
-            self._root = library().open_group(store, mode="r")
+            store = path if path.is_dir() else import_zarr().storage.ZipStore(path, mode="r")
+            self._root = import_zarr().open_group(store, mode="r")
             self.names, self.attrs = tuple(self._root.group_keys()), self._root.attrs
 
     def close(self) -> None:

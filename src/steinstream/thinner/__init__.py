@@ -4,8 +4,8 @@ Hawkins, Koppel and Zhang, "Online, informative MCMC thinning with kernelized St
 O((candidates + removed) * kept * d). The memory is O(kept * d) plus a subsample of 4096 draws, whatever the length of
 the stream.
 
-The package follows a draw: `ingest` validates it, `run` passes blocks of draws to the `dictionary`, which holds the kept
-draws in the arrays of the compiled engine. `config` holds the settings, `state` everything that changes.
+The package follows a draw: `ingest` validates it, `run` passes blocks of draws to the `dictionary`, which holds the
+kept draws in the arrays of the compiled engine. `config` holds the settings, `state` everything that changes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Further passes over a chain that can be read again: every draw is offered once more, and the number kept stays.
 
-A step of such a pass adds a draw and then removes the draw whose removal gives the smallest KSD, the new one included.
-Removing the new one would restore the previous set, so KSD never increases, to the last bit, because the sums are exact
-and the number kept is constant. With an anchor, whose mean of the stream no longer changes, or with costs, the same
-holds for the objective (:attr:`steinstream.Thinner.objective`), up to single-precision rounding (1e-6). Pinned draws
-stay. A draw that is kept when a pass starts is not offered in it, and every draw is offered once per pass, so no draw is
-kept twice.
+A step of such a pass adds a draw and then removes the draw whose removal gives the smallest KSD, the new one
+included. Removing the new one would restore the previous set, so KSD never increases, to the last bit, because the
+sums are exact and the number kept is constant. With an anchor, whose mean of the stream no longer changes, or with
+costs, the same holds for the objective (:attr:`steinstream.Thinner.objective`), up to single-precision rounding
+(1e-6). Pinned draws stay. A draw that is kept when a pass starts is not offered in it, and every draw is offered once
+per pass, so no draw is kept twice.
 
 Passes converge to a set that no single exchange improves, which depends on the initial set. ``start="sample"``, which
 ``passes="auto"`` implies, therefore starts with a set chosen by local search from an evenly spaced subsample of the

@@ -72,7 +72,6 @@ class ThinnerState:
     def create(cls, dim: int, config: ThinConfig) -> ThinnerState:
         """Return the state before the first draw."""
         chosen = config.live_preconditioner
-        streaming = isinstance(chosen, Streaming)
         state = cls(
             dim=dim,
             preconditioner=Preconditioner.identity() if isinstance(chosen, Streaming) else chosen,
@@ -81,7 +80,7 @@ class ThinnerState:
             recorder=HistoryRecorder(config.history),
             sanity_checks=SanityChecks(config.validate_scores, config.preconditioner is None),
             pending=empty_block(dim),
-            estimator=StreamingEstimator(chosen, dim) if streaming else None,
+            estimator=StreamingEstimator(chosen, dim) if isinstance(chosen, Streaming) else None,
         )
         if isinstance(state.preconditioner, Preconditioner):
             state.open_dictionary(config, state.preconditioner)

@@ -1,4 +1,4 @@
-"""Files as sources of workers: files that one stream refuses are refused, and a folder is used for its own files only."""
+"""Files as sources of workers: workers refuse the files that one stream refuses; a folder gives its own files only."""
 
 import os
 
