@@ -198,7 +198,6 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
 
     """
     from steinstream._engine.density_ratio import thin_with_ratios  # loads numba
-    from steinstream._engine.step_rule import StepLimits
     from steinstream._engine.thinning import StepLog
 
     for difference in config.differences(ThinConfig()):
@@ -214,7 +213,7 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     thinner = Thinner(dim, config.replace(preconditioner=fitted))
     ratios, clipped = _ratios(proxied, clip)
     steps = np.arange(1, count + 1)
-    limits = StepLimits(*step_limits(thinner.config, thinner.state, steps), cap=config.size or count)
+    limits = step_limits(thinner.config, thinner.state, steps)
     kept, sizes, squares = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
     log = StepLog(sizes, squares, np.zeros((0, 3), dtype=np.int64))
     both = np.stack(fitted.apply(block.draws, block.scores), axis=1)

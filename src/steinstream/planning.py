@@ -47,12 +47,13 @@ from steinstream._formatting import count
 from steinstream._typing import Array
 from steinstream.api import ArraySource, MarkedBlock, fit_source
 from steinstream.discrepancy import ksd
-from steinstream.errors import InputError, positive
-from steinstream.kernels import Kernel, as_kernel
+from steinstream.errors import InputError
+from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.config import ThinConfig
 
 SIZES = ("planned", "any")
+_SETTINGS = ("candidates", "kernel", "preconditioner", "validate_scores")
 
 _MAX_DRAWS = 10**12
 _MIN_STEPS = 100  # in the second half of the warm-up
@@ -133,11 +134,8 @@ def plan(
     *,
     growth: str | float = "power:1.5",
     budget: str = "constant",
-    candidates: int = 1,
-    kernel: Kernel | None = None,
-    preconditioner: Preconditioner | str = "auto",
     sizes: str = "planned",
-    validate_scores: bool = True,
+    **settings: Any,
 ) -> Plan:
     """Plan the number of draws and the budget for a given KSD, from a warm-up.
 
@@ -152,16 +150,11 @@ def plan(
     budget : str, default "constant"
         ``"constant"``: the largest constant budget that reaches the radius. ``"share"``: the budget eta / n^2 with
         eta = kappa. ``"share:ETA"``: the same with this eta.
-    candidates : int, default 1
-        Number of candidates per step.
-    kernel : IMQ or RBF, optional
-        Base kernel. Default: ``IMQ()``.
-    preconditioner : Preconditioner or str, default "auto"
-        Preconditioner, as for :func:`~steinstream.thin`.
     sizes : {"planned", "any"}, default "planned"
         Sizes of the set that the bound allows. ``"any"`` makes no assumption and requires many times more draws.
-    validate_scores : bool, default True
-        Whether to raise an error if the scores look negated.
+    **settings
+        ``candidates``, ``kernel``, ``preconditioner`` and ``validate_scores``, as in `ThinConfig`. Default of the
+        preconditioner: ``"auto"``.
 
     Returns
     -------
@@ -181,36 +174,24 @@ def plan(
     (329, 93, 0.001777)
 
     """
-    return plan_from_blocks(
-        validation.as_chains(draws, scores),
-        radius,
-        growth=growth,
-        budget=budget,
-        candidates=candidates,
-        kernel=kernel,
-        preconditioner=preconditioner,
-        sizes=sizes,
-        validate_scores=validate_scores,
-    )
+    config = ThinConfig.of(**{"preconditioner": "auto", **settings})
+    chains = validation.as_chains(draws, scores)
+    return plan_from_blocks(chains, radius, config, growth=growth, budget=budget, sizes=sizes)
 
 
 def plan_from_blocks(
     chains: list[validation.Block],
     radius: float,
+    config: ThinConfig,
     *,
     growth: str | float,
     budget: str,
-    candidates: int,
-    kernel: Kernel | None,
-    preconditioner: Preconditioner | str,
     sizes: str,
-    validate_scores: bool,
 ) -> Plan:
     """Plan from a warm-up of chains of any lengths, one block each; the other arguments are those of :func:`plan`."""
-    _validate(radius, candidates, sizes)
-    floor, kernel = _as_growth(growth, sizes), as_kernel(kernel)
+    _validate(radius, config, sizes)
+    floor, kernel, candidates = _as_growth(growth, sizes), config.kernel, config.candidates
     criterion_for = _as_criterion(budget, floor)
-    config = ThinConfig(kernel=kernel, preconditioner=preconditioner, validate_scores=validate_scores)
     fitted = fit_source(ArraySource([MarkedBlock(block) for block in chains]), config).preconditioner
     kappa, diagonal = estimate_kappa(chains, kernel, fitted, candidates)
     if radius >= math.sqrt(kappa):
@@ -223,12 +204,12 @@ def plan_from_blocks(
     return Plan(
         radius=float(radius),
         bound=math.sqrt(criterion.squared_bound(radius, terms)),
-        draws=terms.steps * int(candidates),
+        draws=terms.steps * candidates,
         steps=terms.steps,
         kept=terms.kept,
         growth=str(floor),
         budget=criterion.budget(radius, terms),
-        candidates=int(candidates),
+        candidates=candidates,
         kappa=kappa,
         diagonal=diagonal,
         sizes=sizes,
@@ -413,10 +394,12 @@ def _diagonal(block: validation.Block, kernel: Kernel, preconditioner: Precondit
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
-def _validate(radius: float, candidates: int, sizes: str) -> None:
+def _validate(radius: float, config: ThinConfig, sizes: str) -> None:
     if not (isinstance(radius, int | float | np.number) and 0 < radius < math.inf):
         raise InputError(f"radius, the KSD to reach, must be a number above 0, got {radius!r}.")
-    positive(candidates, "candidates")
+    unsupported = [one.name for one in config.differences(ThinConfig()) if one.name not in _SETTINGS]
+    if unsupported:
+        raise InputError(f"A plan has no setting {unsupported[0]}.", f"Its settings are {', '.join(_SETTINGS)}.")
     if sizes not in SIZES:
         raise InputError(f"Unknown sizes {sizes!r}.", f"Choose one of {', '.join(SIZES)}.")
 

@@ -194,14 +194,7 @@ class Kept:
 
     @property
     def indices(self) -> Integers:
-        """Indices of the kept draws in their chain, (n,), if all are from one chain.
-
-        Raises
-        ------
-        InputError
-            If the draws are from several chains; use ``ids``.
-
-        """
+        """Indices of the kept draws in their chain, (n,); an error if they are from several chains."""
         chains = np.unique(self.ids[:, 0])
         if len(chains) > 1:
             raise InputError(f"The kept draws are from {len(chains)} chains.", "Use kept.ids: (chain, index).")
@@ -216,11 +209,7 @@ class Kept:
 
     @property
     def ksd_debiased(self) -> float | None:
-        """KSD estimated from the second scores, without the selection bias of noisy scores; None without such scores.
-
-        It is the square root of an unbiased estimate of KSD^2, or 0 if that is negative: see
-        :mod:`steinstream.discrepancy`.
-        """
+        """KSD estimated from the second scores, as in `steinstream.discrepancy`; None without such scores."""
         if self.second_scores is None or self.kernel is None or self.preconditioner is None or len(self) == 0:
             return None
         excess = self.settings.get("second_scores_noise", 0.0)

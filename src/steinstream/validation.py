@@ -85,9 +85,17 @@ def as_ids(ids: ArrayLike, count: int) -> Integers:
 def as_id_pairs(ids: ArrayLike) -> Integers:
     """Validate any number of ids and return them as an array (n, 2).
 
+    Returns
+    -------
+    array
+        Pairs (chain, index).
+
+    Examples
+    --------
     >>> as_id_pairs([(0, 3), (1, 5)])
     array([[0, 3],
            [1, 5]])
+
     """
     try:
         pairs = np.asarray(ids)

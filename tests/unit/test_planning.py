@@ -239,6 +239,7 @@ def test_slower_growth_takes_more_draws_and_smaller_radii_take_more_of_both():
         (0.1, {"budget": "share:-1"}, "must not be negative"),
         (0.1, {"sizes": "all"}, "Unknown sizes 'all'"),
         (0.1, {"candidates": 0}, "at least 1, got 0"),
+        (0.1, {"size": 100}, "A plan has no setting size. Its settings are candidates, kernel"),
         (0.1, {"candidates": 10}, "Give at least 2000 draws"),
         (0.1, {"preconditioner": "wide"}, "Unknown preconditioner 'wide'"),
         (0.1, {"preconditioner": ss.Preconditioner.scales([1.0, 2.0, 3.0])}, "for 3 dimensions, the draws have 2"),

@@ -119,7 +119,7 @@ def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(str
     points, scores, ids, _ = thinner.state.dictionary.contents()
     order = np.argsort(ids[:, 2])
     fresh = Dictionary(x.shape[1], kernel, thinner.preconditioner)
-    fresh.fill(Block(points[order], scores[order], ids[order, :2]))
+    fresh.insert_all(Block(points[order], scores[order], ids[order, :2]))
     expected, state = fresh.state(), thinner.state.dictionary.state()
     expected["ids"], state["ids"] = expected["ids"][:, :2], state["ids"][:, :2]
     assert all(np.array_equal(expected[name], state[name]) for name in expected)

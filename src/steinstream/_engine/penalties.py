@@ -160,7 +160,7 @@ def compute_features(frequencies, draws, i, out):
 def observe_stream(state, kernel, penalties, batch, first):
     """Add the candidates of a step to the sums over the stream, in the first pass, and update the weights.
 
-    The features of the last candidate remain in ``new_features``. Keys computed before are no longer valid.
+    The features of the last candidate remain in ``new_features``. Keys computed before are not valid any more.
 
     Reference: `reference.Reference.observe`.
     """

@@ -173,7 +173,7 @@ class Reference:
 
     @property
     def cost_scale(self) -> float:
-        """Factor of costs in the penalised keys; 1 if there are no costs."""
+        """Factor of costs in the penalised keys; 1 without costs."""
         total = sum(cost for _, _, cost in self.stream)
         if not self.cost_weight * total > 0:
             return 1.0

@@ -264,7 +264,7 @@ def remove(state, kernel, penalties, slot, dropped, workers):
     state.copies[slot] -= 1.0
     if state.copies[slot] == 0.0:
         free_slot(state, penalties, slot)
-    elif scalars.latest == scalars.slots:  # the values computed for a rejected draw are no longer valid
+    elif scalars.latest == scalars.slots:  # the values computed for a rejected draw are not valid any more
         scalars.latest = NONE
     if is_latest:
         add_row(state, -1.0)

@@ -78,13 +78,10 @@ def plan(
     planned = plan_from_blocks(
         chains,
         radius,
+        config.replace(preconditioner=fitted_or_fixed(config)),
         growth=growth,
         budget=budget,
-        candidates=config.candidates,
-        kernel=config.kernel,
-        preconditioner=fitted_or_fixed(config),
         sizes=sizes,
-        validate_scores=config.validate_scores,
     )
     click.echo(planned)
     if output is not None:

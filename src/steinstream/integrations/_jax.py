@@ -43,10 +43,8 @@ class Chunks:
         self._run, self._chunk = jax.jit(run), chunk
 
     def run(self, state: Any, skip: int, total: int) -> Iterator[tuple[Array, ...]]:
-        """Run ``skip`` steps, then ``total`` steps, and yield the outputs of the latter chunk by chunk.
-
-        The next chunk is computed while the caller processes the current one, so two chunks are in memory.
-        """
+        """Run ``skip`` steps, then ``total`` steps, and yield the outputs of the latter chunk by chunk."""
+        # The next chunk is computed while the caller processes the current one, so two chunks are in memory.
         for first in range(0, skip, self._chunk):
             state, _ = self._run(state, first, min(self._chunk, skip - first))
         pending: tuple[int, Any] | None = None
@@ -65,10 +63,7 @@ def _on_host(count: int, rows: tuple[Any, ...]) -> tuple[Array, ...]:
 
 
 def as_block(draws: Array, scores: Array, chain: int | None, thinner: Thinner) -> Block:
-    """Return a chunk as a block, with indices that continue those of the thinner.
-
-    The chunk is (n, d) for one chain, or (n, chains, d) for chains that run together (``chain=None``).
-    """
+    """Return a chunk, (n, d), or (n, chains, d) if ``chain`` is None, as a block that continues the stream."""
     if chain is not None:
         return Block(draws, scores, consecutive_ids(chain, thinner.next_index(chain), len(draws)))
     chains, dim = draws.shape[1:]

@@ -101,7 +101,7 @@ class Backend(_Base):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the ensemble has another shape, or there are no scores.
+            If the ensemble has another shape or lacks scores.
 
         """
         if state.coords.shape != self.shape:

@@ -267,8 +267,16 @@ class LiveRun:
 def as_command(command: Sequence[str], chain: int, chains: int) -> list[str]:
     """Return the command of one chain, with placeholders for the pipes.
 
+    Returns
+    -------
+    list of str
+        The words of the command.
+
+    Examples
+    --------
     >>> as_command(["./model", "sample", "output", "refresh=0"], 0, 2)
     ['./model', 'sample', 'output', 'file={output}', 'diagnostic_file={diagnostic}', 'sig_figs=17', 'refresh=0', 'id=1']
+
     """
     section, given = "", set()
     for word in command:

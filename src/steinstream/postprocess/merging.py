@@ -200,8 +200,16 @@ def groups(nodes: Sequence[T], fan_in: int) -> list[Sequence[T]]:
     The tree has as few levels as possible, and the lowest level has the smallest groups, because the root does better
     the more sets it can choose from.
 
+    Returns
+    -------
+    list of sequence
+        The groups, in order.
+
+    Examples
+    --------
     >>> groups("abcde", 2), groups("abcdefghij", 4)
     (['ab', 'cd', 'e'], ['abc', 'def', 'gh', 'ij'])
+
     """
     most = fan_in
     while most * fan_in < len(nodes):
@@ -565,8 +573,16 @@ def _restarts(size: int, last: bool) -> int:
 def scattered(number: int, start: int) -> Integers:
     """Return the numbers below ``number`` in a pseudo-random order that depends on ``start`` only.
 
+    Returns
+    -------
+    array
+        The numbers.
+
+    Examples
+    --------
     >>> scattered(6, 0).tolist(), scattered(6, 1).tolist()
     ([1, 5, 3, 0, 4, 2], [4, 3, 5, 2, 0, 1])
+
     """
     z = np.arange(number, dtype=np.uint64) + np.uint64((start + 1) << 32)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64

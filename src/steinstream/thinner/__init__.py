@@ -358,7 +358,7 @@ class Thinner:
         kept = self.state.dictionary
         if kept is None:
             return np.zeros(0, dtype=np.int64), np.zeros((0, len(columns)))
-        return kept.glance(list(columns))
+        return kept.peek(list(columns))
 
     def __len__(self) -> int:
         return len(self.state)
@@ -413,6 +413,12 @@ class Thinner:
 
         The first access warns if the scores do not match the draws (`ScoresWarning`), or if no preconditioner was
         chosen and the identity does not fit (`PreconditionerWarning`).
+
+        Returns
+        -------
+        Kept
+            A copy: later draws do not change it.
+
         """
         return self._kept(checks=True)
 
@@ -499,11 +505,11 @@ class Thinner:
         contents, settings = kept.contents(), _settings(config, view)
         second_scores = None
         if state.second_score_noise is not None:
-            second_scores = contents.checks
+            second_scores = contents.second_scores
             noise = state.second_score_noise.diagonal_excess(config.kernel, kept.preconditioner)
             settings["second_scores_noise"] = noise
         return Kept(
-            contents.points,
+            contents.draws,
             contents.scores,
             contents.ids[:, :2],
             kept.ksd,

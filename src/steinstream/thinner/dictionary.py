@@ -35,36 +35,26 @@ from steinstream.thinner.threads import ThreadChooser
 from steinstream.validation import Block
 
 
-class Plan(NamedTuple):
-    """For each step the least number to keep, the budget, and the part of the budget that is divided by size^2.
-
-    ``monotone``: the budget counts from the objective before the step if that was less than after the addition.
-    """
-
-    floor: Integers
-    budget: Array
-    share: Array
-    monotone: bool = False
-
-
-class Run(NamedTuple):
-    """Size and KSD^2 after each step; chain, draw and step of arrival of all removed draws, in order."""
+class StepRecords(NamedTuple):
+    """What a run of steps did."""
 
     sizes: Integers
-    squares: Array
+    """Number of kept draws after each step."""
+    squared_ksds: Array
+    """KSD^2 after each step."""
     dropped: Integers
+    """Chain, index and step of arrival of the removed draws, in order of their removal."""
 
 
 class Contents(NamedTuple):
-    """The kept draws as given by the user, sorted by id; ids are (chain, draw, step of arrival).
+    """The kept draws as given by the user, sorted by id."""
 
-    ``checks`` are (n, d), or (n, 0) if there are none.
-    """
-
-    points: Array
+    draws: Array
     scores: Array
     ids: Integers
-    checks: Array
+    """Chain, index and step of arrival."""
+    second_scores: Array
+    """(n, d), or (n, 0) if there are none."""
 
 
 class Dictionary:
@@ -79,7 +69,7 @@ class Dictionary:
     preconditioner : Preconditioner
         Coordinates in which the kernel is evaluated.
     movable : bool, default False
-        Whether :meth:`rebase` will be called.
+        Whether :meth:`change_preconditioner` will be called.
     checked : bool, default False
         Whether every draw has a second score, in further columns of the scores of a block.
     anchor : float, default 0
@@ -121,30 +111,47 @@ class Dictionary:
         block: Block,
         candidates: int,
         start: int,
-        plan: Plan,
-        cap: int | None,
+        limits: StepLimits,
         marks: CostsAndPins | None = None,
         first_pass: bool = True,
-    ) -> Run:
+    ) -> StepRecords:
         """Run steps ``start + 1`` and on: insert the best of each group of candidates, remove others.
 
-        In the first pass the draws are added to the stream of the anchor.
+        Parameters
+        ----------
+        block : Block
+            ``candidates`` draws for each step.
+        candidates : int
+            Number of draws per step.
+        start : int
+            Number of the step before the first one.
+        limits : StepLimits
+            Limits of each step.
+        marks : CostsAndPins, optional
+            Costs and pins of the draws.
+        first_pass : bool, default True
+            Whether the draws are added to the stream of the anchor.
+
+        Returns
+        -------
+        StepRecords
+            Sizes, KSD^2 and removed draws.
+
         """
-        limits = StepLimits(*plan, cap=NO_CAP if cap is None else cap)
         if marks is not None:
             self._add_penalties()
         if self._penalties is not None:
             self._penalties.scalars["first_pass"] = first_pass
         batch = self._batch(block, candidates, start, marks)
         steps, done = len(limits.floor), 0
-        sizes, squares, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
+        sizes, squared_ksds, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
         while done < steps:
             work = int(self._state.scalars["slots"]) * candidates
             shareable = worth_sharing(work, self.dim)
             last = min(steps, done + self._chooser.steps_per_call(work)) if shareable else steps
             workers = self._chooser.choose() if shareable else None
             part = slice(done, last)
-            log = StepLog(sizes[part], squares[part], np.zeros((self.size + last - done, 3), dtype=np.int64))
+            log = StepLog(sizes[part], squared_ksds[part], np.zeros((self.size + last - done, 3), dtype=np.int64))
             began = time.perf_counter()
             ran, removed = thin_block(
                 self._state, self._kernel, self._penalties, batch.part(part), limits.part(part), log, workers=workers
@@ -157,7 +164,9 @@ class Dictionary:
                 self._state = enlarged(self._state)
                 self._penalties = self._penalties and enlarged_penalties(self._penalties, self._state)
         update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
-        return Run(sizes, squares, np.concatenate(dropped) if dropped else np.zeros((0, 3), dtype=np.int64))
+        return StepRecords(
+            sizes, squared_ksds, np.concatenate(dropped) if dropped else np.zeros((0, 3), dtype=np.int64)
+        )
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
         """Return the draws of a block for the engine."""
@@ -171,21 +180,21 @@ class Dictionary:
         costs, pinned = marks or CostsAndPins.none(len(draws))
         return batch._replace(unscaled=block.draws, costs=costs, pinned=pinned)
 
-    def fill(self, block: Block, marks: CostsAndPins | None = None) -> None:
+    def insert_all(self, block: Block, marks: CostsAndPins | None = None) -> None:
         """Insert all draws of a block and remove none. They are not part of the stream."""
         count = len(block.draws)
-        plan = Plan(np.full(count, NO_CAP), np.zeros(count), np.zeros(count))
+        limits = StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count))
         stream = _Stream.of(self._penalties)
-        self.run(block, 1, -count, plan, None, marks)
+        self.run(block, 1, -count, limits, marks)
         stream.restore(self._penalties)
-        self._trace = new_trace(self.size, self.square if self.size else 0.0)
+        self._trace = new_trace(self.size, self.squared_ksd if self.size else 0.0)
 
-    def rebase(self, preconditioner: Preconditioner) -> None:
+    def change_preconditioner(self, preconditioner: Preconditioner) -> None:
         """Change the preconditioner: the state becomes that of the kept draws inserted in order of arrival.
 
         The anchor takes its frequencies from the first such preconditioner and keeps them; its stream starts there.
         """
-        points, scores, ids, checks = self.contents()
+        draws, scores, ids, second_scores = self.contents()
         order = np.argsort(ids[:, 2])  # of arrival: one draw per step
         marks, before = self._marks(), self._penalties
         self.preconditioner = preconditioner
@@ -197,7 +206,8 @@ class Dictionary:
             self._penalties = self._new_penalties()
             if not starts:
                 _Stream.of(before).restore(self._penalties)
-        self.fill(Block(points[order], np.hstack([scores, checks])[order], ids[order, :2]), marks and marks.take(order))
+        block = Block(draws[order], np.hstack([scores, second_scores])[order], ids[order, :2])
+        self.insert_all(block, marks and marks.take(order))
         self._state.ids[: len(ids), 2] = ids[order, 2]  # an empty state assigns its labels in order
 
     @property
@@ -206,7 +216,7 @@ class Dictionary:
         return int(self._state.scalars["draws"])
 
     @property
-    def square(self) -> float:
+    def squared_ksd(self) -> float:
         """KSD^2 of the kept draws; NaN if there are none."""
         if not self.size:
             return float("nan")
@@ -215,14 +225,11 @@ class Dictionary:
     @property
     def ksd(self) -> float:
         """KSD of the kept draws; NaN if there are none."""
-        return math.sqrt(self.square)
+        return math.sqrt(self.squared_ksd)
 
     @property
     def bound(self) -> float | None:
-        """Upper bound on the expected KSD for independent draws: see :mod:`steinstream.thinner.bound`.
-
-        None with penalties, because the choice of draws then depends on more than KSD.
-        """
+        """Upper bound on the expected KSD for independent draws, as in `thinner.bound`; None with penalties."""
         if self._penalties is not None:
             return None
         slots = int(self._state.scalars["slots"])
@@ -283,8 +290,8 @@ class Dictionary:
         """KSD^2 plus the anchor term plus lambda kappa / n times the mean cost of the kept draws, relative to all."""
         penalties = self._penalties
         if penalties is None or not self.size or not penalties.scalars["count"]:
-            return self.square
-        value = self.square + current_anchor_term(self._state, penalties)
+            return self.squared_ksd
+        value = self.squared_ksd + current_anchor_term(self._state, penalties)
         if self._cost_weight and penalties.scalars["cost_sum"]:
             cost = penalties.cost[self._labels(range(int(self._state.scalars["slots"])))].sum()
             value += 2.0 * penalties.scalars["cost_scale"] * cost / self.size**2
@@ -331,10 +338,10 @@ class Dictionary:
         ids = state["ids"]
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = state["raw"] if self._unscaled else np.hstack([state["points"], state["raw"]])
-        points, scores, checks = np.split(both[slot[order]], [self.dim, 2 * self.dim], axis=1)
-        return Contents(points.copy(), scores.copy(), ids[order], checks.copy())
+        draws, scores, second_scores = np.split(both[slot[order]], [self.dim, 2 * self.dim], axis=1)
+        return Contents(draws.copy(), scores.copy(), ids[order], second_scores.copy())
 
-    def glance(self, columns: list[int]) -> tuple[Integers, Array]:
+    def peek(self, columns: list[int]) -> tuple[Integers, Array]:
         """Return the step of arrival of each kept draw (n,) and some of its coordinates (n, columns), in any order."""
         state, slots = self._state, int(self._state.scalars["slots"])
         values = state.tiles[:, columns, 0].transpose(0, 2, 1).reshape(-1, len(columns))[:slots]
@@ -348,10 +355,7 @@ class Dictionary:
         return state.ids[np.concatenate(labels), 2], values[np.concatenate(of)]
 
     def state(self, rows: bool = True) -> dict[str, AnyArray]:
-        """Return everything that :meth:`restore` needs, slots sorted by the oldest id of each state.
-
-        The draws are always included; ``rows`` has no effect.
-        """
+        """Return everything that :meth:`restore` needs, slots sorted by the oldest id; ``rows`` has no effect."""
         state, slots = self._state, int(self._state.scalars["slots"])
         first = state.ids[state.oldest[:slots]]
         order = np.lexsort((first[:, 1], first[:, 0]))

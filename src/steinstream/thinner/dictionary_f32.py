@@ -24,7 +24,7 @@ from steinstream._typing import AnyArray, Array, Float32Array, Integers
 from steinstream.errors import InputError
 from steinstream.kernels import PROFILES, Kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.thinner.dictionary import Contents, Plan, Run
+from steinstream.thinner.dictionary import Contents, StepRecords
 from steinstream.thinner.ingest import CostsAndPins
 from steinstream.validation import Block
 
@@ -87,39 +87,37 @@ class WideDictionary:
         block: Block,
         candidates: int,
         start: int,
-        plan: Plan,
-        cap: int | None,
+        limits: StepLimits,
         marks: CostsAndPins | None = None,
         first_pass: bool = True,
-    ) -> Run:
+    ) -> StepRecords:
         """Run steps ``start + 1`` and on: insert the best of each group of candidates, remove others."""
-        limits = StepLimits(*plan, cap=NO_CAP if cap is None else cap)
         draws, scores = ([row.astype(np.float32) for row in part] for part in (block.draws, block.scores))
         steps = len(limits.floor)
-        sizes, squares, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
+        sizes, squared_ksds, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
         for step in range(steps):
             group = range(step * candidates, (step + 1) * candidates)
             rows = [self._row(draws[i], scores[i]) for i in group]
             influences = [math.fsum(row) for row in rows]
             best = influences.index(min(influences))
-            new, before = group[best], self.square
+            new, before = group[best], self.squared_ksd
             self._insert(draws[new], scores[new], rows[best], (*block.ids[new], start + step + 1))
-            allowed = allowed_objective(before, self.square, self.size, limits, step)
+            allowed = allowed_objective(before, self.squared_ksd, self.size, limits, step)
             while (limit := removal_limit(allowed, self.size, limits, step)) > -math.inf:
                 place = self._place_to_remove()
-                if not may_remove(self._square_without(place), limit):
+                if not may_remove(self._squared_ksd_without(place), limit):
                     break
                 dropped.append(self._ids[place].copy())
                 self._remove(place)
-            sizes[step], squares[step] = self.size, self.square
-        return Run(sizes, squares, np.array(dropped, dtype=np.int64).reshape(-1, 3))
+            sizes[step], squared_ksds[step] = self.size, self.squared_ksd
+        return StepRecords(sizes, squared_ksds, np.array(dropped, dtype=np.int64).reshape(-1, 3))
 
-    def fill(self, block: Block) -> None:
+    def insert_all(self, block: Block) -> None:
         """Insert all draws of a block and remove none."""
         count = len(block.draws)
-        self.run(block, 1, -count, Plan(np.full(count, NO_CAP), np.zeros(count), np.zeros(count)), None)
+        self.run(block, 1, -count, StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count)))
 
-    def rebase(self, preconditioner: Preconditioner) -> None:
+    def change_preconditioner(self, preconditioner: Preconditioner) -> None:
         """Change the preconditioner and recompute the kernel values, one pass per kept draw."""
         self._set_preconditioner(preconditioner)
         draws, scores, ids = self._draws, self._scores, self._ids
@@ -189,7 +187,7 @@ class WideDictionary:
         places = np.flatnonzero(high == high.max())
         return int(min(places, key=lambda place: tuple(self._ids[place, :2])))
 
-    def _square_without(self, place: int) -> float:
+    def _squared_ksd_without(self, place: int) -> float:
         """Return KSD^2 after a removal."""
         total, _ = double_double.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         return float(max(total, 0.0) / float(self.size - 1) ** 2)
@@ -202,14 +200,14 @@ class WideDictionary:
         return len(self._draws)
 
     @property
-    def square(self) -> float:
+    def squared_ksd(self) -> float:
         """KSD^2 of the kept draws; NaN if there are none."""
         return float(max(self._total[0], 0.0) / float(self.size) ** 2) if self.size else float("nan")
 
     @property
     def ksd(self) -> float:
         """KSD of the kept draws; NaN if there are none."""
-        return math.sqrt(self.square)
+        return math.sqrt(self.squared_ksd)
 
     @property
     def bound(self) -> None:
@@ -218,17 +216,17 @@ class WideDictionary:
 
     @property
     def objective(self) -> float:
-        """KSD^2: there are no penalties."""
-        return self.square
+        """KSD^2, because penalties are not supported."""
+        return self.squared_ksd
 
     @property
     def mmd(self) -> float:
-        """NaN: there is no anchor."""
+        """NaN, because an anchor is not supported."""
         return float("nan")
 
     @property
     def pinned(self) -> Integers:
-        """Empty: there are no pins."""
+        """Empty, because pins are not supported."""
         return self._ids[:0, :2]
 
     def pin(self, ids: Integers, pinned: bool) -> None:
@@ -253,16 +251,13 @@ class WideDictionary:
         draws, scores = _stacked(self._draws, order, self.dim), _stacked(self._scores, order, self.dim)
         return Contents(draws, scores, self._ids[order], np.zeros((len(order), 0)))
 
-    def glance(self, columns: list[int]) -> tuple[Integers, Array]:
+    def peek(self, columns: list[int]) -> tuple[Integers, Array]:
         """Return the step of arrival of each kept draw (n,) and some of its coordinates (n, columns), in any order."""
         values = np.array([draw[columns] for draw in self._draws], dtype=np.float64)
         return self._ids[:, 2].copy(), values.reshape(-1, len(columns))
 
     def state(self, rows: bool = True) -> dict[str, AnyArray]:
-        """Return everything that :meth:`restore` needs, sorted by id; without ``rows`` all but draws and scores.
-
-        Influences are computed from the matrix, exactly.
-        """
+        """Return everything that :meth:`restore` needs, sorted by id; without ``rows`` all but draws and scores."""
         order = self._order()
         small = {"ids": self._ids[order], "matrix": self._matrix[np.ix_(order, order)]}
         if not rows:

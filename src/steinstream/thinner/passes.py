@@ -141,7 +141,7 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = Fal
 def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) -> None:
     """Choose the initial set from a subsample of the chain, if that has at least twice ``size`` draws.
 
-    The chosen draws are not offered in the first pass. Because they were seen before, there is no bound on KSD.
+    The chosen draws are not offered in the first pass. They were seen before, so KSD has no bound.
     """
     if config.size is None or not isinstance(state.preconditioner, Preconditioner):
         return

@@ -20,8 +20,8 @@ from steinstream.preconditioning import Warmup
 from steinstream.validation import Block, empty_block, id_tuples
 
 if TYPE_CHECKING:
+    from steinstream._engine.step_rule import StepLimits
     from steinstream.thinner.config import ThinConfig
-    from steinstream.thinner.dictionary import Plan
     from steinstream.thinner.state import ThinnerState
 
 _log = logging.getLogger("steinstream")
@@ -157,14 +157,14 @@ def end_warmup(config: ThinConfig, state: ThinnerState, held: Block, observer: O
     return StepInfo(tuple(sorted(now - was)), tuple(sorted(was - now)), kept.size, kept.ksd)
 
 
-def step_limits(config: ThinConfig, state: ThinnerState, steps: Integers) -> Plan:
-    """Return floor and budget of each step: floor_t = max(1, ceil(min(f(t), t + |D_0|)))."""
-    from steinstream.thinner.dictionary import Plan
+def step_limits(config: ThinConfig, state: ThinnerState, steps: Integers) -> StepLimits:
+    """Return the limits of each step: floor_t = max(1, ceil(min(f(t), t + |D_0|)))."""
+    from steinstream._engine.step_rule import NO_CAP, StepLimits
 
     current = state.current_pass
     if current.held is not None:  # a later pass keeps the number of draws
         zeros = np.zeros(len(steps))
-        return Plan(np.full(len(steps), current.held), zeros, zeros)
+        return StepLimits(np.full(len(steps), current.held), zeros, zeros, cap=current.held)
     t = steps.astype(np.float64)
     growth = np.minimum(schedules.evaluate(config.growth_schedule, t), t + state.initial_size)
     if config.size is not None:
@@ -172,7 +172,9 @@ def step_limits(config: ThinConfig, state: ThinnerState, steps: Integers) -> Pla
     floor = np.maximum(np.ceil(growth), 1.0).astype(np.int64)
     budget = config.budget_schedule
     share = budget.eta if isinstance(budget, schedules.Share) else 0.0
-    return Plan(floor, schedules.evaluate(budget, t), np.full(len(t), share), config.rule == "monotone")
+    cap = NO_CAP if config.size is None else config.size
+    monotone = config.rule == "monotone"
+    return StepLimits(floor, schedules.evaluate(budget, t), np.full(len(t), share), monotone, cap)
 
 
 def _run_pending(config: ThinConfig, state: ThinnerState, candidates: int, observer: Observer | None) -> Integers:
@@ -207,8 +209,8 @@ def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: 
     now, later = slice(0, count * candidates), slice(count * candidates, None)
     block, marks = state.pending.take(now), state.pending_marks and state.pending_marks.take(now)
     steps = np.arange(state.steps + 1, state.steps + count + 1)
-    kept, limits, cap = state.require_dictionary(), step_limits(config, state, steps), state.cap(config)
-    run = kept.run(block, candidates, state.steps, limits, cap, marks, first_pass)
+    kept, limits = state.require_dictionary(), step_limits(config, state, steps)
+    records = kept.run(block, candidates, state.steps, limits, marks, first_pass)
     state.steps += count
     state.pending = state.pending.take(later)
     rest = state.pending_marks
@@ -217,7 +219,7 @@ def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: 
     if changed is not None:
         _log.debug("step %d: new preconditioner (%s)", state.steps, changed)
         state.preconditioner = changed
-        kept.rebase(changed)
-        run.squares[-1] = kept.square
-    state.recorder.add(steps, run.sizes, run.squares)
-    return run.dropped
+        kept.change_preconditioner(changed)
+        records.squared_ksds[-1] = kept.squared_ksd
+    state.recorder.add(steps, records.sizes, records.squared_ksds)
+    return records.dropped

@@ -125,7 +125,7 @@ class ThinnerState:
             )
         validation.finite_rows(block, "raise", config.kernel.linear > 0, config.storage)
         self.initial_size = len(block.draws)
-        self.dictionary.fill(block)
+        self.dictionary.insert_all(block)
 
     def without_warmup(self, config: ThinConfig) -> ThinnerState:
         """Return this state, or during a warm-up a copy whose preconditioner is estimated from the draws so far."""

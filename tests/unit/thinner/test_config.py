@@ -68,7 +68,7 @@ def test_differences_are_empty_exactly_for_equal_configurations(one, other):
     ("wrong", "message"),
     [
         ({"size": 0}, "size must be a whole number"),
-        ({"growth": "cubic"}, "Unknown schedule"),
+        ({"growth": "cubic"}, "Unknown growth"),
         ({"budget": -1.0}, "must not be negative"),
         ({"rule": "strict"}, "rule must be 'paper' or 'monotone'"),
         ({"candidates": 0}, "candidates must be"),

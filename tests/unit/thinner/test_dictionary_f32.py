@@ -111,7 +111,7 @@ def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
     first.extend(x[:101], -x[:101])
     first.save(tmp_path / "half.npz")
     second = ss.Thinner.load(tmp_path / "half.npz")
-    assert second.config.storage == second.settings["storage"] == "float32"
+    assert second.config.storage == second.settings["config"]["storage"] == "float32"
     second.extend(x[101:], -x[101:])
     one, other = whole.state.dictionary.state(), second.state.dictionary.state()
     assert all(np.array_equal(one[name], other[name]) for name in one)
