@@ -72,7 +72,10 @@ class EndlessSampler:
 def test_a_cluster_at_an_address_is_used_and_its_loss_is_an_error(tmp_path):
     script = tmp_path / "cluster.py"
     script.write_text(CLUSTER)
-    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # workers import this module
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True, env=path
+    )
     try:
         address = process.stdout.readline().strip()
         chains = [normal(number) for number in range(3)]
@@ -88,7 +91,8 @@ def test_a_cluster_at_an_address_is_used_and_its_loss_is_an_error(tmp_path):
 
         waiting = Thread(target=run)
         waiting.start()
-        wait_until(started.exists)
+        wait_until(lambda: started.exists() or not waiting.is_alive())
+        assert started.exists()
         os.killpg(process.pid, signal.SIGKILL)
         waiting.join(PATIENCE)
         assert not waiting.is_alive() and "were lost" in errors[0].problem

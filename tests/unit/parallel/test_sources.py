@@ -68,6 +68,6 @@ def test_chains_with_other_parameters_are_refused_and_common_names_are_kept(tmp_
 def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
     path = tmp_path / "chain.npz"
     np.savez(path, draws=X[0], scores=-X[0])
-    with pytest.raises(OutputError, match="is a file, or lies in one") as refused:
+    with pytest.raises(OutputError, match="or a part of this path, is a file") as refused:
         thin([path], folder=path / "sub")
     assert "--checkpoint" in refused.value.remedy
