@@ -59,7 +59,7 @@ def test_invalid_draws_can_be_skipped_and_are_counted(tmp_path, capsys):
     [
         (["--method", "spmcm", "--size", 5], "Did you mean spmcmc"),
         (["--method", "stride"], "requires the number of draws to keep"),
-        (["--method", "stride", "--size", 3001], "3001 draws were asked for, but the chain has 3000"),
+        (["--method", "stride", "--size", 3001], "size is 3001, but the chain has only 3000"),
         (["--method", "stride", "--size", 5, "--growth", "sqrt"], "--growth has no effect with --method stride"),
         (["--method", "stride", "--size", 5, "--passes", 2], "--passes has no effect"),
         (["--method", "stride", "--size", 5, "--anchor", 1], "--anchor has no effect"),

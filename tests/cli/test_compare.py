@@ -30,7 +30,7 @@ def test_bad_requests_are_refused_before_anything_runs(chain, tmp_path):
         run("compare", chain, "--sizes", "50;100")
     with pytest.raises(InputError, match="at least 1, got -3"):
         run("compare", chain, "--sizes", "-3")
-    with pytest.raises(InputError, match="3001 draws were asked for, but the chain has 3000"):
+    with pytest.raises(InputError, match="size is 3001, but the chain has only 3000"):
         run("compare", chain, "--sizes", "3001,5000")
     with pytest.raises(InputError, match="no such file"):
         run("compare", tmp_path / "none.npz")

@@ -22,7 +22,8 @@ def options(name):
 
 
 def parameters(function):
-    return inspect.signature(function).parameters
+    found = inspect.signature(function).parameters
+    return found.keys() | (set(config.NAMES) if "settings" in found else set())
 
 
 def test_thin_offers_exactly_the_settings_that_the_configuration_offers():
@@ -69,15 +70,15 @@ def test_the_default_in_the_help_is_that_of_the_configuration(name):
     ],
 )
 def test_options_have_the_names_of_the_parameters_of_the_function(command, function, others):
-    files = {"scores", "draws_name", "scores_name", "transposed", "format", "negate_scores", "output_csv"}
-    assert options(command).keys() - files - others <= parameters(function).keys()
+    files = {"scores", "draws_name", "scores_name", "format", "negate_scores", "output_csv"}
+    assert options(command).keys() - files - others <= parameters(function)
 
 
 def test_options_of_workers_and_weights_have_the_names_of_the_parameters():
     workers = {option.name for option in options("thin").values() if option.section == help.WORKERS} | {"workers"}
-    assert workers and workers <= parameters(ss.parallel.thin).keys()
+    assert workers and workers <= parameters(ss.parallel.thin)
     weights = {option.name for option in options("refine").values() if option.section == help.WEIGHTS}
-    assert weights - {"burn_in"} <= parameters(ss.Kept.weighted).keys()  # the burn-in is left out of ``like``
+    assert weights - {"burn_in"} <= parameters(ss.Kept.weighted)  # the burn-in is left out of ``like``
 
 
 def test_the_sections_of_the_command_line_are_those_of_the_settings():

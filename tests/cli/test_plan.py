@@ -89,7 +89,7 @@ def test_the_command_plans_what_the_library_plans(steinstream, tmp_path):
     ("options", "says"),
     [
         (["--radius", "0"], "above 0, got 0.0"),
-        (["--radius", "1e-12"], "10^6 draws are enough for"),
+        (["--radius", "1e-12"], "10^6 draws reach"),
         (["--radius", "1", "--growth", "power:2.5"], "2.5"),
         (["--radius", "1", "--growth", "power:0.5"], "between 1 and 2"),
         (["--radius", "1", "--preconditioner", "streaming"], "streaming can only be used"),

@@ -109,7 +109,7 @@ def test_one_clear_error_for_each_wrong_input(written, folder, chain):
         ("absent.npz",): "there is no such file",
         ("kept.npz", "--chain", "absent.npz"): "there is no such file",
         ("kept.npz", "--chain", "three.npz"): "three.npz has 3 dimensions, the kept draws have 4",
-        ("chain.npz",): "chain.npz is (no kept set|not a steinstream result)",
+        ("chain.npz",): "chain.npz is (not a kept set|not a steinstream result)",
         ("kept.csv",): "kept.csv .*kernel and (coordinates|preconditioner)",
         ("kept.npz", "-o", "nowhere/report.html"): "the folder .* does not exist",
         ("kept.npz", "-o", "report.pdf"): r"ends in \.html",

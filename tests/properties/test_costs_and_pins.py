@@ -205,7 +205,7 @@ def test_a_thinner_full_of_pins_lets_nobody_in():
     step = thinner.extend(x[4:], -x[4:])
     assert step.added == () and step.dropped == () and thinner.kept.ids[:, 1].tolist() == [0, 1, 2, 3]
     seen = thinner.seen
-    with pytest.raises(ss.SteinstreamError, match="5 draws would be pinned, and size=4"):
+    with pytest.raises(ss.SteinstreamError, match="5 draws would be pinned, but size=4"):
         thinner.push(x[0], -x[0], pinned=True)
     assert thinner.seen == seen and len(thinner) == 4
 
@@ -343,7 +343,7 @@ def test_a_later_pass_can_pin_too_while_there_is_room():
     with pytest.raises(ss.SteinstreamError, match=f"{size + 1} draws would be pinned"):
         thinner.extend(x, -x, pinned=np.isin(np.arange(200), more))
     free = min(kept - set(absent[:3]))
-    with pytest.raises(ss.SteinstreamError, match=f"Draw {free} of chain 0 was kept when this pass began"):
+    with pytest.raises(ss.SteinstreamError, match=f"Draw {free} of chain 0 was kept when this pass started"):
         thinner.extend(x, -x, pinned=np.arange(200) == free)
     assert thinner.current_pass.received == 0
 
@@ -361,7 +361,7 @@ def test_thin_takes_costs_and_pins_of_one_chain_or_several():
         if number == 0:
             thinner.start_pass()
     assert np.array_equal(kept.ids, thinner.kept.ids) and [1, 7] in kept.ids.tolist()
-    assert kept.settings["cost_weight"] == 1.0 and kept.settings["pinned"] == 1 and kept.bound is None
+    assert kept.settings["config"]["cost_weight"] == 1.0 and kept.settings["pinned"] == 1 and kept.bound is None
     one = ss.thin(x[0], -x[0], size=20, pinned=pinned[1], passes="auto")
     assert [0, 7] in one.ids.tolist(), "a pin is kept where a good set would be the start"
     with pytest.raises(ss.SteinstreamError, match=r"costs must have one entry per draw, got shape \(300,\)"):
@@ -374,8 +374,8 @@ def test_errors_say_what_is_wrong():
     x = np.zeros((3, 2))
     priced, plain = ss.Thinner(2, cost_weight=1.0), ss.Thinner(2)
     for wrong, match in (
-        (lambda: priced.extend(x, -x), "these draws have none"),
-        (lambda: plain.extend(x, -x, costs=[1.0, 2.0, 3.0]), "gives them no weight"),
+        (lambda: priced.extend(x, -x), "costs is required because cost_weight > 0"),
+        (lambda: plain.extend(x, -x, costs=[1.0, 2.0, 3.0]), "costs has no effect because cost_weight is 0"),
         (lambda: priced.extend(x, -x, costs=[1.0, 2.0]), r"costs must be 3 numbers, one per draw, got shape \(2,\)"),
         (lambda: priced.extend(x, -x, costs=[1.0, -2.0, 0.0]), "The cost of draw 1 is -2.0"),
         (lambda: priced.extend(x, -x, costs=[1.0, 2.0, np.nan]), "The cost of draw 2 is nan"),

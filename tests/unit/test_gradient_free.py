@@ -214,9 +214,9 @@ def test_mistakes_are_named(stream):
         thin(draws, log_density=np.full(len(draws), np.nan), proxy="gaussian")
     with pytest.raises(InputError, match="None of the 4000 draws"):
         thin(draws, log_density=np.full(len(draws), np.nan), proxy="gaussian", on_bad="skip")
-    with pytest.raises(InputError, match=r"shape \(3999,\), the draws make it \(4000,\)"):
+    with pytest.raises(InputError, match=r"shape \(3999,\), but the draws require \(4000,\)"):
         thin(draws, log_density=log_density[1:], proxy="gaussian")
-    with pytest.raises(InputError, match="proxy 'cauchy' is not known"):
+    with pytest.raises(InputError, match="Unknown proxy 'cauchy'"):
         thin(draws, log_density=log_density, proxy="cauchy")
     with pytest.raises(InputError, match="clip must be"):
         thin(draws, log_density=log_density, proxy="gaussian", clip=-1.0)

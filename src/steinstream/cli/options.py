@@ -78,7 +78,6 @@ class InputOptions(NamedTuple):
     scores: Path | None = None
     draws_name: str = "draws"
     scores_name: str = "scores"
-    transposed: bool | None = None
     format: str | None = None
     negate_scores: bool = False
     output_csv: tuple[Path, ...] = ()
@@ -107,7 +106,6 @@ class InputOptions(NamedTuple):
             "scores_name": self.scores_name,
             "negate": self.negate_scores,
             "format": self.format,
-            "transposed": self.transposed,
         }
 
     @property
@@ -122,9 +120,7 @@ class InputOptions(NamedTuple):
             if value == self._field_defaults[name]:
                 continue
             dashed = name.replace("_", "-")
-            if name == "transposed":
-                words.append("--transposed" if value else "--not-transposed")
-            elif value is True:
+            if value is True:
                 words.append(f"--{dashed}")
             else:
                 for one in value if isinstance(value, tuple) else (value,):
@@ -159,12 +155,6 @@ _content = (
     scores_option,
     draws_name_option,
     scores_name_option,
-    option(
-        "--transposed/--not-transposed",
-        default=None,
-        help="Whether a csv file has one line per parameter.  [default: guess]",
-        section=INPUT,
-    ),
     option(
         "--format",
         shell_complete=completions(*_FORMATS),
