@@ -380,9 +380,9 @@ def test_errors_say_what_is_wrong():
         (lambda: priced.extend(x, -x, costs=[1.0, -2.0, 0.0]), "The cost of draw 1 is -2.0"),
         (lambda: priced.extend(x, -x, costs=[1.0, 2.0, np.nan]), "The cost of draw 2 is nan"),
         (lambda: priced.extend(x, -x, costs=[1.0, 2.0, 1e300]), "The cost of draw 2 is 1e\\+300"),
-        (lambda: priced.extend(x, -x, costs=["a", "b", "c"]), "costs must be numbers"),
-        (lambda: plain.extend(x, -x, pinned=[True]), "pinned must be 3 truth values"),
-        (lambda: plain.extend(x, -x, pinned=[0, 1, 2]), "pinned must be 3 truth values, one per draw, got int64"),
+        (lambda: priced.extend(x, -x, costs=["a", "b", "c"]), "costs must be 3 numbers, one per draw"),
+        (lambda: plain.extend(x, -x, pinned=[True]), "pinned must be 3 booleans"),
+        (lambda: plain.extend(x, -x, pinned=[0, 1, 2]), "pinned must be 3 booleans, one per draw, got int64"),
         (lambda: ss.Thinner(2, cost_weight=-1.0), "cost must be a number"),
         (lambda: ss.Thinner(2, preconditioner=ss.Warmup()).pin([(0, 0)]), "warm-up"),
     ):

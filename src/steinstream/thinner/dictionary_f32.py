@@ -1,6 +1,6 @@
 """The kept draws of a thinner in float32, for draws of 10^5 dimensions and more of which few are kept.
 
-The algorithm is that of :mod:`steinstream.thinner.dictionary`, and results agree up to rounding. Draws and scores are
+The algorithm is that of `thinner/dictionary.py`, and results agree up to rounding. Draws and scores are
 stored as float32, which halves the memory and the time to read it. A new draw is rounded first, so that kernel values
 are those of the stored numbers. Sums run in float64, in a fixed order.
 
