@@ -1,6 +1,6 @@
-"""What the pages say is true: their code runs, their commands and options exist, their links lead somewhere.
+"""The pages are correct: their code runs, their commands and options exist, their links have targets.
 
-Python on a page is run by ``make doctest``, by the tests of the tool it is about, or, if it has commands too, here.
+Python on a page is run by ``make doctest``, by the tests of its tool, or here if the page has commands too.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from steinstream.cli import commands
 from tests.pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
 
 COMMAND_LINE = ROOT / "docs" / "command-line.md"
-OWN_TESTS = {  # pages of tools that may not be there, each run by the tests of its tool
+OWN_TESTS = {  # pages of optional tools, each run by the tests of its tool
     "networks.md": "integrations/torch/test_docs_page.py", "arviz.md": "integrations/test_arviz.py",
     "blackjax.md": "integrations/test_blackjax.py", "emcee.md": "integrations/test_emcee.py",
     "generic.md": "integrations/test_generic.py", "numpyro.md": "integrations/test_numpyro.py",
     "nutpie.md": "integrations/test_nutpie.py", "pymc.md": "integrations/test_pymc.py",
-    "stan.md": "integrations/test_stan.py", "without-scores.md": "test_gradient_free.py",
+    "stan.md": "integrations/test_stan.py", "without-scores.md": "unit/test_gradient_free.py",
 }  # fmt: skip
 WITH_COMMANDS = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
 MODULES = (
-    *(name for name in ss.__all__ if isinstance(getattr(ss, name), ModuleType) and name != "integrations"),
+    *(
+        module.__name__.removeprefix("steinstream.")
+        for name in ss.__all__
+        if isinstance(module := getattr(ss, name), ModuleType) and name != "integrations"
+    ),
     *(f"integrations.{tool}" for tool in ss.integrations.__all__),
 )
 
@@ -40,7 +44,7 @@ def named(page):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where the files are that the pages speak of."""
+    """A folder with the files that the pages use."""
     monkeypatch.chdir(tmp_path)
     widths = np.array([1.0, 0.1, 10.0])
     x = np.random.default_rng(0).normal(size=(2_000, 3)) * widths
@@ -124,7 +128,7 @@ def test_every_public_name_is_in_the_reference():
     reference = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     there = re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", reference, flags=re.MULTILINE)
     there = {name.removeprefix("steinstream.") for name in there}
-    wanted = {name for name in ss.__all__ if name != "__version__"}
+    wanted = {name for name in ss.__all__ if name != "__version__" and not isinstance(getattr(ss, name), ModuleType)}
     for module in MODULES:
         try:
             names = getattr(importlib.import_module(f"steinstream.{module}"), "__all__", ())

@@ -1,12 +1,12 @@
-"""The papers beside the code say what is so: the README's numbers, versions and names, the map of the house."""
+"""README, CONTRIBUTING and CITATION agree with the code: numbers, versions, names, the map of the package."""
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import json
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ import pytest
 import steinstream as ss
 
 ROOT = Path(__file__).parent.parent
-HOUSE = ROOT / "src" / "steinstream"
+PACKAGE = ROOT / "src" / "steinstream"
 README = (ROOT / "README.md").read_text()
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_one_version_and_one_name_everywhere():
     yaml = pytest.importorskip("yaml")
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     (author,) = PROJECT["authors"]
-    assert citation["version"] == PROJECT["version"] == ss.__version__
+    assert citation["version"] == ss.__version__
     assert [each["name"] for each in citation["authors"]] == [author["name"]]
     assert citation["license"] == PROJECT["license"] == "MIT"
     assert citation["keywords"] == PROJECT["keywords"] and citation["abstract"].rstrip(".") == PROJECT["description"]
@@ -68,29 +69,16 @@ def test_one_version_and_one_name_everywhere():
     assert licence.startswith("MIT License") and author["name"] in licence
 
 
-def layers():
-    """The rows of the map: which part of the house is on which floor, the highest first."""
+def test_the_map_lists_every_module_in_the_order_of_the_layers():
+    """`make lint` checks the imports against the layers in pyproject.toml; the map must show the same order."""
     rows = [line.split("|")[1] for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line[:3] == "| `"]
-    return {name: floor for floor, row in enumerate(rows) for name in re.findall(r"`(\w+)(?:/|\.py)`", row)}
-
-
-def imports(path):
-    """The parts of the house that a file imports as soon as it is imported itself."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module == "steinstream":
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("steinstream."):
-            yield node.module.split(".")[1]
-
-
-def test_the_map_of_the_house_is_whole_and_imports_point_down():
-    floor = layers()
-    there = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert floor.keys() == there - {"__init__", "__main__"}, "the map is in CONTRIBUTING.md"
-    for path in HOUSE.rglob("*.py"):
-        part = path.relative_to(HOUSE).parts[0].removesuffix(".py")
-        for below in imports(path) if part in floor else ():
-            assert floor[below] >= floor[part], f"{path} imports {below}, which is above it in CONTRIBUTING.md"
+    listed = {name: row for row, text in enumerate(rows) for name in re.findall(r"`(\w+)(?:/|\.py)`", text)}
+    (contract,) = PYPROJECT["tool"]["importlinter"]["contracts"]
+    layers = [layer.split(" | ") for layer in contract["layers"]]
+    modules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert listed.keys() == {name for layer in layers for name in layer} == modules - {"__init__", "__main__"}
+    for upper, lower in pairwise(layers):
+        assert max(listed[name] for name in upper) <= min(listed[name] for name in lower), (upper, lower)
 
 
 def test_what_contributing_names_is_there():
@@ -99,6 +87,6 @@ def test_what_contributing_names_is_there():
         if name.split("/")[0] in ("tests", "docs"):
             assert (ROOT / name).exists(), name
     for name in re.findall(r"`((?:cli|io|_engine|integrations)/\w+\.py)`", text):
-        assert (HOUSE / name).exists(), name
+        assert (PACKAGE / name).exists(), name
     for target in set(re.findall(r"(?:`| {4})make (\w+)", text)):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target

@@ -429,7 +429,7 @@ def test_a_run_in_the_folder_is_not_overwritten_or_continued_with_other_settings
         with pytest.raises(InputError, match=message):
             Collector(module, posterior, **{"data": batches, "folder": tmp_path, "resume": True, **options})
     (tmp_path / "draws" / "0_0.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="have no payload"):
+    with pytest.raises(CheckpointError, match="have no file in"):
         Collector(module, posterior, data=batches, folder=tmp_path, resume=True, size=3)
 
 

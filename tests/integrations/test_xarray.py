@@ -109,7 +109,7 @@ def test_a_negated_gradient_is_an_error_with_the_remedy():
 
 def test_a_gradient_that_is_all_nan_is_an_error_with_the_remedy():
     for use in ("thin", "ksd"):
-        with pytest.raises(InputError, match=r"are NaN.*store_gradient=True"):
+        with pytest.raises(InputError, match=r"is NaN throughout.*store_gradient=True"):
             getattr(tree_of(scores=np.full_like(SCORES, np.nan)).stein, use)()
 
 

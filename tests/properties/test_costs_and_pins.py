@@ -383,7 +383,7 @@ def test_errors_say_what_is_wrong():
         (lambda: priced.extend(x, -x, costs=["a", "b", "c"]), "costs must be 3 numbers, one per draw"),
         (lambda: plain.extend(x, -x, pinned=[True]), "pinned must be 3 booleans"),
         (lambda: plain.extend(x, -x, pinned=[0, 1, 2]), "pinned must be 3 booleans, one per draw, got int64"),
-        (lambda: ss.Thinner(2, cost_weight=-1.0), "cost must be a number"),
+        (lambda: ss.Thinner(2, cost_weight=-1.0), "cost_weight must be a number"),
         (lambda: ss.Thinner(2, preconditioner=ss.Warmup()).pin([(0, 0)]), "warm-up"),
     ):
         with pytest.raises(ss.SteinstreamError, match=match):
