@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize, nnls
 
 import steinstream as ss
 from steinstream.postprocess._simplex_qp import minimise_on_simplex
+
+optimize = pytest.importorskip("scipy.optimize", reason="compares with scipy")
 
 
 def gaussian(seed=0, draws=5000, dim=10):
@@ -22,7 +23,7 @@ def by_scipy(matrix):
     values, vectors = np.linalg.eigh(matrix)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
     heavy = 1e4 * np.sqrt(max(values.max(), 1e-300))
-    w, _ = nnls(np.vstack([root, np.full(len(matrix), heavy)]), np.append(np.zeros(len(matrix)), heavy))
+    w, _ = optimize.nnls(np.vstack([root, np.full(len(matrix), heavy)]), np.append(np.zeros(len(matrix)), heavy))
     w /= w.sum()
     return w @ matrix @ w
 
@@ -54,7 +55,7 @@ def test_scipy_finds_the_same_weights():
     x, s = gaussian(draws=40, dim=2)
     matrix = ss.IMQ().matrix(x, s, x, s)
     start = np.full(40, 1.0 / 40)
-    slsqp = minimize(
+    slsqp = optimize.minimize(
         lambda w: w @ matrix @ w, start, jac=lambda w: 2.0 * matrix @ w, bounds=[(0.0, 1.0)] * 40, method="SLSQP",
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: np.ones(40)},
         options={"ftol": 1e-15, "maxiter": 500},
