@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 RATIO = "ratio"
 
 #: Settings that the gradient-free discrepancy does not support.
-_UNSUPPORTED = ("candidates", "passes", "start", "anchor", "cost_weight")
+_UNSUPPORTED = ("candidates", "passes", "start", "stream_weight", "cost_weight")
 
 _MIN_CORRELATION = -0.5  # of log q and log p; below it the sign of log p is certainly wrong
 

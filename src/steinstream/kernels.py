@@ -34,7 +34,8 @@ from steinstream.errors import InputError
 class CompiledKernel(NamedTuple):
     """A kernel as the engine uses it: number of the profile, its two parameters, and the grid of its values.
 
-    ``linear`` is the weight of the linear term, or None: the engine is then compiled without the term.
+    ``linear`` is the weight of the linear term, or None: the engine is then compiled without the term. ``base_grid`` is
+    the grid of the values of phi: sums of 2^17 of them are exact doubles.
     """
 
     profile: int
@@ -42,6 +43,7 @@ class CompiledKernel(NamedTuple):
     second: float
     grid: float
     linear: float | None = None
+    base_grid: float = 2.0**-36
 
 
 def inverse_square_root(u: Any, c2: Any, beta: Any) -> Any:
@@ -96,14 +98,20 @@ class Kernel:
 
         """
         profile, first, second = self._parameters(dim)
-        _, slope, _ = PROFILES[profile](0.0, first, second)
+        phi, slope, _ = PROFILES[profile](0.0, first, second)
         smallest = float(slope) * dim
-        grid = 2.0 ** (np.floor(np.log2(smallest)) - 53)
-        return CompiledKernel(profile, first, second, grid, float(self.linear) if self.linear else None)
+        grid, base_grid = (2.0 ** (np.floor(np.log2(each)) - bits) for each, bits in ((smallest, 53), (float(phi), 36)))
+        return CompiledKernel(profile, first, second, grid, float(self.linear) if self.linear else None, base_grid)
 
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         """Return the number of the profile and its two parameters."""
         raise TypeError(f"{type(self).__name__} defines no profile")
+
+    def base_matrix(self, x: Array, y: Array) -> Array:
+        """Return phi of every row of ``x`` with every row of ``y``, without the linear term, in plain NumPy."""
+        profile, first, second = self._parameters(x.shape[1])
+        u = np.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1)
+        return np.asarray(PROFILES[profile](u, first, second)[0])
 
     def matrix(self, x: Array, sx: Array, y: Array, sy: Array) -> Array:
         """Return the Stein kernel of every row of ``x`` with every row of ``y``, in plain NumPy.

@@ -10,7 +10,7 @@ import numpy as np
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
 from steinstream._engine.kernel_row import lane_results
-from steinstream._engine.penalties import penalised_key, set_direction
+from steinstream._engine.penalties import key_of, penalised_key, set_share
 from steinstream._engine.simd import LANES, fma
 from steinstream._engine.state import NONE
 
@@ -49,7 +49,7 @@ def largest_value(state, penalties):
     Reference: `reference.Reference.keys`.
     """
     if penalties is not None:
-        set_direction(state, penalties)
+        set_share(state, penalties, state.scalars.draws - 1)
         return largest_penalised_key(state, penalties, None)
     largest, influences = lane_results(state.lanes).largest, state.influence
     start_search(largest)
@@ -83,29 +83,23 @@ def largest_value_with_row(state, penalties):
 def largest_penalised_key(state, penalties, row):
     """Compute all keys and return the largest penalised one; ``row`` is None or values to add to the influences.
 
+    With a row, phi with the latest state is added to the kept sums too.
+
     Reference: `reference.Reference.keys`.
     """
-    largest, sums, count = lane_results(state.lanes).largest, penalties.partial_sums, penalties.direction.shape[0]
+    largest, scalars = lane_results(state.lanes).largest, penalties.scalars
     start_search(largest)
-    weight, cost_scale = penalties.scalars.weight, penalties.scalars.cost_scale
     for first in range(0, state.scalars.slots, LANES):
         high, low = state.influence[first : first + LANES], state.influence_low[first : first + LANES]
         keys, cost = penalties.keys[first : first + LANES], penalties.removal_cost[first : first + LANES]
-        features = penalties.features[first // LANES]
-        for part in range(4):
-            for lane in range(LANES):
-                sums[part, lane] = 0.0
-        for m in range(count):
-            factor, line, total = penalties.direction[m], features[m], sums[m % 4]
-            for lane in range(LANES):
-                total[lane] = fma(factor, line[lane], total[lane])
+        kept, stream = penalties.kept_sum[first : first + LANES], penalties.stream_sum[first : first + LANES]
         for lane in range(LANES):
-            projection = np.float64((sums[0, lane] + sums[1, lane]) + (sums[2, lane] + sums[3, lane]))
-            influence = high[lane]
+            influence, kept_sum = high[lane], kept[lane]
             if row is not None:
                 influence, _ = double_double.add(high[lane], low[lane], row[first + lane])
-            keys[lane] = fma(weight, projection, influence)
-            value = fma(cost_scale, cost[lane], keys[lane])
+                kept_sum += penalties.base_row[first + lane]
+            keys[lane] = key_of(scalars, influence, kept_sum, stream[lane])
+            value = fma(scalars.cost_scale, cost[lane], keys[lane])
             largest[lane] = value if value > largest[lane] else largest[lane]
     return end_search(largest)
 

@@ -19,7 +19,7 @@ from steinstream._engine.kernel_row import (
     sum_arrays,
 )
 from steinstream._engine.objective import objective_without
-from steinstream._engine.penalties import candidate_key, compute_features, penalised_key
+from steinstream._engine.penalties import candidate_key, penalised_key
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import may_remove
@@ -31,8 +31,6 @@ from steinstream._engine.updates import diagonal_of, load_draw, row_arrays
 @inlined
 def best_candidate(state, kernel, penalties, batch, first, workers):
     """Return the candidate with the smallest influence, with penalties the smallest key; the first of several.
-
-    The penalties then hold its features.
 
     Reference: `reference.Reference.best_candidate`.
     """
@@ -48,11 +46,9 @@ def best_candidate(state, kernel, penalties, batch, first, workers):
     for i in range(batch.candidates):
         value = batch.influence[i, 0]
         if penalties is not None:
-            value = candidate_key(state, penalties, batch, first + i, value)
+            value = candidate_key(state, kernel, penalties, batch, first + i, value)
         if i == 0 or value < smallest:
             best, smallest = first + i, value
-    if penalties is not None:
-        compute_features(penalties.frequencies, batch.unscaled, best, penalties.new_features)
     return best
 
 
@@ -175,13 +171,13 @@ def costliest_removable(state, penalties, limit):
 def smallest_removable_key(state, penalties, limit):
     """Return a key below which no draw may be removed.
 
-    (n - 1)^2 times the objective without draw j is S + w (|L|^2 + M) - 2 key_j. The margin covers the rounding of L and
-    of the keys in single precision.
+    With m = n - 1, m^2 times the objective without draw j is S + w (P - 2 m B / t + m^2 C / t^2) - 2 key_j. The margin
+    covers rounding.
 
     Reference: `reference.Reference.objective_without`.
     """
-    square, others = 0.5 * penalties.direction.shape[0], float(state.scalars.draws - 1)
-    for m in range(penalties.direction.shape[0]):
-        square += np.float64(penalties.direction[m]) * np.float64(penalties.direction[m])
-    most = state.scalars.total + penalties.scalars.weight * square
-    return 0.5 * (most - limit * others * others) - 1e-6 * most
+    scalars, others = penalties.scalars, float(state.scalars.draws - 1)
+    most, share = scalars.stein * state.scalars.total, others / scalars.count
+    margin = 1e-12 * (abs(most) + scalars.weight * scalars.kept_total)
+    mixed = scalars.kept_total - 2.0 * share * scalars.stream_total + share * share * scalars.pair_sum
+    return 0.5 * (most + scalars.weight * mixed - limit * others * others) - margin

@@ -4,8 +4,7 @@ Stored draws are arranged in tiles of sixteen: ``tiles[t, k, 0]`` holds their k-
 k-th entries of their scores. Memory is read in one stream and a whole tile is computed in registers. The cost is about
 five arithmetic operations per coordinate and pair, and per pair one square root and one division (IMQ) or one
 exponential (RBF). A linear term in the kernel takes two more operations per coordinate; penalties
-(:mod:`steinstream._engine.penalties`) take two per Fourier feature. Both are compiled only where their argument is not
-None.
+(:mod:`steinstream._engine.penalties`) take a few per pair. Both are compiled only where their argument is not None.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ class LaneResults(NamedTuple):
     sums: Any  # of copies * kernel value
     errors: Any  # rounding errors of the sums
     largest: Any  # influence or penalised key
+    base_sums: Any  # of copies * phi, with penalties
 
 
 class RowArrays(NamedTuple):
@@ -58,14 +58,20 @@ class RowArrays(NamedTuple):
 class RowPenalties(NamedTuple):
     """Terms that penalties add to the search for the largest influence.
 
-    The search is for the largest influence + weight <direction, features> + cost_scale * removal_cost.
+    The key of a draw is stein * influence + weight * kept_sum - share * stream_sum. The search is for the largest
+    key + cost_scale * removal_cost. EVALUATE adds phi to the kept sums for the search only, and observed * phi to the
+    stream sums. SUBTRACT subtracts phi from the kept sums.
     """
 
-    direction: Any  # (2 M,), float32
-    features: Any  # (tiles, 2 M, 16), float32
+    base_row: Any  # (slots,): written by EVALUATE: phi
+    kept_sum: Any  # (slots,): sum of phi over the kept draws
+    stream_sum: Any  # (slots,): sum of phi over the stream
     removal_cost: Any  # (slots,)
-    keys: Any  # (slots,): written: influence + weight <direction, features>
+    keys: Any  # (slots,): written
+    stein: float
     weight: float
+    share: float
+    observed: float
     cost_scale: float
 
 
@@ -84,26 +90,31 @@ class _Arguments(NamedTuple):
     sums: Any
     errors: Any
     largest: Any
+    base_sums: Any
     dim: Any
     begin: Any  # first tile
     end: Any  # last tile + 1
 
 
 class _PenaltyArguments(NamedTuple):
-    """Further arguments for penalties: pointers as in :class:`RowPenalties`, doubles, number of features."""
+    """Further arguments for penalties: as in :class:`RowPenalties`, and the grid of phi."""
 
-    direction: Any
-    features: Any
+    base_row: Any
+    kept_sum: Any
+    stream_sum: Any
     removal_cost: Any
     keys: Any
+    stein: Any
     weight: Any
+    share: Any
+    observed: Any
     cost_scale: Any
-    count: Any
+    base_grid: Any
 
 
 _DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
-_PLAIN = [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 9 + [_INDEX] * 3
-_PENALISED = [ir.FloatType().as_pointer()] * 2 + [_DOUBLE.as_pointer()] * 2 + [_DOUBLE] * 2 + [_INDEX]
+_PLAIN = [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 10 + [_INDEX] * 3
+_PENALISED = [_DOUBLE.as_pointer()] * 5 + [_DOUBLE] * 6
 
 
 @intrinsic
@@ -131,10 +142,8 @@ def compute_row(context: Any, kernel: Any, operation: Any, arrays: Any, penaltie
         if linear:
             given.append(parameters[3])
         if penalised:
-            *pointers, weight, cost_scale = _named(builder, signature.args[3], penalties).values()
-            terms = [array(*field) for field in pointers]
-            count = cgutils.unpack_tuple(builder, terms[0].shape, 1)[0]
-            given += [*(each.data for each in terms), weight[1], cost_scale[1], count]
+            terms = [*_named(builder, signature.args[3], penalties).values()]
+            given += [array(*term).data for term in terms[:5]] + [value for _, value in terms[5:]] + [parameters[4]]
         for number, variant in product(range(len(PROFILES)), (STORE, SUM, EVALUATE, SUBTRACT)):
             chosen = builder.and_(
                 builder.icmp_signed("==", profile, integer(number)),
@@ -187,6 +196,8 @@ def _trace(
     distance, cross, scores, total, rest, largest, pending = (Variable(builder) for _ in range(7))
     total.value = rest.value = 0.0
     largest.value = -np.inf
+    base_total, pending_base = Variable(builder), Variable(builder)
+    base_total.value = 0.0
     products, own, own_here = (Variable(builder) for _ in range(3))
 
     def draw_at(k: Any) -> tuple[Lanes, Lanes]:
@@ -203,8 +214,8 @@ def _trace(
             here, slope = draw_at(k)
             own_here.value = slope.multiply_add(here, own_here.value)
 
-    def kernel_values(tile: Any) -> Lanes:
-        """Return the kernel values of a tile."""
+    def kernel_values(tile: Any) -> tuple[Lanes, Lanes]:
+        """Return the kernel values of a tile, and phi."""
         distance.value = cross.value = scores.value = 0.0
         if linear is not None:
             products.value = own.value = 0.0
@@ -227,20 +238,31 @@ def _trace(
             both = (own_here.value + own.value) + dimension
             extra = scores.value.multiply_add(products.value + 1.0, both)
             k0 = Lanes.fill(builder, linear).multiply_add(extra, k0)
-        on_grid: Lanes = (k0 + shift) - shift  # a double above 2^52 grids is a multiple of the grid
-        return on_grid
+        return (k0 + shift) - shift, phi  # a double above 2^52 grids is a multiple of the grid
 
-    def key(tile: Any, influence: Lanes) -> Lanes:
+    def key(tile: Any, influence: Lanes, phi: Lanes) -> Lanes:
         """Return the number that the search compares: the influence, with penalties the penalised key."""
         if penalties is None:
             return influence
-        projection = Lanes.dot_product(builder, penalties.direction, penalties.features, tile, penalties.count)
-        unpriced = Lanes.fill(builder, penalties.weight).multiply_add(projection, influence)
+        stein, weight, share, observed, cost_scale, base_grid = (
+            Lanes.fill(builder, value) for value in penalties[penalties._fields.index("stein") :]
+        )
+        base_shift = base_grid * (1.5 * 2.0**52)
+        phi = (phi + base_shift) - base_shift
+        kept, stream = (Lanes.load(builder, each, tile) for each in (penalties.kept_sum, penalties.stream_sum))
+        if operation == EVALUATE:
+            kept, stream = kept + phi, observed.multiply_add(phi, stream)
+            phi.store(penalties.base_row, tile)
+            stream.store(penalties.stream_sum, tile)
+            base_total.value = phi.multiply_add(Lanes.load(builder, given.copies, tile), base_total.value)
+        else:
+            kept = kept - phi
+            kept.store(penalties.kept_sum, tile)
+        unpriced = weight.multiply_add(kept, stein.multiply_add(influence, -(share * stream)))
         unpriced.store(penalties.keys, tile)
-        cost = Lanes.load(builder, penalties.removal_cost, tile)
-        return Lanes.fill(builder, penalties.cost_scale).multiply_add(cost, unpriced)
+        return cost_scale.multiply_add(Lanes.load(builder, penalties.removal_cost, tile), unpriced)
 
-    def process(tile: Any, k0: Lanes) -> None:
+    def process(tile: Any, k0: Lanes, phi: Lanes) -> None:
         """Do the operation with the kernel values of a tile."""
         if operation in (STORE, EVALUATE):
             k0.store(given.row, tile)
@@ -253,28 +275,29 @@ def _trace(
         if operation in (EVALUATE, SUBTRACT):
             before = Lanes.load(builder, given.influence, tile), Lanes.load(builder, given.influence_low, tile)
             influence, remainder = double_double.add(*before, k0 if operation == EVALUATE else -k0)
-            compared = key(tile, influence)
+            compared = key(tile, influence, phi)
             largest.value = largest.value.where_less(compared, compared, largest.value)
         if operation == SUBTRACT:
             influence.store(given.influence, tile)
             remainder.store(given.influence_low, tile)
 
     # The divisions and square roots of a tile overlap with the sums of the tile before it.
-    pending.value = kernel_values(given.begin)
+    pending.value, pending_base.value = kernel_values(given.begin)
     with loop(builder, builder.add(given.begin, integer(1)), given.end) as tile:
-        k0 = kernel_values(tile)
-        process(builder.sub(tile, integer(1)), pending.value)
-        pending.value = k0
-    process(builder.sub(given.end, integer(1)), pending.value)
+        k0, phi = kernel_values(tile)
+        process(builder.sub(tile, integer(1)), pending.value, pending_base.value)
+        pending.value, pending_base.value = k0, phi
+    process(builder.sub(given.end, integer(1)), pending.value, pending_base.value)
 
-    for pointer, variable in ((given.sums, total), (given.errors, rest), (given.largest, largest)):
+    results = ((given.sums, total), (given.errors, rest), (given.largest, largest), (given.base_sums, base_total))
+    for pointer, variable in results[: 3 if penalties is None else 4]:
         variable.value.store(pointer, integer(0))
 
 
 @inlined
 def lane_results(array):
-    """Return the rows of an array (3, 16) by name. Storage bookkeeping."""
-    return LaneResults(array[0], array[1], array[2])
+    """Return the rows of an array (4, 16) by name. Storage bookkeeping."""
+    return LaneResults(array[0], array[1], array[2], array[3])
 
 
 @inlined
@@ -292,10 +315,22 @@ def combine_lanes(lanes):
     return high, low, largest
 
 
+@inlined
+def base_sum(lanes):
+    """Return the sum of copies * phi over all lanes.
+
+    Reference: `reference.Reference.keys`.
+    """
+    total = 0.0
+    for lane in range(LANES):
+        total += lanes.base_sums[lane]
+    return total
+
+
 @inlined_with_arrays
 def new_lanes():
     """Allocate the results of a row. Storage bookkeeping."""
-    return LaneResults(np.zeros(LANES), np.zeros(LANES), np.zeros(LANES))
+    return LaneResults(np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES))
 
 
 @inlined_with_arrays

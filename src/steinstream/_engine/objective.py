@@ -1,10 +1,10 @@
-"""KSD^2 and the objective of the kept draws. The objective is KSD^2 plus the anchor term, if there is an anchor."""
+"""KSD^2 and the objective of the kept draws. The objective is KSD^2 plus the stream term; without scores it is the latter."""
 
 from __future__ import annotations
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
-from steinstream._engine.penalties import anchor_term, anchor_term_with_new, anchor_term_without
+from steinstream._engine.penalties import stream_term, stream_term_with_new, stream_term_without
 
 
 @inlined
@@ -26,12 +26,23 @@ def squared_ksd(state):
 
 
 @inlined
+def stein_part(penalties, value):
+    """Return KSD^2, or 0 if it is not part of the objective.
+
+    Reference: `reference.Reference.objective`.
+    """
+    if penalties is None:
+        return value
+    return penalties.scalars.stein * value
+
+
+@inlined
 def objective(state, penalties):
     """Return the objective of the kept draws.
 
     Reference: `reference.Reference.objective`.
     """
-    return squared_ksd(state) + anchor_term(state, penalties)
+    return stein_part(penalties, squared_ksd(state)) + stream_term(state, penalties)
 
 
 @inlined
@@ -42,7 +53,7 @@ def objective_with_new(state, penalties):
     """
     s = state.scalars
     total, _ = double_double.add_pair(s.total, s.total_low, 2.0 * s.new_influence, 2.0 * s.new_influence_low)
-    return mean_over_pairs(total, s.draws + 1) + anchor_term_with_new(state, penalties)
+    return stein_part(penalties, mean_over_pairs(total, s.draws + 1)) + stream_term_with_new(state, penalties)
 
 
 @inlined
@@ -55,4 +66,4 @@ def objective_without(state, penalties, slot):
     total, _ = double_double.add_pair(
         s.total, s.total_low, -2.0 * state.influence[slot], -2.0 * state.influence_low[slot]
     )
-    return mean_over_pairs(total, s.draws - 1) + anchor_term_without(state, penalties, slot)
+    return stein_part(penalties, mean_over_pairs(total, s.draws - 1)) + stream_term_without(state, penalties, slot)

@@ -1,15 +1,27 @@
-"""Penalties: terms besides KSD that affect which draw is removed, namely the stream anchor, costs and pins.
+"""Penalties: terms besides KSD that affect which draw is removed, namely the stream term, costs and pins.
 
-Let n draws be kept, F be the sum of their Fourier features f (:mod:`steinstream._engine.fourier_features`) and m the
-mean of the features over the stream. The anchor adds w |F / n - m|^2 to the objective. After the removal of draw j,
-(n - 1)^2 times the anchor term is w |L - f_j|^2 with L = F - (n - 1) m, and |f_j|^2 is the same for all j. Hence the
-objective is smallest without the draw that has the largest
+Let n draws x_i be kept, and let the stream have t draws y so far. The stream term adds w times
 
-    key_j = u_j + w <L, f_j> ,
+    MMD^2 = P / n^2 - 2 B / (n t) + C / t^2
 
-where u_j is its influence. L, the *direction*, changes with every draw of the stream, and all keys with it: every
-search recomputes them. The products <L, f_j> are computed in single precision, always in the same order; budgets are
-checked in double precision.
+to the objective, with P the sum of the base kernel phi over all pairs of kept draws, B over all pairs of a kept draw and
+a draw of the stream, and C over all pairs of draws of the stream. Let
+
+    p_j = phi(x_j, x_j) / 2 + sum of phi(x_j, x_i) over the other kept draws   (the *kept sum*),
+    b_j = sum of phi(x_j, y) over the stream                                   (the *stream sum*).
+
+Removing draw j lowers P by 2 p_j and B by b_j. Hence the objective is smallest without the draw that has the largest
+
+    key_j = u_j + w (p_j - (n - 1) b_j / t) ,
+
+where u_j is its influence. The stream sum of a new draw is computed from a summary of the stream
+(:mod:`steinstream._engine.stream_summary`). While the draw is kept, every draw of the stream is added to it exactly:
+the value of phi is part of the kernel row of the new draw. Keys change with every draw of the stream, so every search
+recomputes them.
+
+The weight is w = gamma kappa / nu, with kappa the geometric mean of k0(x, x) over the stream and
+nu = phi(0) - C / t^2. For n independent draws, KSD^2 is then about kappa / n and the stream term gamma kappa / n in any
+coordinates: gamma has no unit. Without scores the influence is left out of the keys and w = 1 / nu.
 
 A draw of cost c is treated as if k0(x, x) were larger by lambda kappa c / (mean cost): the search is for the largest
 *penalised key* key_j + cost_scale * removal_cost_j. ``removal_cost`` is the cost of the copy in the slot that is
@@ -26,85 +38,89 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from steinstream._engine.fourier_features import wave
+from steinstream._engine import double_double
+from steinstream._engine.base_row import ADD, base_row
 from steinstream._engine.jit import inlined, jit
-from steinstream._engine.kernel_pair import diagonal
+from steinstream._engine.kernel_pair import diagonal, profile_at
 from steinstream._engine.kernel_row import RowPenalties
 from steinstream._engine.simd import LANES, fma
 from steinstream._engine.state import NONE, KeptState, aligned, new_record
-from steinstream._typing import Array, Flags, Float32Array, Integers
-
-_wave = inlined(wave)
+from steinstream._engine.stream_summary import StreamSummary, add_to_summary, row_total, sum_over_stream
+from steinstream._typing import Array, Flags, Integers
 
 #: Numbers of the penalties; ``new`` refers to the draw that was evaluated last.
 SCALARS = np.dtype(
     [
         # As of the current step.
-        ("weight", np.float64),  # w / M
+        ("weight", np.float64),  # w
+        ("share", np.float64),  # w (n - 1) / t
         ("cost_scale", np.float64),  # factor of costs
         ("new_removal_cost", np.float64),
         ("new_key", np.float64),
         ("new_penalised_key", np.float64),
         ("first_pass", np.float64),  # 1 if draws are added to the sums over the stream, 0 in a later pass
         # Settings.
-        ("gamma", np.float64),  # strength of the anchor
+        ("stein", np.float64),  # 1, or 0 without scores
+        ("gamma", np.float64),  # weight of the stream term
         ("cost_weight", np.float64),  # lambda
         # Sums over the stream.
-        ("count", np.float64),  # draws
+        ("count", np.float64),  # draws, t
+        ("pair_sum", np.float64),  # C
         ("cost_sum", np.float64),
+        # Sums over the kept draws.
+        ("kept_total", np.float64),  # P
+        ("stream_total", np.float64),  # B, a pair
+        ("stream_total_low", np.float64),
+        ("new_kept_sum", np.float64),
+        ("new_stream_sum", np.float64),
         # Sums over the draws kept at the last change of the preconditioner and the stream since then.
         ("log_diagonal_sum", np.float64),  # of log k0(x, x)
         ("log_diagonal_count", np.float64),
     ]
 )
 
-_SMALLEST_SPREAD = 1e-6  # of the features over the stream, relative to M: below it the anchor has no effect
+_SMALLEST_SPREAD = 1e-6  # nu relative to phi(0): below it the stream term has no effect
 
 
 class Penalties(NamedTuple):
-    """Slots and labels as in the state; 2 M features, none without an anchor."""
+    """Slots and labels as in the state."""
 
-    features: Float32Array  # (slots / 16, 2 M, 16)
+    kept_sum: Array  # (slots,): p
+    stream_sum: Array  # (slots,): b
+    base_row: Array  # (slots,): phi with the latest state
     removal_cost: Array  # (slots,): cost of the copy that is removed first; -inf if all are pinned
     keys: Array  # (slots,): keys of the last search
     next_removed: Integers  # (slots,): label of the copy that is removed first, or NONE
     cost: Array  # (labels,)
     pinned: Flags  # (labels,)
-    frequencies: Array  # (d, M), for draws before preconditioning
-    new_features: Array  # (2 M,): features of the draw that is evaluated
-    kept_sum: Array  # (2 M,): sum of the features over the kept draws
-    stream_sum: Array  # (2 M,): sum of the features over the stream
-    stream_mean: Array  # (2 M,)
-    direction: Float32Array  # (2 M,): L
-    partial_sums: Float32Array  # (4, 16): scratch
+    summary: StreamSummary
+    point: Array  # (d,): scratch
+    lanes: Array  # (2, 16): scratch
     scalars: Any  # a record of SCALARS
 
 
-def empty_penalties(frequencies: Array, slots: int, labels: int) -> Penalties:
-    """Return the penalties of a state with this number of slots and labels and of a stream without draws."""
-    count = 2 * frequencies.shape[1]
+def empty_penalties(summary: StreamSummary, slots: int, labels: int) -> Penalties:
+    """Return the penalties of a state with this number of slots and labels, with the summary of a stream."""
     return Penalties(
-        features=aligned(slots // LANES, count, LANES, kind=np.float32),
+        kept_sum=aligned(slots),
+        stream_sum=aligned(slots),
+        base_row=aligned(slots),
         removal_cost=aligned(slots),
         keys=aligned(slots),
         next_removed=np.full(slots, NONE, dtype=np.int64),
         cost=np.zeros(labels),
         pinned=np.zeros(labels, dtype=np.bool_),
-        frequencies=frequencies,
-        new_features=aligned(count),
-        kept_sum=aligned(count),
-        stream_sum=aligned(count),
-        stream_mean=aligned(count),
-        direction=aligned(count, kind=np.float32),
-        partial_sums=aligned(4, LANES, kind=np.float32),
+        summary=summary,
+        point=np.zeros_like(summary.point),
+        lanes=aligned(2, LANES),
         scalars=new_record(SCALARS),
     )
 
 
 def enlarged_penalties(penalties: Penalties, state: KeptState) -> Penalties:
     """Copy the penalties into arrays that fit an enlarged state."""
-    new = empty_penalties(penalties.frequencies, len(state.copies), len(state.following))
-    sized = ("features", "removal_cost", "keys", "next_removed", "cost", "pinned")
+    new = empty_penalties(penalties.summary, len(state.copies), len(state.following))
+    sized = ("kept_sum", "stream_sum", "base_row", "removal_cost", "keys", "next_removed", "cost", "pinned")
     for name in sized:
         old = getattr(penalties, name)
         getattr(new, name)[: len(old)] = old
@@ -125,11 +141,15 @@ def _row_penalties(penalties):
     def terms(penalties):
         scalars = penalties.scalars
         return RowPenalties(
-            penalties.direction,
-            penalties.features,
+            penalties.base_row,
+            penalties.kept_sum,
+            penalties.stream_sum,
             penalties.removal_cost,
             penalties.keys,
+            scalars.stein,
             scalars.weight,
+            scalars.share,
+            scalars.first_pass,
             scalars.cost_scale,
         )
 
@@ -140,150 +160,222 @@ def _row_penalties(penalties):
 
 
 @inlined
-def compute_features(frequencies, draws, i, out):
-    """Write the Fourier features of draw i, given before preconditioning.
+def load_point(penalties, batch, i):
+    """Copy draw i of a batch to ``penalties.point``. Storage bookkeeping."""
+    for k in range(batch.draws.shape[1]):
+        penalties.point[k] = batch.draws[i, k]
 
-    Reference: `reference.fourier_features`.
+
+@inlined
+def base_value(kernel, draws, i, j):
+    """Return phi of two draws, rounded to the grid.
+
+    Reference: `kernels.Kernel.base_matrix`.
     """
-    pairs = frequencies.shape[1]
-    for m in range(pairs):
-        out[m] = 0.0
-    for k in range(frequencies.shape[0]):
-        value, line = draws[i, k], frequencies[k]
-        for m in range(pairs):
-            out[m] = fma(value, line[m], out[m])
-    for m in range(pairs):
-        out[m], out[pairs + m] = _wave(out[m])
+    u, shift = 0.0, kernel.base_grid * (1.5 * 2.0**52)
+    for k in range(draws.shape[1]):
+        difference = draws[i, k] - draws[j, k]
+        u = fma(difference, difference, u)
+    phi, _, _ = profile_at(kernel, u)
+    return (phi + shift) - shift
+
+
+@inlined
+def base_at_zero(kernel):
+    """Return phi(0), rounded to the grid.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    own, _, _ = profile_at(kernel, 0.0)
+    shift = kernel.base_grid * (1.5 * 2.0**52)
+    return (own + shift) - shift
 
 
 @inlined
 def observe_stream(state, kernel, penalties, batch, first):
-    """Add the candidates of a step to the sums over the stream, in the first pass, and update the weights.
+    """Compute the stream sum of each candidate of a step; in the first pass, add the candidates to the stream.
 
-    The features of the last candidate remain in ``new_features``. Keys computed before are not valid any more.
+    Keys computed before are not valid any more.
 
     Reference: `reference.Reference.observe`.
     """
     if penalties is not None:
-        scalars, new, stream = penalties.scalars, penalties.new_features, penalties.stream_sum
-        for i in range(first, first + batch.candidates):
-            compute_features(penalties.frequencies, batch.unscaled, i, new)
-            if scalars.first_pass > 0.0:
-                for m in range(new.shape[0]):
-                    stream[m] += new[m]
+        scalars, last = penalties.scalars, first + batch.candidates
+        observed = scalars.first_pass > 0.0
+        if scalars.gamma > 0.0:
+            for i in range(first, last):
+                load_point(penalties, batch, i)
+                batch.stream_sums[i] = sum_over_stream(kernel, penalties.summary, penalties.point)
+        if observed:
+            for i in range(first, last):
+                if scalars.gamma > 0.0:
+                    scalars.pair_sum += 2.0 * batch.stream_sums[i]
+            for i in range(first, last):
+                if scalars.gamma > 0.0:
+                    for j in range(first, last):
+                        value = base_value(kernel, batch.draws, i, j)
+                        batch.stream_sums[i] += value
+                        scalars.pair_sum += value
+                    load_point(penalties, batch, i)
+                    add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i])
                 scalars.count += 1.0
                 scalars.cost_sum += batch.costs[i]
                 scalars.log_diagonal_sum += np.log(diagonal(kernel, batch.draws, batch.scores, i))
                 scalars.log_diagonal_count += 1.0
-        update_weights(penalties)
+        update_weights(kernel, penalties)
         state.scalars.largest = np.nan
 
 
-@inlined
-def update_weights(penalties):
-    """Compute the mean of the features and the weights from the sums over the stream.
+@jit
+def add_log_diagonals(kernel, penalties, draws, scores) -> None:
+    """Add log k0(x, x) of draws that are inserted without being part of the stream.
 
-    Reference: `reference.Reference.anchor_weight`, `reference.Reference.cost_scale`.
+    Reference: `reference.Reference.kappa`.
     """
-    scalars, mean = penalties.scalars, penalties.stream_mean
-    count, pairs = scalars.count, 0.5 * mean.shape[0]
-    kappa, square = np.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count), 0.0
-    for m in range(mean.shape[0]):
-        mean[m] = penalties.stream_sum[m] / count
-        square += mean[m] * mean[m]
+    for i in range(draws.shape[0]):
+        penalties.scalars.log_diagonal_sum += np.log(diagonal(kernel, draws, scores, i))
+        penalties.scalars.log_diagonal_count += 1.0
+
+
+@inlined
+def observe_others(state, kernel, penalties, batch, first, new):
+    """Add phi of the candidates that were not chosen to the stream sums of the kept draws, in the first pass.
+
+    Reference: `reference.Reference.observe`.
+    """
+    if penalties is not None:
+        scalars, slots = penalties.scalars, state.scalars.slots
+        if batch.candidates > 1 and scalars.first_pass > 0.0 and scalars.gamma > 0.0 and slots > 0:
+            tiles = (slots + LANES - 1) // LANES
+            for i in range(first, first + batch.candidates):
+                if i != new:
+                    load_point(penalties, batch, i)
+                    total = row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+                    add_to_stream_total(scalars, total)
+                    base_row(
+                        kernel,
+                        ADD,
+                        penalties.point,
+                        state.tiles,
+                        state.copies,
+                        penalties.stream_sum,
+                        penalties.lanes,
+                        0,
+                        tiles,
+                    )
+
+
+@inlined
+def add_to_stream_total(scalars, value):
+    """Add to B. Storage bookkeeping."""
+    scalars.stream_total, scalars.stream_total_low = double_double.add(
+        scalars.stream_total, scalars.stream_total_low, value
+    )
+
+
+@inlined
+def update_weights(kernel, penalties):
+    """Compute the weights from the sums over the stream.
+
+    Reference: `reference.Reference.stream_weight`, `reference.Reference.cost_scale`.
+    """
+    scalars = penalties.scalars
+    count = scalars.count
+    kappa = np.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count)
+    own = base_at_zero(kernel)
+    spread = own - scalars.pair_sum / (count * count)
     scalars.weight, scalars.cost_scale = 0.0, 1.0  # not 0: it multiplies -inf where a draw is pinned
-    spread = pairs - square  # since cosine^2 + sine^2 = 1
-    if spread > _SMALLEST_SPREAD * pairs:
-        scalars.weight = scalars.gamma * kappa / spread
+    if scalars.gamma > 0.0 and spread > _SMALLEST_SPREAD * own:
+        scalars.weight = scalars.gamma * kappa / spread if scalars.stein > 0.0 else 1.0 / spread
     if scalars.cost_weight * scalars.cost_sum > 0.0:
-        scalars.cost_scale = 0.5 * scalars.cost_weight * kappa / (scalars.cost_sum / count)
-
-
-# -- the anchor term of the objective ------------------------------------------------------------------------------
-
-
-@inlined
-def anchor_term(state, penalties):
-    """Return the anchor term of the kept draws.
-
-    Reference: `reference.Reference.anchor_term`.
-    """
-    if penalties is None:
-        return 0.0
-    total, draws = 0.0, float(state.scalars.draws)
-    for m in range(penalties.kept_sum.shape[0]):
-        difference = penalties.kept_sum[m] / draws - penalties.stream_mean[m]
-        total += difference * difference
-    return penalties.scalars.weight * total
+        scale = kappa if scalars.stein > 0.0 else 1.0
+        scalars.cost_scale = 0.5 * scalars.cost_weight * scale / (scalars.cost_sum / count)
 
 
 @inlined
-def anchor_term_with_new(state, penalties):
-    """Return the anchor term if the evaluated draw were inserted.
+def set_share(state, penalties, others):
+    """Compute w (n - 1) / t for a search in which ``others`` draws remain after a removal.
 
-    Reference: `reference.Reference.anchor_term`.
+    Reference: `reference.Reference.keys`.
     """
-    if penalties is None:
-        return 0.0
-    total, draws = 0.0, float(state.scalars.draws + 1)
-    for m in range(penalties.kept_sum.shape[0]):
-        difference = (penalties.kept_sum[m] + penalties.new_features[m]) / draws - penalties.stream_mean[m]
-        total += difference * difference
-    return penalties.scalars.weight * total
+    if penalties is not None:
+        scalars = penalties.scalars
+        scalars.share = scalars.weight * float(others) / scalars.count if scalars.count > 0.0 else 0.0
+
+
+# -- the stream term of the objective ------------------------------------------------------------------------------
 
 
 @inlined
-def anchor_term_without(state, penalties, slot):
-    """Return the anchor term if one draw of this slot were removed.
+def squared_mmd(penalties, kept_total, stream_total, draws):
+    """Return MMD^2 from its three sums.
 
-    Reference: `reference.Reference.anchor_term`.
+    Reference: `reference.Reference.squared_mmd`.
     """
-    if penalties is None:
+    count, size, pair_sum = penalties.scalars.count, float(draws), penalties.scalars.pair_sum
+    return kept_total / (size * size) - 2.0 * (stream_total / (size * count)) + pair_sum / (count * count)
+
+
+@inlined
+def stream_term(state, penalties):
+    """Return the stream term of the kept draws.
+
+    Reference: `reference.Reference.stream_term`.
+    """
+    if penalties is None or penalties.scalars.weight == 0.0:
         return 0.0
-    total, draws, tile, lane = 0.0, float(state.scalars.draws - 1), slot // LANES, slot % LANES
-    for m in range(penalties.kept_sum.shape[0]):
-        feature = np.float64(penalties.features[tile, m, lane])
-        difference = (penalties.kept_sum[m] - feature) / draws - penalties.stream_mean[m]
-        total += difference * difference
-    return penalties.scalars.weight * total
+    scalars = penalties.scalars
+    return scalars.weight * squared_mmd(penalties, scalars.kept_total, scalars.stream_total, state.scalars.draws)
+
+
+@inlined
+def stream_term_with_new(state, penalties):
+    """Return the stream term if the evaluated draw were inserted.
+
+    Reference: `reference.Reference.stream_term`.
+    """
+    if penalties is None or penalties.scalars.weight == 0.0:
+        return 0.0
+    scalars = penalties.scalars
+    stream_total, _ = double_double.add(scalars.stream_total, scalars.stream_total_low, scalars.new_stream_sum)
+    kept_total = scalars.kept_total + 2.0 * scalars.new_kept_sum
+    return scalars.weight * squared_mmd(penalties, kept_total, stream_total, state.scalars.draws + 1)
+
+
+@inlined
+def stream_term_without(state, penalties, slot):
+    """Return the stream term if one draw of this slot were removed.
+
+    Reference: `reference.Reference.stream_term`.
+    """
+    if penalties is None or penalties.scalars.weight == 0.0:
+        return 0.0
+    scalars = penalties.scalars
+    stream_total, _ = double_double.add(scalars.stream_total, scalars.stream_total_low, -penalties.stream_sum[slot])
+    kept_total = scalars.kept_total - 2.0 * penalties.kept_sum[slot]
+    return scalars.weight * squared_mmd(penalties, kept_total, stream_total, state.scalars.draws - 1)
 
 
 @jit
-def current_anchor_term(state, penalties) -> float:
-    """Return the anchor term of the kept draws with weights that are up to date.
+def current_stream_term(state, kernel, penalties) -> float:
+    """Return the stream term of the kept draws with weights that are up to date.
 
-    Reference: `reference.Reference.anchor_term`.
+    Reference: `reference.Reference.stream_term`.
     """
-    update_weights(penalties)
-    return float(anchor_term(state, penalties))
+    update_weights(kernel, penalties)
+    return float(stream_term(state, penalties))
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
 @inlined
-def set_direction(state, penalties):
-    """Compute L for a search among the kept draws.
+def key_of(scalars, influence, kept_sum, stream_sum):
+    """Return the key of a draw; rounded as in `kernel_row.compute_row`.
 
     Reference: `reference.Reference.keys`.
     """
-    if penalties is not None:
-        others = float(state.scalars.draws - 1)
-        for m in range(penalties.direction.shape[0]):
-            penalties.direction[m] = penalties.kept_sum[m] - others * penalties.stream_mean[m]
-
-
-@inlined
-def set_direction_with_new(state, penalties):
-    """Compute L for a search among the kept draws and the evaluated one.
-
-    Reference: `reference.Reference.keys`.
-    """
-    if penalties is not None:
-        others = float(state.scalars.draws)
-        for m in range(penalties.direction.shape[0]):
-            kept = penalties.kept_sum[m] + penalties.new_features[m]
-            penalties.direction[m] = kept - others * penalties.stream_mean[m]
+    return fma(scalars.weight, kept_sum, fma(scalars.stein, influence, -(scalars.share * stream_sum)))
 
 
 @inlined
@@ -293,36 +385,31 @@ def set_new_key(state, penalties, batch, new):
     Reference: `reference.Reference.keys`.
     """
     if penalties is not None:
-        scalars, sums, slot = penalties.scalars, penalties.partial_sums, state.scalars.latest
-        for part in range(4):
-            sums[part, 0] = 0.0
-        for m in range(0, penalties.direction.shape[0], 4):
-            for part in range(4):
-                feature = np.float32(penalties.new_features[m + part])
-                sums[part, 0] = fma(penalties.direction[m + part], feature, sums[part, 0])
-        projection = np.float64((sums[0, 0] + sums[1, 0]) + (sums[2, 0] + sums[3, 0]))
+        scalars, slot = penalties.scalars, state.scalars.latest
         cost = -np.inf if batch.pinned[new] else batch.costs[new]
         if slot < state.scalars.slots:
             cost = max(cost, penalties.removal_cost[slot])
         scalars.new_removal_cost = cost
-        scalars.new_key = fma(scalars.weight, projection, state.scalars.new_influence)
+        scalars.new_key = key_of(scalars, state.scalars.new_influence, scalars.new_kept_sum, scalars.new_stream_sum)
         scalars.new_penalised_key = fma(scalars.cost_scale, cost, scalars.new_key)
 
 
 @inlined
-def candidate_key(state, penalties, batch, new, influence):
+def candidate_key(state, kernel, penalties, batch, new, influence):
     """Return the increase of the objective by a candidate, up to a factor: the smallest is best. Pinned ones have -inf.
 
     Reference: `reference.Reference.candidate_key`.
     """
-    scalars, size, projection = penalties.scalars, float(state.scalars.draws + 1), 0.0
-    features = penalties.new_features
-    compute_features(penalties.frequencies, batch.unscaled, new, features)
-    for m in range(features.shape[0]):
-        projection = fma(penalties.kept_sum[m] - size * penalties.stream_mean[m], features[m], projection)
+    scalars, slots = penalties.scalars, state.scalars.slots
     if batch.pinned[new]:
         return -np.inf
-    return fma(scalars.cost_scale, batch.costs[new], fma(scalars.weight, projection, influence))
+    key = scalars.stein * influence
+    if scalars.weight > 0.0:
+        load_point(penalties, batch, new)
+        kept_sum = 0.5 * base_at_zero(kernel) + row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+        share = scalars.weight * float(state.scalars.draws + 1) / scalars.count
+        key = fma(scalars.weight, kept_sum, key - share * batch.stream_sums[new])
+    return fma(scalars.cost_scale, batch.costs[new], key)
 
 
 @inlined
@@ -338,39 +425,82 @@ def penalised_key(penalties, slot):
 
 
 @inlined
-def store_features(penalties, slot):
-    """Write the features of the evaluated draw into its slot. Storage bookkeeping."""
+def set_spare_sums(penalties, slot):
+    """Prepare the sums of a spare slot into which a draw is written. Storage bookkeeping."""
     if penalties is not None:
-        tile, lane = slot // LANES, slot % LANES
-        for m in range(penalties.new_features.shape[0]):
-            penalties.features[tile, m, lane] = penalties.new_features[m]
+        penalties.kept_sum[slot], penalties.stream_sum[slot] = 0.0, 0.0
         penalties.removal_cost[slot], penalties.next_removed[slot] = -np.inf, NONE
 
 
 @inlined
-def add_features(penalties, slot, sign):
-    """Add the features of a draw to the sum over the kept draws, or subtract them. Storage bookkeeping."""
+def evaluate_new(kernel, penalties, batch, new, total):
+    """Set the sums of the evaluated draw, a new state; ``total`` is the sum of phi over the kept draws.
+
+    Reference: `reference.Reference.keys`.
+    """
     if penalties is not None:
-        tile, lane = slot // LANES, slot % LANES
-        for m in range(penalties.kept_sum.shape[0]):
-            penalties.kept_sum[m] += sign * np.float64(penalties.features[tile, m, lane])
+        scalars, own = penalties.scalars, base_at_zero(kernel)
+        scalars.new_kept_sum = total + 0.5 * own
+        scalars.new_stream_sum = batch.stream_sums[new]
+        add_to_stream_total(scalars, scalars.first_pass * total)
 
 
 @inlined
-def store_new_key(penalties, slot):
-    """Write the key of the evaluated draw into its slot. Storage bookkeeping."""
+def evaluate_repeated(state, penalties, batch, new, slot):
+    """Set the sums of the evaluated draw, which repeats the latest state.
+
+    Reference: `reference.Reference.keys`.
+    """
     if penalties is not None:
-        penalties.keys[slot] = penalties.scalars.new_key
+        scalars, row, total = penalties.scalars, penalties.base_row, 0.0
+        for other in range(state.scalars.slots):
+            total += row[other] * state.copies[other]
+            penalties.stream_sum[other] += scalars.first_pass * row[other]
+        add_to_stream_total(scalars, scalars.first_pass * total)
+        own = row[slot]
+        scalars.new_kept_sum = total + 0.5 * own
+        scalars.new_stream_sum = batch.stream_sums[new]
+        if slot < state.scalars.slots:
+            scalars.new_kept_sum = penalties.kept_sum[slot] + own
+            scalars.new_stream_sum = penalties.stream_sum[slot]
+
+
+@inlined
+def insert_sums(state, penalties, slot):
+    """Add the evaluated draw to the sums over the kept draws. Storage bookkeeping."""
+    if penalties is not None:
+        scalars = penalties.scalars
+        for other in range(state.scalars.slots):
+            penalties.kept_sum[other] += penalties.base_row[other]
+        penalties.kept_sum[slot], penalties.stream_sum[slot] = scalars.new_kept_sum, scalars.new_stream_sum
+        penalties.keys[slot] = scalars.new_key
+        scalars.kept_total += 2.0 * scalars.new_kept_sum
+        add_to_stream_total(scalars, scalars.new_stream_sum)
+
+
+@inlined
+def remove_totals(penalties, slot):
+    """Subtract a draw of a slot from P and B. Storage bookkeeping."""
+    if penalties is not None:
+        penalties.scalars.kept_total -= 2.0 * penalties.kept_sum[slot]
+        add_to_stream_total(penalties.scalars, -penalties.stream_sum[slot])
+
+
+@inlined
+def subtract_base_row(state, penalties):
+    """Subtract phi with the latest state from the kept sums. Storage bookkeeping."""
+    if penalties is not None:
+        for other in range(state.scalars.slots):
+            penalties.kept_sum[other] -= penalties.base_row[other]
 
 
 @inlined
 def move_penalties(penalties, slot, last):
     """Copy the last slot into this one. Storage bookkeeping."""
     if penalties is not None:
-        to_tile, to_lane, tile, lane = slot // LANES, slot % LANES, last // LANES, last % LANES
-        for m in range(penalties.new_features.shape[0]):
-            penalties.features[to_tile, m, to_lane] = penalties.features[tile, m, lane]
-        penalties.removal_cost[slot], penalties.keys[slot] = penalties.removal_cost[last], penalties.keys[last]
+        penalties.kept_sum[slot], penalties.stream_sum[slot] = penalties.kept_sum[last], penalties.stream_sum[last]
+        penalties.base_row[slot], penalties.keys[slot] = penalties.base_row[last], penalties.keys[last]
+        penalties.removal_cost[slot] = penalties.removal_cost[last]
         penalties.next_removed[slot] = penalties.next_removed[last]
 
 
@@ -418,13 +548,28 @@ def compare_all_copies(state, penalties) -> None:
 
 
 @jit
-def fill_features(state, penalties, unscaled) -> None:
-    """Compute the features of all kept draws, given slot by slot and before preconditioning.
+def restore_sums(state, kernel, penalties) -> None:
+    """Compute the sums over the kept draws that a checkpoint does not contain.
 
-    Reference: `reference.fourier_features`.
+    Reference: `reference.Reference.keys`.
     """
-    for slot in range(state.scalars.slots):
-        compute_features(penalties.frequencies, unscaled, slot, penalties.new_features)
-        store_features(penalties, slot)
-        for m in range(penalties.new_features.shape[0]):
-            penalties.kept_sum[m] += state.copies[slot] * penalties.new_features[m]
+    scalars, slots = penalties.scalars, state.scalars.slots
+    scalars.kept_total, scalars.stream_total, scalars.stream_total_low = 0.0, 0.0, 0.0
+    for slot in range(slots):
+        for k in range(penalties.point.shape[0]):
+            penalties.point[k] = state.tiles[slot // LANES, k, 0, slot % LANES]
+        total = row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+        penalties.kept_sum[slot] = total - 0.5 * base_at_zero(kernel)
+        scalars.kept_total += state.copies[slot] * total
+        for _ in range(int(state.copies[slot])):
+            add_to_stream_total(scalars, penalties.stream_sum[slot])
+    latest = state.scalars.latest
+    if latest != NONE and slots > 0:
+        for slot in range(slots):
+            penalties.base_row[slot] = 0.0
+        for k in range(penalties.point.shape[0]):
+            penalties.point[k] = state.tiles[latest // LANES, k, 0, latest % LANES]
+        tiles = (slots + LANES - 1) // LANES
+        base_row(
+            kernel, ADD, penalties.point, state.tiles, state.copies, penalties.base_row, penalties.lanes, 0, tiles
+        )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from steinstream._engine.fourier_features import features, frequencies
+from steinstream._engine.stream_summary import LEVELS, capacity
 from steinstream._typing import Array, Id, Integers
 from steinstream.kernels import PROFILES, Kernel
 
@@ -33,17 +33,60 @@ def mean_over_pairs(total: float, size: int) -> float:
     return max(total, 0.0) / size**2
 
 
-def fourier_features(kernel: Kernel, draws: Array) -> Array:
-    """Return the Fourier features (n, 2 M) of draws (n, d) without a preconditioner."""
-    return features(draws, frequencies(kernel, draws.shape[1], np.array(1.0)))
+def base_values(kernel: Kernel, x: Array, y: Array) -> Array:
+    """Return phi of every row of ``x`` (n, d) with every row of ``y`` (m, d), rounded to the grid."""
+    grid = kernel.compiled(x.shape[1]).base_grid
+    return np.asarray(np.round(kernel.base_matrix(x, y) / grid) * grid)
 
 
-def single_precision_product(direction: Array, feature: Array) -> float:
-    """Return <direction, feature> in single precision: four sums, each of every fourth product, rounded once each."""
-    sums = [np.float32(0.0)] * 4
-    for m, (a, b) in enumerate(zip(direction.astype(np.float32), feature.astype(np.float32), strict=True)):
-        sums[m % 4] = np.float32(float(a) * float(b) + float(sums[m % 4]))
-    return float((sums[0] + sums[1]) + (sums[2] + sums[3]))
+@dataclass
+class StreamSummary:
+    """Summary of a stream by kernel halving: see :mod:`steinstream._engine.stream_summary`.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Base kernel.
+
+    """
+
+    kernel: Kernel
+    levels: list[list[Array]] = field(default_factory=lambda: [[] for _ in range(LEVELS)])
+    """Draws of each level, in order of arrival."""
+    highest: int = 0
+
+    def sum(self, draw: Array) -> float:
+        """Return the weighted sum of phi between a draw and the summary."""
+        parts = [2.0**level * base_values(self.kernel, draw[None], np.array(draws))[0] for level, draws in self._used()]
+        return math.fsum(value for part in parts for value in part)
+
+    def sum_over_pairs(self) -> float:
+        """Return the weighted sum of phi over all pairs of the summary."""
+        return math.fsum(2.0**level * self.sum(draw) for level, draws in self._used() for draw in draws)
+
+    def add(self, draw: Array) -> None:
+        """Add a draw and halve the levels that are full."""
+        self.levels[0].append(draw)
+        level = 0
+        while len(self.levels[level]) >= capacity(level, self.highest):
+            self.highest = max(self.highest, level + 1)
+            self.halve(level)
+            level += 1
+
+    def halve(self, level: int) -> None:
+        """Select one of every two consecutive draws for the next level and forget the other."""
+        draws = self.levels[level]
+        count = len(draws) // 2 * 2
+        phi = base_values(self.kernel, np.array(draws[:count]), np.array(draws[:count]))
+        signs = np.zeros(count)
+        for first in range(0, count, 2):
+            product = math.fsum(phi[first] * signs) - math.fsum(phi[first + 1] * signs)
+            signs[first : first + 2] = (1.0, -1.0) if product <= 0 else (-1.0, 1.0)
+        self.levels[level + 1] += [draws[i] for i in np.flatnonzero(signs > 0)]
+        self.levels[level] = draws[count:]
+
+    def _used(self) -> list[tuple[int, list[Array]]]:
+        return [(level, draws) for level, draws in enumerate(self.levels) if draws]
 
 
 # -- the step rule -----------------------------------------------------------------------------------------------------
@@ -85,22 +128,25 @@ def removal_limit(allowed: float, size: int, floor: int, cap: int | None) -> flo
 
 @dataclass
 class Reference:
-    """Online thinning (Algorithms 1 and 2 of the paper), with anchor, costs and pins.
+    """Online thinning (Algorithms 1 and 2 of the paper), with the stream term, costs and pins.
 
     Parameters
     ----------
     kernel : Kernel
         Base kernel.
-    anchor : float, default 0
-        Strength gamma of the stream anchor.
+    stream_weight : float, default 0
+        Weight gamma of the stream term.
     cost_weight : float, default 0
         Weight lambda of costs.
+    scored : bool, default True
+        Whether KSD^2 is part of the objective.
 
     """
 
     kernel: Kernel
-    anchor: float = 0.0
+    stream_weight: float = 0.0
     cost_weight: float = 0.0
+    scored: bool = True
     draws: list[Array] = field(default_factory=list)
     """The kept draws, each (d,)."""
     scores: list[Array] = field(default_factory=list)
@@ -111,6 +157,11 @@ class Reference:
     pinned: set[Id] = field(default_factory=set)
     stream: list[tuple[Array, Array, float]] = field(default_factory=list)
     """Draw, score and cost of every draw of the stream."""
+    summary: StreamSummary | None = None
+    stream_sums: dict[Id, float] = field(default_factory=dict)
+    """Sum of phi over the stream, for each kept draw and each candidate of the step."""
+    pair_sum: float = 0.0
+    """Sum of phi over all pairs of draws of the stream."""
 
     def insert(
         self, draw: Array, score: Array, id: Id, *, cost: float = 0.0, pinned: bool = False, ratio: float = 1.0
@@ -148,14 +199,26 @@ class Reference:
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
-    def observe(self, draws: Iterable[Array], scores: Iterable[Array], costs: Iterable[float]) -> None:
-        """Add draws to the stream."""
-        self.stream += zip(draws, scores, costs, strict=True)
+    def observe(self, draws: Array, scores: Array, ids: Sequence[Id], costs: Sequence[float]) -> None:
+        """Add the candidates of a step to the stream, and compute their stream sums.
 
-    @property
-    def stream_mean(self) -> Array:
-        """Mean of the Fourier features over the stream."""
-        return np.asarray(np.mean(fourier_features(self.kernel, np.array([x for x, _, _ in self.stream])), axis=0))
+        The sum of a candidate over the stream before the step is that over the summary. Every draw of the step is added
+        exactly, to the sums of the candidates and of the kept draws. A repeated state has the sum of its first copy.
+        """
+        self.stream += zip(draws, scores, costs, strict=True)
+        if not self.stream_weight:
+            return
+        self.summary = self.summary or StreamSummary(self.kernel)
+        before = [self.summary.sum(draw) for draw in draws]
+        among = base_values(self.kernel, draws, draws)
+        self.pair_sum += 2.0 * sum(before) + float(among.sum())
+        if self.draws:
+            for id, more in zip(self.ids, base_values(self.kernel, np.array(self.draws), draws), strict=True):
+                self.stream_sums[id] += float(more.sum())
+        for draw, id, value, more in zip(draws, ids, before, among, strict=True):
+            same = [i for i, kept in enumerate(self.draws) if np.array_equal(kept, draw)]
+            self.stream_sums[id] = self.stream_sums[self.ids[same[0]]] if same else value + float(more.sum())
+            self.summary.add(draw)
 
     @property
     def kappa(self) -> float:
@@ -164,12 +227,13 @@ class Reference:
         return math.exp(np.mean(np.log(self.kernel.diagonal(s, x))))
 
     @property
-    def anchor_weight(self) -> float:
-        """Factor w / M of the squared distance between the means of the features."""
-        mean = self.stream_mean
-        pairs = len(mean) / 2
-        spread = pairs - math.fsum(mean**2)  # the mean of |f - mean|^2, since |f|^2 = M
-        return self.anchor * self.kappa / spread if spread > _SMALLEST_SPREAD * pairs else 0.0
+    def mmd_weight(self) -> float:
+        """Factor w of MMD^2."""
+        own = base_values(self.kernel, np.zeros((1, len(self.stream[0][0]))), np.zeros((1, len(self.stream[0][0]))))[0, 0]
+        spread = float(own) - self.pair_sum / len(self.stream) ** 2
+        if not self.stream_weight or not spread > _SMALLEST_SPREAD * own:
+            return 0.0
+        return self.stream_weight * self.kappa / spread if self.scored else 1.0 / spread
 
     @property
     def cost_scale(self) -> float:
@@ -177,60 +241,66 @@ class Reference:
         total = sum(cost for _, _, cost in self.stream)
         if not self.cost_weight * total > 0:
             return 1.0
-        return 0.5 * self.cost_weight * self.kappa / (total / len(self.stream))
+        return 0.5 * self.cost_weight * (self.kappa if self.scored else 1.0) / (total / len(self.stream))
 
     # -- the objective -------------------------------------------------------------------------------------------------
 
-    def anchor_term(self, draws: Sequence[Array]) -> float:
-        """Return the anchor term of the objective for these draws."""
-        if not self.anchor:
-            return 0.0
-        mean = fourier_features(self.kernel, np.array(draws)).sum(axis=0) / len(draws)
-        return self.anchor_weight * math.fsum((mean - self.stream_mean) ** 2)
+    def squared_mmd(self, kept: Sequence[int]) -> float:
+        """Return MMD^2 between some of the kept draws and the stream."""
+        some = np.array([self.draws[i] for i in kept])
+        count, size = len(self.stream), len(kept)
+        inner = math.fsum(base_values(self.kernel, some, some).ravel())
+        mixed = math.fsum(self.stream_sums[self.ids[i]] for i in kept)
+        return inner / size**2 - 2.0 * mixed / (size * count) + self.pair_sum / count**2
+
+    def stream_term(self, kept: Sequence[int]) -> float:
+        """Return the stream term of the objective for some of the kept draws."""
+        return self.mmd_weight * self.squared_mmd(kept) if self.stream_weight else 0.0
 
     @property
     def objective(self) -> float:
-        """KSD^2 plus the anchor term."""
-        return self.squared_ksd + self.anchor_term(self.draws)
+        """KSD^2 plus the stream term; without scores the latter."""
+        return self.scored * self.squared_ksd + self.stream_term(range(len(self.draws)))
 
     def objective_without(self, j: int) -> float:
         """Return the objective after the removal of draw j."""
         rest = np.delete(np.delete(self.matrix(), j, 0), j, 1)
         squared_ksd = mean_over_pairs(row_sum(rest.ravel()), len(self.draws) - 1)
-        return squared_ksd + self.anchor_term([x for i, x in enumerate(self.draws) if i != j])
+        return self.scored * squared_ksd + self.stream_term([i for i in range(len(self.draws)) if i != j])
 
     # -- the choice of draws -------------------------------------------------------------------------------------------
 
-    def candidate_key(self, draw: Array, score: Array, cost: float) -> float:
+    def candidate_key(self, draw: Array, score: Array, id: Id, cost: float) -> float:
         """Return half the increase of n^2 times the objective by a candidate, plus its cost term.
 
         Without penalties this is the influence k0(x, x) / 2 + sum of k0(x, y) over the kept draws y.
         """
         own = self.kernel.matrix(draw, score, draw, score)[0, 0]
-        row: Array = np.zeros(0)
-        if self.draws:
-            row = self.kernel.matrix(draw, score, np.array(self.draws), np.array(self.scores))
-        key = row_sum([0.5 * own, *row.ravel()])
-        if self.anchor:
-            kept = fourier_features(self.kernel, np.array(self.draws)).sum(axis=0) if self.draws else 0.0
-            direction = kept - (len(self.draws) + 1) * self.stream_mean
-            key += self.anchor_weight * float(direction @ fourier_features(self.kernel, np.array([draw]))[0])
-        return key + self.cost_scale * cost if self.anchor or self.cost_weight else key
+        kept: Array = np.array(self.draws).reshape(-1, len(draw))
+        row = self.kernel.matrix(draw, score, kept, np.array(self.scores)) if self.draws else np.zeros((1, 0))
+        key = self.scored * row_sum([0.5 * own, *row.ravel()])
+        if self.stream_weight:
+            inner = float(0.5 * base_values(self.kernel, draw[None], draw[None]).sum() + base_values(self.kernel, draw[None], kept).sum())
+            key += self.mmd_weight * (inner - (len(kept) + 1) * self.stream_sums[id] / len(self.stream))
+        return key + self.cost_scale * cost if self.stream_weight or self.cost_weight else key
 
-    def best_candidate(self, draws: Array, scores: Array, costs: Sequence[float], pinned: Sequence[int]) -> int:
+    def best_candidate(
+        self, draws: Array, scores: Array, ids: Sequence[Id], costs: Sequence[float], pinned: Sequence[int]
+    ) -> int:
         """Return the pinned candidate, else the one with the smallest key, the first of several."""
         if pinned:
             return pinned[0]
-        keys = [self.candidate_key(x, s, c) for x, s, c in zip(draws, scores, costs, strict=True)]
+        keys = [self.candidate_key(*each) for each in zip(draws, scores, ids, costs, strict=True)]
         return keys.index(min(keys))
 
     def keys(self) -> list[float]:
-        """Return the key of each kept draw: its influence, plus w <L, f> with an anchor."""
-        keys = [row_sum([*row, -0.5 * row[j]]) for j, row in enumerate(self.matrix())]
-        if self.anchor:
-            each, weight = fourier_features(self.kernel, np.array(self.draws)), self.anchor_weight
-            direction = each.sum(axis=0) - (len(each) - 1) * self.stream_mean
-            keys = [weight * single_precision_product(direction, f) + key for key, f in zip(keys, each, strict=True)]
+        """Return the key of each kept draw: its influence, plus w (p - (n - 1) b / t) with a stream term."""
+        keys = [self.scored * row_sum([*row, -0.5 * row[j]]) for j, row in enumerate(self.matrix())]
+        if self.stream_weight:
+            kept, weight, share = np.array(self.draws), self.mmd_weight, (len(self.draws) - 1) / len(self.stream)
+            inner = base_values(self.kernel, kept, kept).sum(axis=1) - 0.5 * base_values(self.kernel, kept[:1], kept[:1])
+            outer = [share * self.stream_sums[id] for id in self.ids]
+            keys = [key + weight * (p - b) for key, p, b in zip(keys, inner.ravel(), outer, strict=True)]
         return keys
 
     def next_removed(self, limit: float) -> int | None:
@@ -239,7 +309,7 @@ class Reference:
         It is the draw with the largest penalised key, of several the one with the smallest id. With costs it is the
         first in this order that the limit permits; without costs the first one leaves the smallest objective.
         """
-        keys, scale = self.keys(), self.cost_scale if self.anchor or self.cost_weight else 1.0
+        keys, scale = self.keys(), self.cost_scale if self.stream_weight or self.cost_weight else 1.0
         free = [j for j, id in enumerate(self.ids) if id not in self.pinned]
         order = sorted(free, key=lambda j: (-(keys[j] + scale * self.costs[j]), self.ids[j]))
         if not self.cost_weight:
@@ -288,10 +358,10 @@ class Reference:
 
         """
         costs = [0.0] * len(ids) if costs is None else [float(cost) for cost in costs]
-        self.observe(draws, scores, costs)
+        self.observe(draws, scores, ids, costs)
         before = self.objective if self.draws and rule == "monotone" else math.inf
         fixed = [i for i, id in enumerate(ids) if id in pinned]
-        best = self.best_candidate(draws, scores, costs, fixed)
+        best = self.best_candidate(draws, scores, ids, costs, fixed)
         ratio = 1.0 if ratios is None else ratios[best]
         self.insert(draws[best], scores[best], ids[best], cost=costs[best], pinned=bool(fixed), ratio=ratio)
         allowed = allowed_objective(before, self.objective, budget, rule)

@@ -25,7 +25,6 @@ _DOUBLE = ir.DoubleType()
 _INDEX = ir.IntType(64)
 _VECTOR = ir.VectorType(_DOUBLE, _WIDTH)
 _INTEGERS = ir.VectorType(_INDEX, _WIDTH)
-_SINGLES = ir.VectorType(ir.FloatType(), LANES)
 
 
 def integer(value: int) -> ir.Constant:
@@ -51,33 +50,6 @@ class Lanes:
     def load(cls, builder: ir.IRBuilder, array: Any, tile: Any) -> Lanes:
         """Load the ``tile``-th group of sixteen consecutive doubles from a pointer."""
         return cls(builder, [builder.load(p, align=8) for p in _addresses(builder, array, tile)])
-
-    @classmethod
-    def dot_product(cls, builder: ir.IRBuilder, factors: Any, array: Any, tile: Any, count: Any) -> Lanes:
-        """Sum factor k times row k of a tile (count, 16) over k, in single precision.
-
-        Four partial sums, each of every fourth product and rounded once per product, hide each other's latency;
-        ``count`` is a multiple of four. Double precision would take four times the instructions and twice the memory.
-        """
-        sums = [cgutils.alloca_once(builder, _SINGLES) for _ in range(4)]
-        for cell in sums:
-            builder.store(ir.Constant(_SINGLES, [0.0] * LANES), cell)
-        start = builder.bitcast(array, _SINGLES.as_pointer())
-        signature = ir.FunctionType(_SINGLES, [_SINGLES] * 3)
-        multiply_add = cgutils.get_or_insert_function(builder.module, signature, f"llvm.fma.v{LANES}f32")
-        with cgutils.for_range_slice(builder, integer(0), count, integer(4), inc=True) as (first, _):
-            for part, cell in enumerate(sums):
-                k = builder.add(first, integer(part))
-                factor = builder.load(builder.gep(factors, [k]))
-                place = builder.gep(start, [builder.add(builder.mul(tile, count), k)])
-                filled = _broadcast(builder, _SINGLES, factor)
-                there = builder.load(place, align=4)
-                builder.store(builder.call(multiply_add, [filled, there, builder.load(cell)]), cell)
-        one, two, three, four = (builder.load(cell) for cell in sums)
-        total = builder.fadd(builder.fadd(one, two), builder.fadd(three, four))
-        halves = [range(part * _WIDTH, (part + 1) * _WIDTH) for part in range(_PARTS)]
-        masks = [ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), list(half)) for half in halves]
-        return cls(builder, [builder.fpext(builder.shuffle_vector(total, total, mask), _VECTOR) for mask in masks])
 
     def store(self, array: Any, tile: Any) -> None:
         """Write the lanes to the place that :meth:`load` reads."""

@@ -50,7 +50,7 @@ class KeptState(NamedTuple):
     influence: Array  # (slots,): an exact pair; -inf or NaN in spare slots
     influence_low: Array
     row: Array  # (slots,): kernel values with the latest state
-    lanes: Array  # (3, 16): results of the last row, see kernel_row.LaneResults
+    lanes: Array  # (4, 16): results of the last row, see kernel_row.LaneResults
     raw: Array  # (slots, w): columns to be returned with each state; w may be 0
     oldest: Integers  # (slots,): first label of the state
     newest: Integers  # (slots,): last label of the state
@@ -103,7 +103,7 @@ def empty_state(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
         influence=influence,
         influence_low=aligned(slots),
         row=aligned(slots),
-        lanes=aligned(3, LANES),
+        lanes=aligned(4, LANES),
         raw=np.zeros((slots, raw)),
         oldest=np.full(slots, NONE, dtype=np.int64),
         newest=np.full(slots, NONE, dtype=np.int64),

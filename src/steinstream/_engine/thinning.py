@@ -5,7 +5,7 @@ At every step the best candidate is inserted. Then draws are removed one by one 
 would be removed first is rejected without being inserted. A step costs (candidates + removed) kernel rows over the kept
 draws; a repeated state costs none.
 
-The objective is KSD^2, with an anchor plus the anchor term. Costs are not part of it: among the draws that may be
+The objective is KSD^2, plus the stream term if there is one. Costs are not part of it: among the draws that may be
 removed, the one with the largest sum of influence and cost term is. Pinned draws are never removed.
 """
 
@@ -19,7 +19,7 @@ from steinstream._engine.argmax import new_value
 from steinstream._engine.candidates import best_candidate, next_removal
 from steinstream._engine.jit import bare
 from steinstream._engine.objective import objective, objective_with_new, squared_ksd
-from steinstream._engine.penalties import observe_stream
+from steinstream._engine.penalties import observe_others, observe_stream
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
 from steinstream._engine.updates import evaluate, insert, is_full, reject, remove
@@ -36,9 +36,10 @@ class Batch(NamedTuple):
     candidates: int  # draws per step
     start: int  # number of steps before
     influence: Array  # (candidates, 2): scratch
-    unscaled: Array | None = None  # (n, d): draws before preconditioning; this and the next two only with penalties
+    unscaled: Array | None = None  # (n, d): draws before preconditioning; this and the next three only with penalties
     costs: Array | None = None  # (n,)
     pinned: Flags | None = None  # (n,)
+    stream_sums: Array | None = None  # (n,): written: sum of phi over the stream
 
     def part(self, steps: slice) -> Batch:
         """Return the draws of some of the steps."""
@@ -47,9 +48,14 @@ class Batch(NamedTuple):
             return self
         draws, scores, raw, ids = self.draws[rows], self.scores[rows], self.raw[rows], self.ids[rows]
         part = Batch(draws, scores, raw, ids, self.candidates, self.start + steps.start, self.influence)
-        if self.unscaled is None or self.costs is None or self.pinned is None:
+        if self.unscaled is None or self.costs is None or self.pinned is None or self.stream_sums is None:
             return part
-        return part._replace(unscaled=self.unscaled[rows], costs=self.costs[rows], pinned=self.pinned[rows])
+        return part._replace(
+            unscaled=self.unscaled[rows],
+            costs=self.costs[rows],
+            pinned=self.pinned[rows],
+            stream_sums=self.stream_sums[rows],
+        )
 
 
 class StepLog(NamedTuple):
@@ -64,7 +70,7 @@ class StepLog(NamedTuple):
 def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[int, int]:
     """Run the steps of a batch until the state is full. Return the number of steps done and of draws removed.
 
-    ``penalties`` is None without anchor, costs and pins; ``workers`` is None or a number of threads for long rows.
+    ``penalties`` is None without stream term, costs and pins; ``workers`` is None or a number of threads for long rows.
 
     Reference: `reference.Reference.step`.
     """
@@ -75,6 +81,7 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
         arrival, first = batch.start + step + 1, step * batch.candidates
         observe_stream(state, kernel, penalties, batch, first)
         new = best_candidate(state, kernel, penalties, batch, first, workers)
+        observe_others(state, kernel, penalties, batch, first, new)
         size = state.scalars.draws + 1
         skip_others = size <= limits.floor[step]
         evaluate(state, kernel, penalties, batch, new, skip_others=skip_others, workers=workers)

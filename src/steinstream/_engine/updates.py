@@ -25,21 +25,24 @@ from steinstream._engine.kernel_row import (
     SUM,
     LaneResults,
     RowArrays,
+    base_sum,
     combine_lanes,
     compute_row,
     lane_results,
 )
 from steinstream._engine.penalties import (
-    add_features,
     compare_copies,
+    evaluate_new,
+    evaluate_repeated,
+    insert_sums,
     move_penalties,
+    remove_totals,
     row_penalties,
-    set_direction,
-    set_direction_with_new,
     set_new_key,
+    set_share,
+    set_spare_sums,
     store_cost_and_pin,
-    store_features,
-    store_new_key,
+    subtract_base_row,
 )
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
@@ -91,17 +94,23 @@ def shared_row(kernel, operation, arrays, penalties, tiles, workers):
     """
     pieces = min(workers, tiles)  # each piece has at least one tile
     sums, errors, largest = np.zeros((pieces, LANES)), np.zeros((pieces, LANES)), np.zeros((pieces, LANES))
+    base_sums, total = np.zeros((pieces, LANES)), arrays.lanes.base_sums
     draw, stored, copies, row = arrays.draw, arrays.tiles, arrays.copies, arrays.row
     influence, influence_low = arrays.influence, arrays.influence_low
     for piece in numba.prange(pieces):
-        lanes = LaneResults(sums[piece], errors[piece], largest[piece])
+        lanes = LaneResults(sums[piece], errors[piece], largest[piece], base_sums[piece])
         mine = RowArrays(draw, stored, copies, influence, influence_low, row, lanes)
         compute_row(kernel, operation, mine, penalties, piece * tiles // pieces, (piece + 1) * tiles // pieces)
     high, low, top = 0.0, 0.0, -np.inf
     for piece in range(pieces):
-        more, rest, most = combine_lanes(LaneResults(sums[piece], errors[piece], largest[piece]))
+        lanes = LaneResults(sums[piece], errors[piece], largest[piece], base_sums[piece])
+        more, rest, most = combine_lanes(lanes)
         high, low = double_double.add_pair(high, low, more, rest)
         top = max(top, most)
+    for lane in range(LANES):
+        total[lane] = 0.0
+        for piece in range(pieces):
+            total[lane] += base_sums[piece, lane]
     return high, low, top
 
 
@@ -176,24 +185,25 @@ def read_slot(state, slot):
 def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     """Compute the influence of a draw, and the largest value of the other draws, if it were inserted.
 
-    With ``skip_others`` the latter is not needed, which saves a pass for a repeated state. The penalties must hold the
-    features of the draw.
+    With ``skip_others`` the latter is not needed, which saves a pass for a repeated state.
 
     Reference: `reference.Reference.keys`.
     """
     scalars = state.scalars
     slots, slot = scalars.slots, scalars.latest
     load_draw(state, batch, new)
-    set_direction_with_new(state, penalties)
+    set_share(state, penalties, scalars.draws)
     if not slot_holds_draw(state, slot):
         store_draw(state, slots)
-        store_features(penalties, slots)
+        set_spare_sums(penalties, slots)
         high, low, scalars.largest_other = row_of_state(
             state, kernel, penalties, EVALUATE, state.draw, slots=slots + 1, workers=workers
         )
         scalars.new_influence, scalars.new_influence_low = double_double.add(high, low, 0.5 * state.row[slots])
         scalars.latest = slots
+        evaluate_new(kernel, penalties, batch, new, base_sum(lane_results(state.lanes)))
     elif slot < slots:  # it repeats a kept state
+        evaluate_repeated(state, penalties, batch, new, slot)
         scalars.new_influence, scalars.new_influence_low = double_double.add(
             state.influence[slot], state.influence_low[slot], state.row[slot]
         )
@@ -203,6 +213,7 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
             scalars.largest_other = largest_value_with_row(state, penalties)
             state.influence[slot] = own
     elif penalties is not None:  # it repeats a rejected draw: the influences are the same, but the keys are not
+        evaluate_repeated(state, penalties, batch, new, slot)
         scalars.largest_other = largest_value_with_row(state, penalties)
     set_new_key(state, penalties, batch, new)
 
@@ -228,8 +239,7 @@ def insert(state, penalties, batch, new, step):
         scalars.total, scalars.total_low, 2.0 * scalars.new_influence, 2.0 * scalars.new_influence_low
     )
     scalars.largest_diagonal = max(scalars.largest_diagonal, state.row[slot])
-    add_features(penalties, slot, 1.0)
-    store_new_key(penalties, slot)
+    insert_sums(state, penalties, slot)
     own = new_value(state, penalties)
     scalars.largest = own if own >= scalars.largest_other else scalars.largest_other  # NaN if the other is unknown
 
@@ -259,7 +269,7 @@ def remove(state, kernel, penalties, slot, dropped, workers):
     scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, -2.0 * high, -2.0 * low)
     read_slot(state, slot)
     is_latest = slot == scalars.latest
-    add_features(penalties, slot, -1.0)
+    remove_totals(penalties, slot)
     remove_label(state, penalties, slot, dropped)
     state.copies[slot] -= 1.0
     if state.copies[slot] == 0.0:
@@ -268,9 +278,10 @@ def remove(state, kernel, penalties, slot, dropped, workers):
         scalars.latest = NONE
     if is_latest:
         add_row(state, -1.0)
+        subtract_base_row(state, penalties)
         scalars.largest = largest_value(state, penalties)
     else:
-        set_direction(state, penalties)
+        set_share(state, penalties, scalars.draws - 1)
         _, _, scalars.largest = row_of_state(
             state, kernel, penalties, SUBTRACT, state.removed, slots=scalars.slots, workers=workers
         )

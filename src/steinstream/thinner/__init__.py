@@ -549,7 +549,7 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
     }
     if state.estimator is not None:
         settings["preconditioner_changed"] = state.estimator.changes
-    if config.anchor and kept is not None:
+    if config.stream_weight and kept is not None:
         settings["mmd"] = None if math.isnan(kept.mmd) else kept.mmd
     if state.pinned_count:
         settings["pinned"] = state.pinned_count

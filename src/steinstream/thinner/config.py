@@ -30,7 +30,6 @@ from steinstream.preconditioning import (
 from steinstream.schedules import RULES, Schedule
 
 AUTO = "auto"
-_ANCHOR = 0.3  # default strength of the anchor, from experiments/anchor
 
 #: Sections of the command line's help.
 SELECTION, MEASURE, INPUT = "Number and choice of draws", "Measuring KSD", "Input"
@@ -85,9 +84,8 @@ class ThinConfig:
         ``"auto"``, ``"scale"``, ``"scales"`` and ``"covariance"`` are estimated, ``"identity"`` and ``"streaming"``
         are not. Default: `thin` estimates it (``"auto"``); a `Thinner` uses the identity and warns if that does not
         fit the draws.
-    anchor : bool or float, default False
-        Strength of a term that keeps the proportions of the stream, which KSD does not see when modes are far apart.
-        ``True`` or ``"auto"`` selects the default strength.
+    stream_weight : float, default 0.0
+        Weight of the stream term, the squared MMD between the kept draws and the stream, relative to KSD^2.
     cost_weight : float, default 0.0
         Weight of the per-draw ``costs`` when choosing which draw to remove. With 1, the diagonal term k0(x, x) of a
         draw of average cost is increased by the mean of k0(x, x).
@@ -176,11 +174,8 @@ class ThinConfig:
             ("auto", "identity", "scale", "scales", "covariance", "streaming"),
         ),
     )
-    anchor: float = _setting(
-        0.0,
-        CommandLine(
-            "Keep the proportions of the chain, which KSD does not see: auto, or a strength.", SELECTION, (AUTO,)
-        ),
+    stream_weight: float = _setting(
+        0.0, CommandLine("Weight of the distance between the kept draws and the chain, next to KSD.", SELECTION)
     )
     cost_weight: float = _setting(0.0)
     history: str | int | None = _setting("log")
@@ -369,6 +364,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "growth": "sqrt",
         "budget": 0.0,
         "rule": "paper",
+        "stream_weight": 0.0,
     }
 )
 
@@ -392,7 +388,7 @@ def _normalised(config: ThinConfig) -> dict[str, Any]:
         "start": None if config.start is None else one_of(("stream", "sample"), config.start, "start"),
         "kernel": kernel,
         "preconditioner": _as_preconditioner(config.preconditioner, kernel),
-        "anchor": _as_anchor(config.anchor),
+        "stream_weight": _as_stream_weight(config.stream_weight),
         "cost_weight": _as_cost_weight(config.cost_weight),
         "history": _as_history(config.history),
         "on_bad": one_of(("raise", "skip"), config.on_bad, "on_bad"),
@@ -424,17 +420,14 @@ def _as_preconditioner(value: Any, kernel: Kernel) -> Preconditioner | Warmup | 
     return as_preconditioner(value)
 
 
-def _as_anchor(value: Any) -> float:
-    if isinstance(value, str):
-        try:
-            value = True if value == AUTO else float(value)
-        except ValueError:
-            raise InputError(f"anchor must be a number or auto, got {value!r}.", "0 disables it.") from None
-    if isinstance(value, bool | np.bool_):
-        return _ANCHOR if value else 0.0
-    if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
-        raise InputError(f"anchor must be True or a number of at least 0, got {value!r}.", "0 disables it.")
-    return float(value)
+def _as_stream_weight(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise InputError(f"stream_weight must be a number of at least 0, got {value!r}.", "0 leaves out the stream term.")
+    return number
 
 
 def _as_cost_weight(value: Any) -> float:

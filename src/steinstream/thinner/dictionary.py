@@ -9,20 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from steinstream._engine.fourier_features import PAIRS, frequencies
 from steinstream._engine.jit import threads
 from steinstream._engine.online_stats import update_bound
 from steinstream._engine.penalties import (
     Penalties,
+    add_log_diagonals,
     compare_all_copies,
-    current_anchor_term,
+    current_stream_term,
     empty_penalties,
     enlarged_penalties,
-    fill_features,
+    restore_sums,
 )
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE, KeptState, empty_state, enlarged, record_values, set_record
 from steinstream._engine.step_rule import NO_CAP, StepLimits
+from steinstream._engine.stream_summary import empty_summary, filled_summary, sum_over_pairs, summary_draws
 from steinstream._engine.thinning import Batch, StepLog, thin_block
 from steinstream._engine.updates import restore_derived, worth_sharing
 from steinstream._typing import AnyArray, Array, Integers
@@ -72,10 +73,12 @@ class Dictionary:
         Whether :meth:`change_preconditioner` will be called.
     checked : bool, default False
         Whether every draw has a second score, in further columns of the scores of a block.
-    anchor : float, default 0
-        Strength gamma of the stream anchor; 0 for none.
+    stream_weight : float, default 0
+        Weight gamma of the stream term; 0 for none.
     cost : float, default 0
         Weight lambda of the costs of draws; 0 for none.
+    scored : bool, default True
+        Whether the draws have scores. Without scores the stream term alone decides.
 
     """
 
@@ -86,8 +89,9 @@ class Dictionary:
         preconditioner: Preconditioner,
         movable: bool = False,
         checked: bool = False,
-        anchor: float = 0.0,
+        stream_weight: float = 0.0,
         cost: float = 0.0,
+        scored: bool = True,
     ) -> None:
         self.dim = dim
         self.kernel = kernel
@@ -97,12 +101,8 @@ class Dictionary:
         self._unscaled = 0 if preconditioner.is_identity and not movable else 2 * dim
         self._columns = self._unscaled + (dim if checked else 0)
         self._state = empty_state(dim, self._columns)
-        self._anchor, self._cost_weight = anchor, cost
-        # Until the preconditioner is known, all frequencies are zero; the anchor term is then identically zero.
-        self._frequencies = np.zeros((dim, PAIRS if anchor else 0))
-        if anchor and not movable:
-            self._frequencies = frequencies(kernel, dim, preconditioner.factor)
-        self._penalties = self._new_penalties() if anchor or cost else None
+        self._stream_weight, self._cost_weight, self._scored = stream_weight, cost, scored
+        self._penalties = self._new_penalties() if stream_weight or cost else None
         self._chooser = ThreadChooser(threads)
         self._trace = new_trace()
 
@@ -130,7 +130,7 @@ class Dictionary:
         marks : CostsAndPins, optional
             Costs and pins of the draws.
         first_pass : bool, default True
-            Whether the draws are added to the stream of the anchor.
+            Whether the draws are added to the stream of the stream term.
 
         Returns
         -------
@@ -178,21 +178,22 @@ class Dictionary:
         if self._penalties is None:
             return batch
         costs, pinned = marks or CostsAndPins.none(len(draws))
-        return batch._replace(unscaled=block.draws, costs=costs, pinned=pinned)
+        return batch._replace(unscaled=block.draws, costs=costs, pinned=pinned, stream_sums=np.zeros(len(draws)))
 
     def insert_all(self, block: Block, marks: CostsAndPins | None = None) -> None:
         """Insert all draws of a block and remove none. They are not part of the stream."""
         count = len(block.draws)
         limits = StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count))
-        stream = _Stream.of(self._penalties)
-        self.run(block, 1, -count, limits, marks)
-        stream.restore(self._penalties)
+        self.run(block, 1, -count, limits, marks, first_pass=False)
+        if self._penalties is not None:
+            draws, scores = self.preconditioner.apply(block.draws, block.scores[:, : self.dim])
+            add_log_diagonals(self._kernel, self._penalties, draws, scores)
         self._trace = new_trace(self.size, self.squared_ksd if self.size else 0.0)
 
     def change_preconditioner(self, preconditioner: Preconditioner) -> None:
         """Change the preconditioner: the state becomes that of the kept draws inserted in order of arrival.
 
-        The anchor takes its frequencies from the first such preconditioner and keeps them; its stream starts there.
+        The sums over the stream are recomputed from its summary.
         """
         draws, scores, ids, second_scores = self.contents()
         order = np.argsort(ids[:, 2])  # of arrival: one draw per step
@@ -200,12 +201,11 @@ class Dictionary:
         self.preconditioner = preconditioner
         self._state = empty_state(self.dim, self._columns, len(ids) + LANES, len(ids) + LANES)
         if before is not None:
-            starts = self._anchor > 0 and not self._frequencies.any()
-            if starts:
-                self._frequencies = frequencies(self.kernel, self.dim, preconditioner.factor)
-            self._penalties = self._new_penalties()
-            if not starts:
-                _Stream.of(before).restore(self._penalties)
+            stream, counts = summary_draws(before.summary)
+            self._penalties = self._new_penalties(stream, counts)
+            for name in ("count", "cost_sum"):
+                self._penalties.scalars[name] = before.scalars[name]
+            self._penalties.scalars["pair_sum"] = sum_over_pairs(self._kernel, self._penalties.summary)
         block = Block(draws[order], np.hstack([scores, second_scores])[order], ids[order, :2])
         self.insert_all(block, marks and marks.take(order))
         self._state.ids[: len(ids), 2] = ids[order, 2]  # an empty state assigns its labels in order
@@ -253,12 +253,18 @@ class Dictionary:
     def trace(self, values: Array) -> None:
         set_record(self._trace, values)
 
-    # -- anchor, costs, pins ---------------------------------------------------------------------------------------
+    # -- stream term, costs, pins ---------------------------------------------------------------------------------------
 
-    def _new_penalties(self) -> Penalties:
-        """Return penalties for the current state and a stream without draws."""
-        penalties = empty_penalties(self._frequencies, len(self._state.copies), len(self._state.following))
-        penalties.scalars["gamma"], penalties.scalars["cost_weight"] = self._anchor, self._cost_weight
+    def _new_penalties(self, stream: Array | None = None, counts: Integers | None = None) -> Penalties:
+        """Return penalties for the current state, with the draws of the summary of a stream, or of an empty one."""
+        if stream is None or counts is None:
+            summary = empty_summary(self.dim, self._stream_weight > 0)
+        else:
+            scaled, _ = self.preconditioner.apply(stream, np.zeros_like(stream))
+            summary = filled_summary(stream, counts, scaled)
+        penalties = empty_penalties(summary, len(self._state.copies), len(self._state.following))
+        scalars = penalties.scalars
+        scalars["gamma"], scalars["cost_weight"], scalars["stein"] = self._stream_weight, self._cost_weight, self._scored
         return penalties
 
     def _add_penalties(self) -> Penalties:
@@ -278,20 +284,21 @@ class Dictionary:
 
     @property
     def mmd(self) -> float:
-        """Distance of the anchor between the kept draws and the stream; NaN without an anchor."""
+        """MMD between the kept draws and the stream; NaN without a stream term."""
         penalties = self._penalties
-        if penalties is None or not self._frequencies.any() or not self.size or not penalties.scalars["count"]:
+        if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
             return float("nan")
-        difference = penalties.kept_sum / self.size - penalties.stream_sum / penalties.scalars["count"]
-        return float(np.sqrt(difference @ difference / PAIRS))
+        term = current_stream_term(self._state, self._kernel, penalties)
+        return math.sqrt(max(term / penalties.scalars["weight"], 0.0)) if penalties.scalars["weight"] else 0.0
 
     @property
     def objective(self) -> float:
-        """KSD^2 plus the anchor term plus lambda kappa / n times the mean cost of the kept draws, relative to all."""
+        """KSD^2 plus the stream term plus lambda kappa / n times the mean cost of the kept draws, relative to all."""
         penalties = self._penalties
         if penalties is None or not self.size or not penalties.scalars["count"]:
             return self.squared_ksd
-        value = self.squared_ksd + current_anchor_term(self._state, penalties)
+        value = self.squared_ksd if self._scored else 0.0
+        value += current_stream_term(self._state, self._kernel, penalties)
         if self._cost_weight and penalties.scalars["cost_sum"]:
             cost = penalties.cost[self._labels(range(int(self._state.scalars["slots"])))].sum()
             value += 2.0 * penalties.scalars["cost_scale"] * cost / self.size**2
@@ -376,8 +383,9 @@ class Dictionary:
             for name in _OF_A_STEP:
                 scalars[name] = 0.0
             arrays |= {"cost": self._penalties.cost[labels], "pinned": self._penalties.pinned[labels]}
-            arrays |= {"penalty_scalars": record_values(scalars), "frequencies": self._frequencies}
-            arrays |= {"stream_sum": self._penalties.stream_sum.copy()}
+            stream, counts = summary_draws(self._penalties.summary)
+            arrays |= {"penalty_scalars": record_values(scalars), "stream": stream, "stream_counts": counts}
+            arrays |= {"stream_sum": self._penalties.stream_sum[order]}
         return arrays
 
     def _labels(self, slots: Iterable[int]) -> Integers:
@@ -415,42 +423,30 @@ class Dictionary:
             scalars[name] = value
         restore_derived(new, self._kernel)
         self._state, self._penalties = new, None
-        if "frequencies" in state:
+        if "stream" in state:
             self._restore_penalties(state)
 
     def _restore_penalties(self, state: dict[str, AnyArray]) -> None:
         """Take over the penalties that :meth:`state` returned."""
-        self._frequencies = state["frequencies"].copy()
-        penalties = self._penalties = self._new_penalties()
+        stream = (state["stream"], state["stream_counts"]) if self._stream_weight else (None, None)
+        penalties = self._penalties = self._new_penalties(*stream)
         labels = len(state["ids"])
         penalties.cost[:labels], penalties.pinned[:labels] = state["cost"], state["pinned"]
-        penalties.stream_sum[:] = state["stream_sum"]
+        penalties.stream_sum[: len(state["stream_sum"])] = state["stream_sum"]
         set_record(penalties.scalars, state["penalty_scalars"])
-        unscaled = state["raw" if self._unscaled else "points"][:, : self.dim]
-        fill_features(self._state, penalties, np.ascontiguousarray(unscaled))
+        restore_sums(self._state, self._kernel, penalties)
         compare_all_copies(self._state, penalties)
 
 
 _TOTAL = ("total", "total_low", "largest_diagonal")  # numbers of a state that are part of a checkpoint
-_OF_A_STEP = ("weight", "cost_scale", "new_removal_cost", "new_key", "new_penalised_key", "first_pass")
-
-
-class _Stream(NamedTuple):
-    """Sums over the stream, taken from the penalties of a dictionary."""
-
-    features: Array | float
-    draws: float
-    costs: float
-
-    @classmethod
-    def of(cls, penalties: Penalties | None) -> _Stream:
-        """Copy the sums; they are zero without penalties."""
-        if penalties is None:
-            return cls(0.0, 0.0, 0.0)
-        return cls(penalties.stream_sum.copy(), penalties.scalars["count"], penalties.scalars["cost_sum"])
-
-    def restore(self, penalties: Penalties | None) -> None:
-        """Write the sums back."""
-        if penalties is not None:
-            penalties.stream_sum[:] = self.features
-            penalties.scalars["count"], penalties.scalars["cost_sum"] = self.draws, self.costs
+_OF_A_STEP = (
+    "weight",
+    "share",
+    "cost_scale",
+    "new_removal_cost",
+    "new_key",
+    "new_penalised_key",
+    "first_pass",
+    "new_kept_sum",
+    "new_stream_sum",
+)

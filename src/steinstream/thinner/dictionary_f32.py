@@ -49,10 +49,10 @@ class WideDictionary:
         preconditioner: Preconditioner,
         movable: bool = False,
         checked: bool = False,
-        anchor: float = 0.0,
+        stream_weight: float = 0.0,
         cost: float = 0.0,
     ) -> None:
-        for what, value in (("anchor", anchor), ("cost", cost), ("linear term in the kernel", kernel.linear)):
+        for what, value in (("stream term", stream_weight), ("cost", cost), ("linear term in the kernel", kernel.linear)):
             if value:
                 raise InputError(
                     f'Draws stored as float32 cannot be kept with a {what} (storage="float32").',

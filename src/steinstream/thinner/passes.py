@@ -127,7 +127,7 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = Fal
     """
     size = config.size
     fixed = isinstance(state.preconditioner, Preconditioner) and state.estimator is None
-    plain = not (len(state) or config.anchor or config.cost_weight or pins)
+    plain = not (len(state) or config.stream_weight or config.cost_weight or pins)
     possible = size is not None and config.growth_schedule == schedules.Constant(float(size)) and fixed and plain
     if config.start == "sample" and not possible:
         raise InputError(

@@ -100,7 +100,7 @@ class ThinnerState:
             preconditioner,
             movable=self.estimator is not None,
             checked=self.second_score_noise is not None,
-            anchor=config.anchor,
+            stream_weight=config.stream_weight,
             cost=config.cost_weight,
         )
 
