@@ -205,7 +205,9 @@ def growth(choice: str | float | Schedule) -> Schedule:
     """
     if callable(choice):
         return choice
-    name, _, value = str(choice).partition(":")
+    if not isinstance(choice, str):
+        return Constant(_number(choice, choice, "growth", _GROWTHS))
+    name, _, value = choice.partition(":")
     match name, bool(value):
         case "none", False:
             return KeepAll()
@@ -249,7 +251,9 @@ def budget(choice: str | float | Schedule, floor: Schedule) -> Schedule:
     """
     if callable(choice):
         return choice
-    name, _, value = str(choice).partition(":")
+    if not isinstance(choice, str):
+        return Constant(_number(choice, choice, "budget", _BUDGETS))
+    name, _, value = choice.partition(":")
     match name, bool(value):
         case "decaying", False:
             return Decaying(floor)
