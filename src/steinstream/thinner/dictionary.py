@@ -298,7 +298,7 @@ class Dictionary:
         if penalties is None or not self.size or not penalties.scalars["count"]:
             return self.squared_ksd
         value = self.squared_ksd if self._scored else 0.0
-        value += current_stream_term(self._state, self._kernel, penalties)
+        value = max(value + current_stream_term(self._state, self._kernel, penalties), 0.0)  # below 0 by rounding
         if self._cost_weight and penalties.scalars["cost_sum"]:
             cost = penalties.cost[self._labels(range(int(self._state.scalars["slots"])))].sum()
             value += 2.0 * penalties.scalars["cost_scale"] * cost / self.size**2

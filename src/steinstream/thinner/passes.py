@@ -2,7 +2,7 @@
 
 A step of such a pass adds a draw and then removes the draw whose removal gives the smallest KSD, the new one
 included. Removing the new one would restore the previous set, so KSD never increases, to the last bit, because the
-sums are exact and the number kept is constant. With an anchor, whose mean of the stream no longer changes, or with
+sums are exact and the number kept is constant. With a stream term, whose sums over the stream do not change any more, or with
 costs, the same holds for the objective (:attr:`steinstream.Thinner.objective`), up to single-precision rounding
 (1e-6). Pinned draws stay. A draw that is kept when a pass starts is not offered in it, and every draw is offered once
 per pass, so no draw is kept twice.
@@ -131,7 +131,7 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = Fal
     possible = size is not None and config.growth_schedule == schedules.Constant(float(size)) and fixed and plain
     if config.start == "sample" and not possible:
         raise InputError(
-            'start="sample" needs a fixed size, no growth, no initial set, no anchor, costs or pins, and a '
+            'start="sample" needs a fixed size, no growth, no initial set, no stream term, costs or pins, and a '
             "preconditioner that does not change.",
             "Set size (--size), or leave out start (--start).",
         )
