@@ -162,7 +162,9 @@ def test_threads_change_nothing(monkeypatch, candidates):
     for workers in (None, 2):
         chosen = []
         monkeypatch.setattr(ThreadChooser, "choose", lambda self, n=workers, calls=chosen: calls.append(1) or n)
-        thinner = ss.Thinner(60, size=3300 // candidates, candidates=candidates, stream_weight=1.0, validate_scores=False)
+        thinner = ss.Thinner(
+            60, size=3300 // candidates, candidates=candidates, stream_weight=1.0, validate_scores=False
+        )
         for part in (slice(0, 3400), slice(3400, None)):
             thinner.extend(x[part], s[part])
         results.append((thinner.ksd, thinner.mmd, thinner.kept.ids.tolist()))
@@ -174,7 +176,9 @@ def test_warmup_initial_draws_and_select_go_with_the_stream_term():
     x, s, _ = mixture(2000, 1)
     waiting = ss.Thinner(2, size=30, stream_weight=1.0, preconditioner=ss.Warmup("covariance", 500))
     waiting.extend(x, s)
-    known = ss.Thinner(2, size=30, stream_weight=1.0, preconditioner=ss.Preconditioner.estimate("covariance", x[250:500]))
+    known = ss.Thinner(
+        2, size=30, stream_weight=1.0, preconditioner=ss.Preconditioner.estimate("covariance", x[250:500])
+    )
     known.extend(x, s)
     assert np.array_equal(waiting.kept.ids, known.kept.ids) and waiting.mmd == known.mmd
 

@@ -406,7 +406,9 @@ def candidate_key(state, kernel, penalties, batch, new, influence):
     key = scalars.stein * influence
     if scalars.weight > 0.0:
         load_point(penalties, batch, new)
-        kept_sum = 0.5 * base_at_zero(kernel) + row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+        kept_sum = 0.5 * base_at_zero(kernel) + row_total(
+            kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots
+        )
         share = scalars.weight * float(state.scalars.draws + 1) / scalars.count
         key = fma(scalars.weight, kept_sum, key - share * batch.stream_sums[new])
     return fma(scalars.cost_scale, batch.costs[new], key)
@@ -570,6 +572,4 @@ def restore_sums(state, kernel, penalties) -> None:
         for k in range(penalties.point.shape[0]):
             penalties.point[k] = state.tiles[latest // LANES, k, 0, latest % LANES]
         tiles = (slots + LANES - 1) // LANES
-        base_row(
-            kernel, ADD, penalties.point, state.tiles, state.copies, penalties.base_row, penalties.lanes, 0, tiles
-        )
+        base_row(kernel, ADD, penalties.point, state.tiles, state.copies, penalties.base_row, penalties.lanes, 0, tiles)

@@ -229,7 +229,9 @@ class Reference:
     @property
     def mmd_weight(self) -> float:
         """Factor w of MMD^2."""
-        own = base_values(self.kernel, np.zeros((1, len(self.stream[0][0]))), np.zeros((1, len(self.stream[0][0]))))[0, 0]
+        own = base_values(self.kernel, np.zeros((1, len(self.stream[0][0]))), np.zeros((1, len(self.stream[0][0]))))[
+            0, 0
+        ]
         spread = float(own) - self.pair_sum / len(self.stream) ** 2
         if not self.stream_weight or not spread > _SMALLEST_SPREAD * own:
             return 0.0
@@ -280,7 +282,10 @@ class Reference:
         row = self.kernel.matrix(draw, score, kept, np.array(self.scores)) if self.draws else np.zeros((1, 0))
         key = self.scored * row_sum([0.5 * own, *row.ravel()])
         if self.stream_weight:
-            inner = float(0.5 * base_values(self.kernel, draw[None], draw[None]).sum() + base_values(self.kernel, draw[None], kept).sum())
+            inner = float(
+                0.5 * base_values(self.kernel, draw[None], draw[None]).sum()
+                + base_values(self.kernel, draw[None], kept).sum()
+            )
             key += self.mmd_weight * (inner - (len(kept) + 1) * self.stream_sums[id] / len(self.stream))
         return key + self.cost_scale * cost if self.stream_weight or self.cost_weight else key
 
@@ -298,7 +303,9 @@ class Reference:
         keys = [self.scored * row_sum([*row, -0.5 * row[j]]) for j, row in enumerate(self.matrix())]
         if self.stream_weight:
             kept, weight, share = np.array(self.draws), self.mmd_weight, (len(self.draws) - 1) / len(self.stream)
-            inner = base_values(self.kernel, kept, kept).sum(axis=1) - 0.5 * base_values(self.kernel, kept[:1], kept[:1])
+            inner = base_values(self.kernel, kept, kept).sum(axis=1) - 0.5 * base_values(
+                self.kernel, kept[:1], kept[:1]
+            )
             outer = [share * self.stream_sums[id] for id in self.ids]
             keys = [key + weight * (p - b) for key, p, b in zip(keys, inner.ravel(), outer, strict=True)]
         return keys
@@ -383,6 +390,15 @@ def moments(draws: Array) -> tuple[int, Array, Array]:
     distinct = 1 + int((draws[1:] != draws[:-1]).any(axis=1).sum())
     centred = draws - draws.mean(axis=0)
     return distinct, draws.mean(axis=0), centred.T @ centred
+
+
+def batches(values: Array, most: int) -> tuple[int, Array, Array]:
+    """Return the length of batches, and sums and sums of squares of the complete ones, for values minus the first."""
+    length = 1
+    while len(values) // length >= most:
+        length *= 2
+    parts = (values - values[0])[: len(values) // length * length].reshape(-1, length, values.shape[1])
+    return length, parts.sum(axis=1), (parts**2).sum(axis=1)
 
 
 def recent_mean(values: Array) -> float:

@@ -426,7 +426,9 @@ def _as_stream_weight(value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise InputError(f"stream_weight must be a number of at least 0, got {value!r}.", "0 leaves out the stream term.")
+        raise InputError(
+            f"stream_weight must be a number of at least 0, got {value!r}.", "0 leaves out the stream term."
+        )
     return number
 
 

@@ -264,7 +264,11 @@ class Dictionary:
             summary = filled_summary(stream, counts, scaled)
         penalties = empty_penalties(summary, len(self._state.copies), len(self._state.following))
         scalars = penalties.scalars
-        scalars["gamma"], scalars["cost_weight"], scalars["stein"] = self._stream_weight, self._cost_weight, self._scored
+        scalars["gamma"], scalars["cost_weight"], scalars["stein"] = (
+            self._stream_weight,
+            self._cost_weight,
+            self._scored,
+        )
         return penalties
 
     def _add_penalties(self) -> Penalties:
@@ -281,6 +285,17 @@ class Dictionary:
         state = self.state()
         order = np.lexsort((state["ids"][:, 1], state["ids"][:, 0]))
         return CostsAndPins(state["cost"][order], state["pinned"][order])
+
+    @property
+    def stream_weight(self) -> float:
+        """Weight gamma of the stream term, trust in the chain included."""
+        return self._stream_weight
+
+    @stream_weight.setter
+    def stream_weight(self, weight: float) -> None:
+        self._stream_weight = weight
+        if self._penalties is not None:
+            self._penalties.scalars["gamma"] = weight
 
     @property
     def mmd(self) -> float:
@@ -434,6 +449,7 @@ class Dictionary:
         penalties.cost[:labels], penalties.pinned[:labels] = state["cost"], state["pinned"]
         penalties.stream_sum[: len(state["stream_sum"])] = state["stream_sum"]
         set_record(penalties.scalars, state["penalty_scalars"])
+        self._stream_weight = float(penalties.scalars["gamma"])
         restore_sums(self._state, self._kernel, penalties)
         compare_all_copies(self._state, penalties)
 

@@ -52,7 +52,11 @@ class WideDictionary:
         stream_weight: float = 0.0,
         cost: float = 0.0,
     ) -> None:
-        for what, value in (("stream term", stream_weight), ("cost", cost), ("linear term in the kernel", kernel.linear)):
+        for what, value in (
+            ("stream term", stream_weight),
+            ("cost", cost),
+            ("linear term in the kernel", kernel.linear),
+        ):
             if value:
                 raise InputError(
                     f'Draws stored as float32 cannot be kept with a {what} (storage="float32").',
@@ -218,6 +222,11 @@ class WideDictionary:
     def objective(self) -> float:
         """KSD^2, because penalties are not supported."""
         return self.squared_ksd
+
+    @property
+    def stream_weight(self) -> float:
+        """0, because a stream term is not supported."""
+        return 0.0
 
     @property
     def mmd(self) -> float:

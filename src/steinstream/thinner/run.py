@@ -182,12 +182,12 @@ def _run_pending(config: ThinConfig, state: ThinnerState, candidates: int, obser
     steps = len(state.pending.draws) // candidates
     dropped = [np.zeros((0, 3), dtype=np.int64)]
     current = state.current_pass
-    estimator = state.estimator if current.number == 1 else None
+    scheduled = [each for each in (state.estimator, state.worth) if each is not None and current.number == 1]
     if observer is not None:
         observer.on_start(steps)
     try:
         while steps > 0:
-            count = min(_MAX_STEPS, steps, estimator.steps_until_due(candidates) if estimator else _MAX_STEPS)
+            count = min(_MAX_STEPS, steps, *(each.steps_until_due(candidates) for each in scheduled))
             if observer is not None:
                 count = min(count, observer.max_steps)
             with DeferredInterrupt():
@@ -221,5 +221,13 @@ def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: 
         state.preconditioner = changed
         kept.change_preconditioner(changed)
         records.squared_ksds[-1] = kept.squared_ksd
+    if state.worth is not None and first_pass and state.worth.update(block.draws):
+        kept.stream_weight = config.stream_weight * state.worth.trust(kept.size)
+        _log.debug(
+            "step %d: worth %.0f draws, stream weight %.3g",
+            state.steps,
+            state.worth.effective_draws,
+            kept.stream_weight,
+        )
     state.recorder.add(steps, records.sizes, records.squared_ksds)
     return records.dropped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from steinstream.discrepancy import SecondScoreNoise
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner, Streaming, StreamingEstimator, Warmup
 from steinstream.result import History
+from steinstream.thinner.chain_worth import ChainWorth
 from steinstream.thinner.history import HistoryRecorder
 from steinstream.thinner.ingest import CostsAndPins
 from steinstream.thinner.passes import Pass
@@ -58,6 +60,8 @@ class ThinnerState:
     current_pass: Pass = field(default_factory=Pass)
     estimator: StreamingEstimator | None = None
     """Estimates of a streaming preconditioner."""
+    worth: ChainWorth | None = None
+    """Effective sample size of the stream, for the stream term."""
     second_score_noise: SecondScoreNoise | None = None
     dictionary: Dictionary | WideDictionary | None = None
     """The kept draws; None during a warm-up."""
@@ -81,6 +85,7 @@ class ThinnerState:
             sanity_checks=SanityChecks(config.validate_scores, config.preconditioner is None),
             pending=empty_block(dim),
             estimator=StreamingEstimator(chosen, dim) if isinstance(chosen, Streaming) else None,
+            worth=ChainWorth(dim) if config.stream_weight else None,
         )
         if isinstance(state.preconditioner, Preconditioner):
             state.open_dictionary(config, state.preconditioner)
@@ -135,7 +140,7 @@ class ThinnerState:
             return self
         if len(self.pending.draws) == 0:
             raise InputError("The thinner has no draws yet.", "Add draws first.")
-        view = replace(self, recorder=HistoryRecorder(config.history))
+        view = replace(self, recorder=HistoryRecorder(config.history), worth=deepcopy(self.worth))
         end_warmup(config, view, view.pending)
         return view
 
@@ -206,6 +211,7 @@ class ThinnerState:
             "current_pass": vars(current),
             "preconditioner": None if fixed is None else {"factor": fixed.factor, "centre": fixed.centre},
             "estimator": None if self.estimator is None else self.estimator.state(),
+            "worth": None if self.worth is None else self.worth.state(),
             "second_score_noise": None if self.second_score_noise is None else self.second_score_noise.state(),
             "bound": None if self.dictionary is None else self.dictionary.trace,
             "kept": None if self.dictionary is None else self.dictionary.state(rows),
@@ -229,6 +235,8 @@ class ThinnerState:
         state.current_pass = Pass(**values["current_pass"])
         if state.estimator is not None:
             state.estimator.restore(values["estimator"])
+        if state.worth is not None:
+            state.worth.restore(values["worth"])
         if values["second_score_noise"] is not None:
             state.expect_second_scores(config).restore(values["second_score_noise"])
         if values["kept"] is not None:
