@@ -95,7 +95,7 @@ experiments: $(ALL)/all-tools ## every experiment of the paper at full scale: tw
 
 beyond: $(ALL)/all-tools ## measurements beyond the paper: an hour; make beyond DATA=FOLDER for the real posteriors
 	for name in coordinates hard-cap honest-ksd linear; do $(ALLBIN)/python experiments/$$name/run.py || exit 1; done
-	for name in anchor passes weights distributed; do \
+	for name in passes weights distributed; do \
 		$(ALLBIN)/python experiments/$$name/run.py $(if $(strip $(DATA)),--data $(DATA)) || exit 1; done
 	$(ALLBIN)/python experiments/diagnosis/run.py
 

@@ -1,4 +1,4 @@
-"""Steps with options: anchor, linear term, costs and pins, over the plain step.
+"""Steps with options: stream term, linear term, costs and pins, over the plain step.
 
 Microseconds per step of Thinner.extend for a full thinner (size reached, steady state) on one thread; IMQ, draws from a
 standard normal. Each contender has its own kept set, selected with its own options, so the number of replaced draws
@@ -24,10 +24,10 @@ GOAL = (1000, 10), 2.0
 LINEAR = IMQ(linear=0.1)
 CONTENDERS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "anchor": {"anchor": True},
+    "stream term": {"stream_weight": 1.0},
     "linear": {"kernel": LINEAR},
     "costs": {"cost_weight": 1.0},
-    "all": {"anchor": True, "kernel": LINEAR, "cost_weight": 1.0, "pins": 3},
+    "all": {"stream_weight": 1.0, "kernel": LINEAR, "cost_weight": 1.0, "pins": 3},
 }
 
 

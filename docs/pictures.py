@@ -70,13 +70,13 @@ def burn_in():
 
 
 def proportions():
-    """A fifth of the mass in a second mode: what KSD alone keeps of it, and what an anchor does."""
+    """A fifth of the mass in a second mode: what KSD alone keeps of it, and what the stream term does."""
     target = Mixture([[0, 0], [6, 0]], covariances=1.0, weights=[0.8, 0.2])
     draws, scores = target.sample(20_000, seed=1)
     figure, axes = panels(2)
     numbers = {"share of the stream": f"{np.mean(draws[:, 0] > 3):.1%}"}
-    for ax, (name, anchor) in zip(axes, {"KSD alone": False, "with an anchor": True}.items(), strict=True):
-        kept = ss.thin(draws, scores, **ss.PAPER, anchor=anchor)
+    for ax, (name, weight) in zip(axes, {"KSD alone": 0.0, "with the stream term": 1.0}.items(), strict=True):
+        kept = ss.thin(draws, scores, **{**ss.PAPER, "stream_weight": weight})
         share = f"{np.mean(kept.draws[:, 0] > 3):.1%}"
         ax.plot(*draws[::10].T, ".", ms=2, color=CHAIN)
         ax.plot(*kept.draws.T, "o", ms=3, mew=0, color=KEPT)

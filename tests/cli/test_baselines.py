@@ -62,7 +62,7 @@ def test_invalid_draws_can_be_skipped_and_are_counted(tmp_path, capsys):
         (["--method", "stride", "--size", 3001], "size is 3001, but the chain has only 3000"),
         (["--method", "stride", "--size", 5, "--growth", "sqrt"], "--growth has no effect with --method stride"),
         (["--method", "stride", "--size", 5, "--passes", 2], "--passes has no effect"),
-        (["--method", "stride", "--size", 5, "--anchor", 1], "--anchor has no effect"),
+        (["--method", "stride", "--size", 5, "--stream-weight", 1], "--stream-weight has no effect"),
         (["--method", "stride", "--size", 5, "--proxy", "gaussian"], "--proxy has no effect"),
         (["--method", "stride", "--size", 5, "--preconditioner", "streaming"], "streaming can only be used"),
         (["--method", "stride", "--size", 5, "--candidates", 3], "--candidates has no effect"),

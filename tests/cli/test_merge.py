@@ -30,8 +30,8 @@ def test_merge_equals_the_library(steinstream, parts, tmp_path):
     ran = steinstream("merge", *names, "-o", "all.npz")
     assert ran.returncode == 0, ran.stderr
     assert same(tmp_path / "all.npz", ss.merge(parts))
-    ran = steinstream("merge", *names, "-o", "kept.npz", "--size", 20, "--masses", "1,2,3", "--anchor", "auto")
-    kept = ss.merge(parts, size=20, masses=[1, 2, 3], anchor=True)
+    ran = steinstream("merge", *names, "-o", "kept.npz", "--size", 20, "--masses", "1,2,3", "--stream-weight", 0.3)
+    kept = ss.merge(parts, size=20, masses=[1, 2, 3], stream_weight=0.3)
     assert same(tmp_path / "kept.npz", kept)
     head, *lines = ran.stdout.splitlines()
     assert "kept 20 of 90 draws in 3 sets, which represent 1 500 draws" in head
@@ -54,7 +54,7 @@ def test_sets_that_cannot_be_merged_are_refused(steinstream, parts, tmp_path):
         (["part-0.npz", "--merge-budget", "-1"], "merge_budget must be"),
         (["part-0.npz", "--size", "0"], "size must be"),
         (["part-0.npz", "--fan-in", "1"], "fan_in must be"),
-        (["part-0.npz", "--anchor", "deep"], "anchor must be"),
+        (["part-0.npz", "--stream-weight", -1], "stream_weight must be"),
         (["part-0.npz", "--masses", "1,2"], "masses must be 1 positive numbers"),
     ):
         ran = steinstream("merge", *arguments, "-o", "out.npz")

@@ -86,7 +86,7 @@ def refused(desk, monkeypatch, capsys):
         ("thin chain.npz -o k.npz --budget -1", ["must not be negative, got -1"]),
         ("thin chain.npz -o k.npz --preconditioner wide", ["preconditioner 'wide'", "covariance"]),
         ("thin chain.npz -o k.npz --passes few", ["passes", "whole number", "'few'"]),
-        ("thin chain.npz -o k.npz --anchor deep", ["anchor must be", "'deep'", "auto"]),
+        ("thin chain.npz -o k.npz --stream-weight -1", ["stream_weight must be", "-1"]),
         ("thin chain.npz -o k.npz --method stien_thinning", ["'stien_thinning'", "Did you mean stein_thinning?"]),
         ("thin chain.npz -o k.npz --method stride", ["number of draws to keep", "--size N"]),
         ("thin chain.npz -o k.npz --format npx", ["format npx", "Did you mean npz?"]),

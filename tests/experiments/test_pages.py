@@ -44,6 +44,6 @@ def test_every_option_is_documented():
     assert options <= written, options - written
 
 
-@pytest.mark.parametrize("name", ["coordinates", "hard-cap", "honest-ksd", "linear", "anchor", "passes", "weights"])
+@pytest.mark.parametrize("name", ["coordinates", "hard-cap", "honest-ksd", "linear", "passes", "weights"])
 def test_the_makefile_runs_existing_scripts(name):
     assert (ROOT / "experiments" / name / "run.py").exists() and name in (ROOT / "Makefile").read_text()

@@ -326,7 +326,7 @@ CASES: dict[str, Case] = {
     "size and growth": Case(thinner(correlated(3, 1000), size=60, growth="sqrt", budget="decaying")),
     "size, rbf": Case(thinner(correlated(6, 900), size=64, kernel=ss.RBF())),
     "size, linear term": Case(thinner(correlated(6, 900), size=64, kernel=ss.IMQ(linear=0.5))),
-    # pins, costs, anchor
+    # pins, costs
     "pins": Case(with_draws(correlated(3, 900), {"pinned": _PINNED}, size=30)),
     "pins, push, unpin": Case(pushed),
     "costs": Case(with_draws(correlated(3, 900), {"costs": _COSTS}, size=30, cost_weight=1.0), True),
@@ -336,11 +336,6 @@ CASES: dict[str, Case] = {
     "costs and pins": Case(
         with_draws(repeated(3, 900), {"costs": _COSTS, "pinned": _PINNED}, size=30, cost_weight=1.0), True
     ),
-    "anchor": Case(thinner(modes(1200), size=40, anchor=True), True),
-    "anchor, rbf, sqrt": Case(thinner(modes(1200), anchor=1.0, kernel=ss.RBF()), True),
-    "anchor, candidates": Case(thinner(modes(1200), anchor=0.5, size=40, candidates=4), True),
-    "anchor, streaming": Case(thinner(modes(1200), anchor=0.5, size=40, preconditioner=ss.Streaming()), True),
-    "anchor, costs": Case(with_draws(modes(900), {"costs": _COSTS}, size=30, cost_weight=1.0, anchor=1.0), True),
     # second scores
     "second scores": Case(second_scores(preconditioner=_FIXED)),
     "second scores, streaming": Case(second_scores(preconditioner=ss.Streaming()), True),
@@ -374,7 +369,6 @@ CASES: dict[str, Case] = {
     "passes": Case(second_pass(size=40)),
     "passes, candidates": Case(second_pass(size=40, candidates=4)),
     "passes, growth": Case(second_pass(growth="sqrt")),
-    "passes, anchor": Case(second_pass(size=40, anchor=0.5), True),
     "passes auto": Case(thin(correlated(4, 900), size=30, passes="auto"), True),
     "passes from a sample": Case(
         thin(correlated(4, 900), size=30, passes=2, start="sample", preconditioner=ss.Preconditioner.identity())
@@ -394,7 +388,6 @@ CASES: dict[str, Case] = {
     "resumed": Case(resumed(size=40, preconditioner=_FIXED)),
     "resumed, streaming": Case(resumed(preconditioner=ss.Streaming()), True),
     "resumed, warm-up": Case(resumed(preconditioner=ss.Warmup(draws=700)), True),
-    "resumed, anchor": Case(resumed(size=40, anchor=0.5, preconditioner=_FIXED), True),
     # merging
     "merge": merged(),
     "merge to a size": merged(size=40),
@@ -403,7 +396,6 @@ CASES: dict[str, Case] = {
     "merge in a tree": merged(size=40, fan_in=2, spare=1.5),
     "merge by kept": merged(size=40, masses="kept"),
     "merge by masses": merged(size=40, masses=[1.0, 2.0, 3.0, 4.0, 5.0]),
-    "merge, anchor": merged(size=40, anchor=0.5),
     "merge, different preconditioners": merged(True, size=40),
     # without scores
     "gradient-free": Case(without_scores(size=40), True),

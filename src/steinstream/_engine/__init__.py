@@ -8,9 +8,10 @@ Each module builds on the ones above it:
 ``simd``                vector code from Python expressions
 ``kernel_pair``         Stein kernel of one pair of draws
 ``kernel_row``          Stein kernel of one draw with all stored draws, with sums and influences
-``fourier_features``    features and formulas of the stream anchor
+``base_row``            base kernel of one draw with all stored draws, without scores
+``stream_summary``      summary of the stream by kernel halving
 ``state``               the kept draws as arrays
-``penalties``           anchor, costs and pins
+``penalties``           stream term, costs and pins
 ``argmax``              search for the draw to remove
 ``updates``             insert, reject and remove draws
 ``objective``           KSD^2 and the objective

@@ -1,4 +1,4 @@
-"""KSD^2 and the objective of the kept draws. The objective is KSD^2 plus the stream term; without scores it is the latter."""
+"""KSD^2 and the objective of the kept draws: KSD^2 plus the stream term; without scores the latter alone."""
 
 from __future__ import annotations
 

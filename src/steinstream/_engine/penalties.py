@@ -4,8 +4,8 @@ Let n draws x_i be kept, and let the stream have t draws y so far. The stream te
 
     MMD^2 = P / n^2 - 2 B / (n t) + C / t^2
 
-to the objective, with P the sum of the base kernel phi over all pairs of kept draws, B over all pairs of a kept draw and
-a draw of the stream, and C over all pairs of draws of the stream. Let
+to the objective, with P the sum of the base kernel phi over all pairs of kept draws, B over all pairs of a kept draw
+and a draw of the stream, and C over all pairs of draws of the stream. Let
 
     p_j = phi(x_j, x_j) / 2 + sum of phi(x_j, x_i) over the other kept draws   (the *kept sum*),
     b_j = sum of phi(x_j, y) over the stream                                   (the *stream sum*).
@@ -45,7 +45,13 @@ from steinstream._engine.kernel_pair import diagonal, profile_at
 from steinstream._engine.kernel_row import RowPenalties
 from steinstream._engine.simd import LANES, fma
 from steinstream._engine.state import NONE, KeptState, aligned, new_record
-from steinstream._engine.stream_summary import StreamSummary, add_to_summary, row_total, sum_over_stream
+from steinstream._engine.stream_summary import (
+    StreamSummary,
+    add_to_summary,
+    row_total,
+    sum_over_pairs,
+    sum_over_stream,
+)
 from steinstream._typing import Array, Flags, Integers
 
 #: Numbers of the penalties; ``new`` refers to the draw that was evaluated last.
@@ -364,6 +370,21 @@ def current_stream_term(state, kernel, penalties) -> float:
     """
     update_weights(kernel, penalties)
     return float(stream_term(state, penalties))
+
+
+@jit
+def sums_over_summary(state, kernel, penalties, kept_sums, stream_sums) -> float:
+    """Write the sum of phi over the kept draws and over the summary for each slot; return it for pairs of the summary.
+
+    Reference: `reference.Reference.squared_mmd`.
+    """
+    slots = state.scalars.slots
+    for slot in range(slots):
+        for k in range(penalties.point.shape[0]):
+            penalties.point[k] = state.tiles[slot // LANES, k, 0, slot % LANES]
+        kept_sums[slot] = row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+        stream_sums[slot] = sum_over_stream(kernel, penalties.summary, penalties.point)
+    return sum_over_pairs(kernel, penalties.summary)
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------

@@ -476,7 +476,7 @@ def inner_products(x: Array, s: Array, y: Array, t: Array, scales: Array) -> tup
 
 
 def row_sums(matrix: Array, masses: Array) -> Array:
-    """Return the sum of mass_j k0(i, j) over all draws j; with an anchor the matrix contains its part."""
+    """Return the sum of mass_j k0(i, j) over all draws j; with a stream term the matrix contains its part."""
     return np.array([row_sum(row * masses) for row in matrix])
 
 

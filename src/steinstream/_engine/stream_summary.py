@@ -1,9 +1,10 @@
 r"""Summary of a stream of draws by kernel halving, and sums of the base kernel over it.
 
 The stream term of the objective compares the kept draws with the stream by the squared MMD of the base kernel
-:math:`\phi`. For a new draw x it needs the sum of :math:`\phi(x, y)` over all draws y of the stream so far. The stream is
-represented by few weighted draws, in *levels*: a draw of level l has weight 2^l. New draws enter level 0. A level that is
-full is *halved*: of every two consecutive draws one is selected, moves to the next level, and the other is forgotten.
+:math:`\phi`. For a new draw x it needs the sum of :math:`\phi(x, y)` over all draws y of the stream so far. The
+stream is represented by few weighted draws, in *levels*: a draw of level l has weight 2^l. New draws enter level 0. A
+level that is full is *halved*: of every two consecutive draws one is selected, moves to the next level, and the other
+is forgotten.
 
 Of a pair (x, y) the halving selects x if
 
@@ -12,8 +13,8 @@ Of a pair (x, y) the halving selects x if
 
 so that the selected draws keep the mean embedding of all (kernel halving of Dwivedi and Mackey, "Generalized kernel
 thinning", 2022, with a deterministic choice). The error of 2 r draws halved to r falls like 1 / r; that of r evenly
-spaced draws like 1 / sqrt(r). Levels below the highest represent a smaller part of the stream and are smaller, as in the
-quantile sketch of Karnin, Lang and Liberty (2016): their capacity falls by a constant factor.
+spaced draws like 1 / sqrt(r). Levels below the highest represent a smaller part of the stream and are smaller, as in
+the quantile sketch of Karnin, Lang and Liberty (2016): their capacity falls by a constant factor.
 
 A halving depends on the draws of its level alone, not on blocks or threads. The sum over the summary is exact, so it
 does not depend on where a draw is stored.
@@ -34,7 +35,7 @@ from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
 from steinstream._typing import AnyArray, Array, Integers
 
-RADIUS = 256  # r: half the capacity of the highest level
+RADIUS = 512  # r: half the capacity of the highest level
 LEVELS = 48
 _DECAY = 0.574  # ratio of the capacities of neighbouring levels
 _SMALLEST = 32  # capacity
@@ -60,7 +61,7 @@ def capacity(level: int, highest: int) -> int:
     """Return the number of draws at which a level is halved.
 
     >>> [capacity(level, 4) for level in range(5)]
-    [52, 96, 168, 292, 512]
+    [108, 192, 336, 584, 1024]
     """
     share = 2 * RADIUS * _DECAY ** (highest - level)
     return max(_SMALLEST, int(share) // 4 * 4)

@@ -45,9 +45,9 @@ _LISTED = 20  # parts that are listed
     help="With --fan-in and --size: sets below the root of the tree keep this many times --size draws.",
 )
 @option(
-    "--anchor",
-    shell_complete=completions("auto"),
-    help="Keep the proportions of the union, which KSD does not see: auto, or a strength.",
+    "--stream-weight",
+    type=float,
+    help="Weight of the distance between the result and the union, next to KSD.  [default: that of the sets]",
 )
 def merge(
     *,
@@ -58,7 +58,7 @@ def merge(
     masses: str,
     fan_in: int | None,
     spare: float,
-    anchor: str | None,
+    stream_weight: float | None,
 ) -> None:
     """Merge the sets in KEPT, files that thin wrote, and thin their union.
 
@@ -70,7 +70,6 @@ def merge(
     from steinstream.io import check_output, read_kept
     from steinstream.postprocess.merging import merge as merge_sets
     from steinstream.postprocess.merging import with_distinct_chains
-    from steinstream.thinner.config import ThinConfig
 
     check_output(output)
     check_distinct({"-o": output}, kept)
@@ -84,7 +83,7 @@ def merge(
         masses=masses if masses in ("lengths", "kept") else _numbers("--masses", masses),
         fan_in=fan_in,
         spare=spare,
-        anchor=ThinConfig.of(None, anchor=anchor or 0.0).anchor,
+        stream_weight=stream_weight,
     )
     result.save(output)
     print_summary(

@@ -50,7 +50,8 @@ def check_regions(context: DiagnosticContext) -> Finding:
         fired=value > limit,
         says=f"the region around {context.describe_region(worst)} holds {membership[:, worst].mean():.1%} of the "
         f"stream and {kept[worst]:.1%} of the kept draws",
-        advice="KSD is insensitive to the proportions of separate modes: use an anchor (anchor=True, --anchor auto)",
+        advice="KSD is insensitive to the proportions of separate modes: use a stream term (stream_weight=1, "
+        "--stream-weight 1)",
         allowed=_tolerance(value, limit),
     )
 

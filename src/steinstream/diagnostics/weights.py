@@ -15,7 +15,7 @@ from steinstream.diagnostics.proportions import check_regions
 
 _WORSE = 1.5  # times as far off as with equal weights
 _MIN_FRACTION, _MIN_SIZE = 0.25, 8.0  # of the effective size; sound weights in one dimension have 15 of 300
-_REMEDY = "match the moments of the chain (weighted(like=draws), --weights chain), or use an anchor and no weights"
+_REMEDY = "match the moments of the chain (weighted(like=draws), --weights chain), or use no weights"
 
 
 def check_weights(context: DiagnosticContext) -> Finding | None:

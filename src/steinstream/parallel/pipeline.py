@@ -163,7 +163,7 @@ def thin(
         kernel, mass = common_kernel(facts), as_masses(masses, facts)
         fixed = chosen.preconditioner
         common = fixed if isinstance(fixed, Preconditioner) else common_preconditioner(facts, mass)
-        rule = MergeRule(kernel, common, chosen.size, leaf_size, budgets, chosen.anchor)
+        rule = MergeRule(kernel, common, chosen.size, leaf_size, budgets, chosen.stream_weight)
         kept = merge_leaves(backend, rule, [leaf.handle for leaf in leaves], mass, fan_in, show)
     if failures:
         some = " ".join(failure.problem for failure in failures[:_LISTED])

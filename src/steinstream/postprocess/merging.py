@@ -11,8 +11,12 @@ increases it by a measured amount, at most the budget. If merged sets are merged
 
 where the increase of a level is the mean over its nodes, and at most the budget of the level.
 ``kept.settings["merged"]`` contains both sides: ``bound`` with the measured increases, and ``bound_by_budget`` with the
-budgets in their place, which is known before the first merge. It is None if a size or an anchor may cost more than the
-budget.
+budgets in their place, which is known before the first merge. It is None if a size or a stream term may cost more than
+the budget.
+
+**Stream term.** The union stands for the streams of its parts: the stream term is the squared MMD between the result
+and the union. By the triangle inequality, the MMD to the joined stream exceeds it by at most the mean of the MMD of
+the parts to their own streams, weighted by mass.
 
 **Preconditioner.** If the parts have the same preconditioner, it is used. Otherwise it is the mass-weighted mean of
 their covariances, and everything is computed again with it. The KSD of the leaves in the bound is then that under the
@@ -31,7 +35,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream import __version__
-from steinstream._engine.fourier_features import features, frequencies
 from steinstream._typing import Array, Flags, Integers
 from steinstream.discrepancy import run_rows_in_threads
 from steinstream.errors import InputError, positive
@@ -51,7 +54,7 @@ T = TypeVar("T")
 MASSES = ("lengths", "kept")
 COUNTS = ("seen", "skipped", "initial")
 _ROUNDING = 1e-12
-_MIN_SPREAD = 1e-12  # spread of the Fourier features over the union below which the anchor has no effect
+_MIN_SPREAD = 1e-12  # spread of the union, relative to phi(0), below which the stream term has no effect
 _SWAP_PASSES, _SWAP_GAIN = 10, 0.02  # largest number of swap passes, and relative decrease below which they end
 _RESTARTS, _TRIED = (8, 48), 4800  # least and largest number of restarts, and draws tried in all: see _restarts
 
@@ -63,7 +66,7 @@ def merge(
     merge_budget: float | Sequence[float] | None = None,
     masses: str | ArrayLike = "lengths",
     preconditioner: Preconditioner | ArrayLike | None = None,
-    anchor: float | bool = False,
+    stream_weight: float | None = None,
     fan_in: int | None = None,
     spare: float = 1.0,
 ) -> Kept:
@@ -84,8 +87,9 @@ def merge(
         per draw differs between parts, the result has weights.
     preconditioner : Preconditioner or array_like, optional
         Preconditioner of the result. Default: the common one of the parts.
-    anchor : bool or float, default False
-        Keep the proportions of the union: see `ThinConfig`.
+    stream_weight : float, optional
+        Weight of the stream term, the squared MMD between the result and the union: see `ThinConfig`. Default: the
+        largest one of the parts.
     fan_in : int, optional
         Merge in a tree, this many sets at a time, for many parts whose union would be large. Default: all at once.
     spare : float, default 1.0
@@ -130,7 +134,7 @@ def merge(
     mass = as_masses(masses, facts)
     size = as_size(size)
     fixed = common_preconditioner(facts, mass) if preconditioner is None else as_preconditioner(preconditioner)
-    rule = MergeRule(kernel, fixed, size, inner_size(size, spare), budgets, ThinConfig(anchor=anchor).anchor)
+    rule = MergeRule(kernel, fixed, size, inner_size(size, spare), budgets, as_stream_weight(stream_weight, sets))
     nodes = [Node(kept, float(m)) for kept, m in zip(with_distinct_chains(sets), mass, strict=True)]
     for level in count():
         families = groups(nodes, width)
@@ -180,7 +184,7 @@ class MergeRule(NamedTuple):
     inner_size: int | None
     """Number of draws that nodes below the root keep."""
     budgets: tuple[float, ...] | None
-    anchor: float
+    stream_weight: float
 
     def merge(self, children: Sequence[Node], level: int, last: bool) -> Node:
         """Merge nodes of a level of the tree; ``last`` if the result is the root."""
@@ -188,9 +192,10 @@ class MergeRule(NamedTuple):
         budget = None if self.budgets is None else self.budgets[min(level, len(self.budgets) - 1)]
         union = _Union(sets, mass, self.kernel, self.preconditioner)
         before = union.squared_ksd
-        union.thin(self.size if last else self.inner_size, budget, self.anchor, last)
-        spent = 0.0 if self.size is None and budget is None else None if self.anchor else budget
+        union.thin(self.size if last else self.inner_size, budget, self.stream_weight, last)
+        spent = 0.0 if self.size is None and budget is None else None if self.stream_weight else budget
         merged = _bound(sets, union, mass / mass.sum(), union.squared_ksd - before, spent)
+        merged["stream_weight"] = self.stream_weight
         return Node(union.kept(merged), float(mass.sum()))
 
 
@@ -261,6 +266,15 @@ def inner_size(size: int | None, spare: float) -> int | None:
     if not (isinstance(spare, int | float) and 1 <= spare < math.inf):
         raise InputError(f"spare must be a number of at least 1, got {spare!r}.")
     return None if size is None else math.ceil(spare * size)
+
+
+def as_stream_weight(value: float | None, sets: Sequence[Kept]) -> float:
+    """Validate the weight of the stream term, or return the largest one of some kept sets."""
+    if value is not None:
+        return ThinConfig(stream_weight=value).stream_weight
+    places = ("config", "merged")  # of a set that was thinned, or merged before
+    weights = [kept.settings.get(place, {}).get("stream_weight", 0.0) for kept in sets for place in places]
+    return float(max(weights, default=0.0))
 
 
 def as_budgets(merge_budget: float | Sequence[float] | None) -> tuple[float, ...] | None:
@@ -395,7 +409,7 @@ class _Union:
         add(within=True)
         squares = []
         for part, (a, b) in enumerate(spans):
-            own = RowSums(self._sums.high[a:b], self._sums.low[a:b], self._sums.anchor[a:b])
+            own = RowSums(self._sums.high[a:b], self._sums.low[a:b], self._sums.stream[a:b])
             energy, _ = energy_of(self._masses[a:b], own, np.ones(b - a, dtype=np.bool_))
             squares.append(max(energy, 0.0) / float(mass[part]) ** 2)
         if len(spans) > 1:
@@ -410,7 +424,7 @@ class _Union:
         energy, mass = energy_of(self._masses, self._sums, self._left)
         return max(float(energy), 0.0) / float(mass) ** 2
 
-    def thin(self, size: int | None, budget: float | None, anchor: float, last: bool = True) -> None:
+    def thin(self, size: int | None, budget: float | None, stream_weight: float, last: bool = True) -> None:
         """Remove draws until ``size`` are left or the budget is spent; then swap removed draws in where that helps.
 
         Swaps end in a set that no single swap improves. With a ``size`` they are therefore also started from other
@@ -420,11 +434,11 @@ class _Union:
 
         if size is None and budget is None:
             return
-        waves, weight = self._anchor_features(anchor)
-        diagonal = self._diagonal + weight * np.sum(waves**2, axis=1)
-        pool = _Pool(self._kernel, WeightedDraws(self._states, self._masses, diagonal, waves, weight))
         whole = len(self._left)
-        everything = _Subset(np.arange(whole), self._sums._replace(anchor=pool.anchor_sums()))
+        pool = _Pool(self._kernel, WeightedDraws(self._states, self._masses, self._diagonal, np.zeros(whole), 0.0, 0.0))
+        if stream_weight > 0.0:
+            pool.add_stream_term(stream_weight)
+        everything = _Subset(np.arange(whole), self._sums._replace(stream=pool.stream_sums(np.arange(whole))))
         thinned = pool.drop(everything, size, budget)
         if len(thinned.rows) == whole:
             return
@@ -437,21 +451,6 @@ class _Union:
         self._left[:] = False
         self._left[best.rows] = True
         self._sums.high[best.rows], self._sums.low[best.rows] = best.sums.high, best.sums.low
-
-    def _anchor_features(self, anchor: float) -> tuple[Array, float]:
-        """Return the centred Fourier features of the union and the weight of their products, as in the thinner."""
-        none = np.zeros((len(self._left), 0)), 0.0
-        if anchor == 0.0:
-            return none
-        share = self._masses / self._masses.sum()
-        waves = features(self._draws, frequencies(self._kernel, self._draws.shape[1], self.preconditioner.factor))
-        mean = np.einsum("i,ij->j", share, waves)
-        pairs = waves.shape[1] // 2
-        spread = 1.0 - float(mean @ mean) / pairs
-        if spread < _MIN_SPREAD:
-            return none
-        kappa = float(np.exp(share @ np.log(self._diagonal)))
-        return waves - mean, anchor * kappa / (spread * pairs)
 
     def kept(self, merged: dict[str, Any]) -> Kept:
         """Return the draws that are left, sorted by id."""
@@ -495,21 +494,40 @@ class _Pool:
     """Draws with masses, of which a subset is chosen."""
 
     def __init__(self, kernel: Kernel, draws: WeightedDraws) -> None:
-        self._compiled = kernel.compiled(draws.draws.shape[2])
+        self._kernel, self._compiled = kernel, kernel.compiled(draws.draws.shape[2])
         self._pool = draws
 
-    def anchor_sums(self, rows: Integers | slice = slice(None)) -> Array:
-        """Return the anchor's part of the row sums, in an order of summation that no number of threads changes."""
-        waves = self._pool.features[rows]
-        mean = np.einsum("i,ij->j", self._pool.masses[rows], waves)
-        return np.asarray(self._pool.anchor_weight * np.einsum("ij,j->i", waves, mean))
+    def add_stream_term(self, gamma: float) -> None:
+        """Add the stream term to the kernel, with the weight that the thinner gives it."""
+        from steinstream._engine.merging import base_row_sums
+
+        pool, every = self._pool, self._tiled(np.arange(len(self._pool.masses)))
+        share = pool.masses / pool.masses.sum()
+        means = base_row_sums(self._compiled, every.tiles, every.copies, pool.draws) / pool.masses.sum()
+        own, mean = float(self._kernel.base_matrix(np.zeros((1, 1)), np.zeros((1, 1)))[0, 0]), float(share @ means)
+        if own - mean < _MIN_SPREAD * own:
+            return
+        weight = gamma * float(np.exp(share @ np.log(pool.diagonal))) / (own - mean)
+        diagonal = pool.diagonal + weight * (own - 2.0 * means + mean)
+        self._pool = pool._replace(diagonal=diagonal, base_means=means, base_mean=mean, stream_weight=weight)
+
+    def stream_sums(self, rows: Integers) -> Array:
+        """Return the stream term's part of the row sums of some rows among each other."""
+        from steinstream._engine.merging import base_row_sums
+
+        pool, masses = self._pool, self._pool.masses[rows]
+        if pool.stream_weight == 0.0:
+            return np.zeros(len(rows))
+        points, means, mass = self._tiled(rows), pool.base_means[rows], masses.sum()
+        sums = base_row_sums(self._compiled, points.tiles, points.copies, pool.draws[rows])
+        return np.asarray(pool.stream_weight * (sums - means * mass - masses @ means + pool.base_mean * mass))
 
     def objective(self, subset: _Subset) -> float:
-        """Return KSD^2 plus the anchor's term."""
-        from steinstream._engine.merging import energy_with_anchor
+        """Return KSD^2 plus the stream term."""
+        from steinstream._engine.merging import energy_with_stream_term
 
         alive = np.ones(len(subset.rows), dtype=np.bool_)
-        energy, mass = energy_with_anchor(self._pool.masses[subset.rows], subset.sums, alive)
+        energy, mass = energy_with_stream_term(self._pool.masses[subset.rows], subset.sums, alive)
         return float(energy / mass**2)
 
     def subset(self, rows: Integers) -> _Subset:
@@ -517,7 +535,7 @@ class _Pool:
         from steinstream._engine.merging import RowSums, add_row_sums
 
         number = len(rows)
-        sums = RowSums(np.zeros(number), np.zeros(number), self.anchor_sums(rows))
+        sums = RowSums(np.zeros(number), np.zeros(number), self.stream_sums(rows))
         add_row_sums(self._compiled, self._tiled(rows), self._pool.draws[rows], 0, number, sums)
         return _Subset(rows.copy(), sums)
 

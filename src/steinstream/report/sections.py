@@ -129,7 +129,7 @@ def settings(comparison: ChainComparison) -> Markup:
     rows += [("preconditioner", recorded["preconditioner"])] if "preconditioner" in recorded else []
     if config.get("candidates", 1) != 1:
         rows.append(("candidates", f"the best of {config['candidates']} consecutive draws"))
-    rows += [("anchor", config["anchor"])] if config.get("anchor") else []
+    rows += [("stream weight", config["stream_weight"])] if config.get("stream_weight") else []
     rows += [("passes", recorded["passes"])] if recorded.get("passes", 1) != 1 else []
     rows += [("proxy", f"scores of a proxy density: {recorded['proxy']}")] if "proxy" in recorded else []
     rows.append(("dimensions", count(kept.draws.shape[1])))

@@ -249,8 +249,8 @@ class Thinner:
     def start_pass(self) -> StepInfo:
         """Start another pass over the same draws: add every draw again, in any order, with its original id.
 
-        The number of kept draws stays the same, and KSD does not increase (with an anchor or costs, the `objective`).
-        The preconditioner no longer changes. A warm-up ends, which may change the kept draws. See
+        The number of kept draws stays the same, and KSD does not increase (with a stream term or costs, the
+        `objective`). The preconditioner no longer changes. A warm-up ends, which may change the kept draws. See
         :mod:`steinstream.thinner.passes`.
 
         Returns
@@ -389,12 +389,12 @@ class Thinner:
 
     @property
     def objective(self) -> float:
-        """The objective: KSD^2 plus the terms of the anchor and the costs; NaN if no draws are kept."""
+        """The objective: KSD^2 plus the stream term and the term of the costs; NaN if no draws are kept."""
         return self._view().require_dictionary().objective if len(self) else math.nan
 
     @property
     def mmd(self) -> float:
-        """Distance between the proportions of kept draws and stream, measured by the anchor; NaN without an anchor."""
+        """MMD between the kept draws and a summary of the stream; NaN without a stream term."""
         return self._view().require_dictionary().mmd if len(self) else math.nan
 
     @property
@@ -551,6 +551,9 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
         settings["preconditioner_changed"] = state.estimator.changes
     if config.stream_weight and kept is not None:
         settings["mmd"] = None if math.isnan(kept.mmd) else kept.mmd
+    if state.worth is not None and kept is not None:
+        settings["effective_draws"] = state.worth.effective_draws
+        settings["stream_weight"] = kept.stream_weight
     if state.pinned_count:
         settings["pinned"] = state.pinned_count
     if current.past_ksd and kept is not None:

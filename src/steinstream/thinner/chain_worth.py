@@ -1,8 +1,8 @@
 """Number of independent draws that a chain is worth, estimated while it runs, and the trust in the chain.
 
-The stream term compares the kept draws with the chain. If the chain itself represents the target badly, because it mixes
-slowly or is still in its burn-in, the scores must decide instead. The weight of the stream term is therefore multiplied
-by
+The stream term compares the kept draws with the chain. If the chain itself represents the target badly, because it
+mixes slowly or is still in its burn-in, the scores must decide instead. The weight of the stream term is therefore
+multiplied by
 
     trust = min(1, max(0.03, ESS / (10 n)))
 

@@ -19,6 +19,7 @@ from steinstream._engine.penalties import (
     empty_penalties,
     enlarged_penalties,
     restore_sums,
+    sums_over_summary,
 )
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE, KeptState, empty_state, enlarged, record_values, set_record
@@ -253,7 +254,7 @@ class Dictionary:
     def trace(self, values: Array) -> None:
         set_record(self._trace, values)
 
-    # -- stream term, costs, pins ---------------------------------------------------------------------------------------
+    # -- stream term, costs, pins ----------------------------------------------------------------------------------
 
     def _new_penalties(self, stream: Array | None = None, counts: Integers | None = None) -> Penalties:
         """Return penalties for the current state, with the draws of the summary of a stream, or of an empty one."""
@@ -299,12 +300,16 @@ class Dictionary:
 
     @property
     def mmd(self) -> float:
-        """MMD between the kept draws and the stream; NaN without a stream term."""
+        """MMD between the kept draws and the summary of the stream; NaN without a stream term."""
         penalties = self._penalties
         if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
             return float("nan")
-        term = current_stream_term(self._state, self._kernel, penalties)
-        return math.sqrt(max(term / penalties.scalars["weight"], 0.0)) if penalties.scalars["weight"] else 0.0
+        slots, size, count = int(self._state.scalars["slots"]), self.size, float(penalties.scalars["count"])
+        kept, stream = np.zeros(slots), np.zeros(slots)
+        pairs = sums_over_summary(self._state, self._kernel, penalties, kept, stream)
+        copies = self._state.copies[:slots]
+        inner, mixed = (math.fsum(copies * sums) for sums in (kept, stream))  # independent of the order
+        return math.sqrt(max(inner / size**2 - 2.0 * mixed / (size * count) + pairs / count**2, 0.0))
 
     @property
     def objective(self) -> float:

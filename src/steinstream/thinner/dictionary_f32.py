@@ -32,8 +32,8 @@ from steinstream.validation import Block
 class WideDictionary:
     """Kept draws in float32. The preconditioner is the identity, a length scale or scales.
 
-    The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; anchor, costs and a linear term of
-    the kernel are not available.
+    The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; stream term, costs and a linear
+    term of the kernel are not available.
 
     Raises
     ------
@@ -230,7 +230,7 @@ class WideDictionary:
 
     @property
     def mmd(self) -> float:
-        """NaN, because an anchor is not supported."""
+        """NaN, because a stream term is not supported."""
         return float("nan")
 
     @property

@@ -2,10 +2,10 @@
 
 A step of such a pass adds a draw and then removes the draw whose removal gives the smallest KSD, the new one
 included. Removing the new one would restore the previous set, so KSD never increases, to the last bit, because the
-sums are exact and the number kept is constant. With a stream term, whose sums over the stream do not change any more, or with
-costs, the same holds for the objective (:attr:`steinstream.Thinner.objective`), up to single-precision rounding
-(1e-6). Pinned draws stay. A draw that is kept when a pass starts is not offered in it, and every draw is offered once
-per pass, so no draw is kept twice.
+sums are exact and the number kept is constant. With a stream term, whose sums over the stream do not change any more,
+or with costs, the same holds for the objective (:attr:`steinstream.Thinner.objective`), up to
+rounding. Pinned draws stay. A draw that is kept when a pass starts is not offered in it, and every draw is
+offered once per pass, so no draw is kept twice.
 
 Passes converge to a set that no single exchange improves, which depends on the initial set. ``start="sample"``, which
 ``passes="auto"`` implies, therefore starts with a set chosen by local search from an evenly spaced subsample of the

@@ -9,7 +9,7 @@ import steinstream as ss
 
 
 @pytest.mark.parametrize("huge", [1e4, 1e8, 1e12, 1e16, 1e40, 1e90])
-@pytest.mark.parametrize("settings", [{}, {"anchor": 1.0}, {"candidates": 3}, {"kernel": ss.RBF()}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"stream_weight": 1.0}, {"candidates": 3}, {"kernel": ss.RBF()}], ids=str)
 def test_a_start_beyond_the_exact_range_leaves_nothing_in_any_sum(huge, settings):
     x = np.random.default_rng(5).normal(size=(900, 3))
     x[1::3] = x[::3]  # some are repeated

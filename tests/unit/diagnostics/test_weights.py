@@ -32,7 +32,7 @@ def test_weights_that_spoil_the_proportions_are_found(distance, seed):
     assert kept.diagnose().ok
     found = kept.weighted().diagnose()
     assert found["weights"].fired and found["regions"].fired and "like=" in found["weights"].advice
-    assert "weights" in found["regions"].advice  # an anchor would not help
+    assert "weights" in found["regions"].advice
     assert kept.weighted(like=x).diagnose().ok
 
 

@@ -14,7 +14,7 @@ SETTINGS = [
     {"size": 20, "rule": "monotone", "budget": "decaying", "kernel": "rbf:h=2"},
     {"size": 20, "preconditioner": ss.Streaming(first=50)},
     {"preconditioner": ss.Warmup("scales", draws=400)},
-    {"size": 20, "anchor": True, "candidates": 3, "history": 7},
+    {"size": 20, "stream_weight": 1.0, "candidates": 3, "history": 7},
     {"size": 20, "storage": "float32", "on_bad": "skip"},
 ]
 

@@ -186,7 +186,7 @@ def test_a_budget_for_each_level_and_what_it_promises():
     assert len(ss.merge(parts, merge_budget=[0.0, 1e-2], fan_in=2)) < len(ss.merge(parts, merge_budget=0.0, fan_in=2))
     assert ss.merge(parts).settings["merged"]["bound_by_budget"] == pytest.approx(np.sqrt(ledger["leaves"]), rel=1e-9)
     assert ss.merge(parts, size=10, fan_in=2).settings["merged"]["bound_by_budget"] is None
-    assert ss.merge(parts, merge_budget=1e-3, anchor=True).settings["merged"]["bound_by_budget"] is None
+    assert ss.merge(parts, merge_budget=1e-3, stream_weight=1.0).settings["merged"]["bound_by_budget"] is None
 
 
 def test_a_part_that_got_worse_after_its_merge_does_not_bring_an_old_bound():
@@ -198,9 +198,9 @@ def test_a_part_that_got_worse_after_its_merge_does_not_bring_an_old_bound():
 
 def test_the_number_of_threads_does_not_show(monkeypatch):
     parts = parts_of([300, 200, 100], dim=2, size=90)
-    many = ss.merge(parts, size=25, anchor=True)
+    many = ss.merge(parts, size=25, stream_weight=1.0)
     monkeypatch.setattr("steinstream.discrepancy.os.cpu_count", lambda: 1)
-    one = ss.merge(parts, size=25, anchor=True)
+    one = ss.merge(parts, size=25, stream_weight=1.0)
     assert np.array_equal(one.ids, many.ids) and one.ksd == many.ksd
 
 
@@ -297,18 +297,17 @@ def test_weighted_parts_keep_their_weights():
     assert union.ksd == pytest.approx(scratch(union), rel=1e-11)
 
 
-def test_the_anchor_keeps_the_proportions_of_the_union():
+def test_the_stream_term_keeps_the_proportions_of_the_union():
     from steinstream.targets import Mixture
 
     target = Mixture([[0.0, 0.0], [6.0, 0.0]], covariances=1.0, weights=[0.2, 0.8])
     leaves = []
     for seed in range(4):
         draws, scores = target.sample(3000, seed=seed)
-        leaves.append(ss.thin(draws, scores, size=100, anchor=True))
-    share = {
-        anchor: float(np.mean(ss.merge(leaves, size=50, anchor=anchor).draws[:, 0] < 3.0)) for anchor in (False, True)
-    }
-    assert abs(share[True] - 0.2) < 0.04 < abs(share[False] - 0.2)
+        leaves.append(ss.thin(draws, scores, size=100, stream_weight=1.0))
+    merged = [ss.merge(leaves, size=50, stream_weight=weight) for weight in (0.0, 1.0)]
+    alone, both = (float(np.mean(kept.draws[:, 0] < 3.0)) for kept in merged)
+    assert abs(both - 0.2) < 0.04 < abs(alone - 0.2)
 
 
 def test_what_cannot_be_merged_is_refused():

@@ -17,7 +17,7 @@ SETTINGS = (
     {"preconditioner": "streaming", "kernel": ss.RBF(h=2.0)},
     {"preconditioner": "scales", "kernel": ss.IMQ(linear=0.1)},
     {"preconditioner": "identity"},
-    {"candidates": 3, "anchor": True, "size": 20},
+    {"candidates": 3, "stream_weight": 1.0, "size": 20},
 )
 
 

@@ -23,7 +23,7 @@ def comparison(**settings):
 def test_settings_are_described():
     text = html.unescape(sections.settings(comparison(size=20)))
     assert "exactly 20 draws" in text and "<dt>growth</dt>" not in text and "<dd>online KSD thinning</dd>" in text
-    text = html.unescape(sections.settings(comparison(candidates=3, anchor=True)))
+    text = html.unescape(sections.settings(comparison(candidates=3, stream_weight=0.3)))
     assert "sqrt: at least √(t log t) of t draws" in text and "the best of 3 consecutive draws" in text
     assert "0: a draw is removed only if KSD does not increase" in text and "<dd>0.3</dd>" in text
     assert "<dt>burn-in</dt><dd>none detected</dd>" in text

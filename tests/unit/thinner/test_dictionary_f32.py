@@ -157,7 +157,7 @@ def test_what_cannot_be_stored_is_refused_with_a_remedy():
     with pytest.raises(InputError, match="cannot be pinned"):
         thinner.pin([(0, 0)])
     for words, asked in (
-        ("anchor", {"anchor": 1.0}),
+        ("stream term", {"stream_weight": 1.0}),
         ("cost", {"cost_weight": 1.0}),
         ("linear", {"kernel": ss.IMQ(linear=1.0)}),
     ):
