@@ -227,26 +227,6 @@ class Kernel:
         phi, slope, _ = PROFILES[profile](0.0, first, second)
         return float(np.sqrt(phi / slope))
 
-    def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
-        """Draw rates s such that the mean of exp(-s u) is the base kernel up to a factor.
-
-        Parameters
-        ----------
-        dim : int
-            Number of dimensions.
-        rng : numpy.random.Generator
-            Source of random numbers.
-        count : int
-            Number of rates.
-
-        Returns
-        -------
-        array
-            Rates (count,). A Gaussian of rate s has frequencies N(0, 2 s I).
-
-        """
-        raise TypeError(f"{type(self).__name__} defines no spectrum")
-
     def _validate_linear(self) -> None:
         """Convert the weight of the linear term to a float and validate it."""
         object.__setattr__(self, "linear", _as_float(self.linear))
@@ -301,10 +281,6 @@ class IMQ(Kernel):
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         return 0 if self.beta == -0.5 else 1, self.c**2, self.beta
 
-    def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
-        """Draw rates from a gamma distribution: (c^2 + u)^beta is the mean of exp(-s u) over it, up to a factor."""
-        return rng.gamma(-self.beta, 1.0 / self.c**2, count)
-
 
 @dataclass(frozen=True)
 class RBF(Kernel):
@@ -344,10 +320,6 @@ class RBF(Kernel):
 
     def _parameters(self, dim: int) -> tuple[int, float, float]:
         return 2, 1.0 / (2.0 * (self.h or dim)), 0.0
-
-    def spectrum(self, dim: int, rng: np.random.Generator, count: int) -> Array:
-        """Return the single rate 1 / (2 h), repeated."""
-        return np.full(count, 1.0 / (2.0 * (self.h or dim)))
 
 
 def _as_float(value: Any) -> float:

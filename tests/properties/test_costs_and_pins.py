@@ -60,10 +60,10 @@ def test_keeps_the_same_draws_as_the_reference(
         size=cap,
         candidates=candidates,
         cost_weight=cost,
-        anchor=gamma,
+        stream_weight=gamma,
         validate_scores=False,
     )
-    reference = Reference(kernel, anchor=gamma, cost_weight=cost)
+    reference = Reference(kernel, stream_weight=gamma, cost_weight=cost)
     for t in range(1, len(x) // candidates + 1):
         group = slice((t - 1) * candidates, t * candidates)
         names = [(0, i) for i in range(group.start, group.stop)]
@@ -100,7 +100,7 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
             kernel=kernel,
             growth=growth,
             cost_weight=1.0,
-            anchor=gamma,
+            stream_weight=gamma,
             candidates=candidates,
             validate_scores=False,
         )
@@ -275,7 +275,7 @@ def test_marks_go_along_when_coordinates_change(
             kernel=kernel,
             growth=growth,
             cost_weight=1.0,
-            anchor=gamma,
+            stream_weight=gamma,
             candidates=candidates,
             preconditioner=ss.Streaming(first=8),
             validate_scores=False,
@@ -302,18 +302,18 @@ def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(d
     x, s = stream
     costs, pinned = marks(data.draw, len(x), 1)
     thinner = ss.Thinner(
-        x.shape[1], kernel=kernel, growth="sqrt", cost_weight=cost, anchor=gamma, validate_scores=False
+        x.shape[1], kernel=kernel, growth="sqrt", cost_weight=cost, stream_weight=gamma, validate_scores=False
     )
     thinner.extend(x, s, costs=costs, pinned=pinned)
     pins = thinner.pinned
-    judge = Reference(kernel, anchor=gamma, cost_weight=cost)
-    judge.observe(x, s, costs)
+    judge = Reference(kernel, stream_weight=gamma, cost_weight=cost)
+    judge.observe(x, s, [(0, i) for i in range(len(x))], costs)
 
     def judged():
         rows = thinner.kept.ids[:, 1]
         judge.set_kept(x[rows], s[rows], [(0, int(row)) for row in rows])
         spent = 2.0 * judge.cost_scale * costs[rows].sum() / len(rows) ** 2 if costs.any() else 0.0
-        return judge.objective + spent, np.abs(judge.matrix()).mean() + judge.anchor_weight * 32 + spent
+        return judge.objective + spent, np.abs(judge.matrix()).mean() + judge.mmd_weight + spent
 
     thinner.start_pass()
     value, terms = judged()
@@ -366,7 +366,7 @@ def test_thin_takes_costs_and_pins_of_one_chain_or_several():
     assert [0, 7] in one.ids.tolist(), "a pin is kept where a good set would be the start"
     with pytest.raises(ss.SteinstreamError, match=r"costs must have one entry per draw, got shape \(300,\)"):
         ss.thin(x, -x, size=20, cost_weight=1.0, costs=costs[0])
-    with pytest.raises(ss.SteinstreamError, match="no anchor, costs or pins"):
+    with pytest.raises(ss.SteinstreamError, match="no stream term, costs or pins"):
         ss.thin(x[0], -x[0], size=20, pinned=pinned[1], start="sample")
 
 

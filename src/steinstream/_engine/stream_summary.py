@@ -24,7 +24,7 @@ Memory: about 3 r draws. Time per draw: about 2.4 r values of the base kernel fo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -204,7 +204,7 @@ def summary_draws(summary: StreamSummary) -> tuple[Array, Integers]:
 
 def filled_summary(draws: Array, counts: AnyArray, scaled: Array) -> StreamSummary:
     """Return a summary with these draws, level by level; ``scaled`` are the draws in the coordinates of the kernel."""
-    summary: Any = empty_summary(draws.shape[1])
+    summary = empty_summary(draws.shape[1])
     used = np.flatnonzero(counts)
     summary.numbers[:] = len(summary.free) - len(draws), int(used[-1]) if len(used) else 0, len(draws)
     summary.counts[:] = counts

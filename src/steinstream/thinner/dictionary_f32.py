@@ -62,6 +62,7 @@ class WideDictionary:
                     f'Draws stored as float32 cannot be kept with a {what} (storage="float32").',
                     'Use storage="float64", or leave it out.',
                 )
+        self.stream_weight = stream_weight  # 0: a stream term is not supported
         self.dim = dim
         self.kernel = kernel
         self._kernel = kernel.compiled(dim)
@@ -222,11 +223,6 @@ class WideDictionary:
     def objective(self) -> float:
         """KSD^2, because penalties are not supported."""
         return self.squared_ksd
-
-    @property
-    def stream_weight(self) -> float:
-        """0, because a stream term is not supported."""
-        return 0.0
 
     @property
     def mmd(self) -> float:

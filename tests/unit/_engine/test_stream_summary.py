@@ -1,0 +1,82 @@
+"""The base kernel of a row, and the summary of a stream by kernel halving, are those of the specification."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import steinstream as ss
+from steinstream._engine import reference, stream_summary
+from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.jit import jit
+from steinstream._engine.pairwise import tiled
+from steinstream._engine.simd import LANES
+from tests.streams import kernels
+
+
+@jit
+def add_row(kernel, point, tiles, row, lanes):
+    base_row(kernel, ADD, point, tiles, row, row, lanes, 0, tiles.shape[0])
+
+
+@jit
+def total(kernel, point, tiles, weights, lanes, count):
+    return stream_summary.row_total(kernel, point, tiles, weights, lanes, count)
+
+
+@jit
+def add_all(kernel, summary, draws):
+    for i in range(draws.shape[0]):
+        stream_summary.add_to_summary(kernel, summary, draws[i], draws[i])
+
+
+@jit
+def sum_at(kernel, summary, point):
+    return stream_summary.sum_over_stream(kernel, summary, point)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 9), kernels)
+def test_a_row_of_the_base_kernel(seed, count, dim, kernel):
+    rng = np.random.default_rng(seed)
+    x, point, weights = rng.normal(size=(count, dim)), rng.normal(size=dim), rng.integers(1, 9, count).astype(float)
+    points, lanes = tiled(x, x, weights), np.zeros((2, LANES))
+    expected = reference.base_values(kernel, point[None], x)[0]
+    row, grid = np.zeros(len(points.copies)), kernel.compiled(dim).base_grid
+    add_row(kernel.compiled(dim), point, points.tiles, row, lanes)
+    assert row[:count] == pytest.approx(expected, abs=2 * grid)
+    found = total(kernel.compiled(dim), point, points.tiles, points.copies, lanes, count)
+    assert found == pytest.approx(weights @ expected, abs=2 * grid * weights.sum())
+
+
+@pytest.mark.parametrize("kernel", [ss.IMQ(), ss.RBF(h=2.0)], ids=str)
+@pytest.mark.parametrize("count", [5, 1024, 3333])
+def test_a_summary_is_the_specification(kernel, count):
+    x = np.random.default_rng(count).normal(size=(count, 3))
+    summary, expected = stream_summary.empty_summary(3), reference.StreamSummary(kernel)
+    add_all(kernel.compiled(3), summary, x)
+    for draw in x:
+        expected.add(draw)
+    draws, counts = stream_summary.summary_draws(summary)
+    assert counts.tolist() == [len(level) for level in expected.levels]
+    assert np.array_equal(draws, np.concatenate([np.array(level) for level in expected.levels if level]))
+    point = np.array([0.3, -1.0, 0.5])
+    assert sum_at(kernel.compiled(3), summary, point) == pytest.approx(expected.sum(point), rel=1e-12)
+    if count < 1000:
+        pairs = stream_summary.sum_over_pairs(kernel.compiled(3), summary)
+        assert pairs == pytest.approx(expected.sum_over_pairs(), rel=1e-12)
+
+
+def test_a_summary_that_was_stored_continues_to_the_last_bit():
+    kernel, x = ss.IMQ().compiled(2), np.random.default_rng(0).normal(size=(5000, 2))
+    whole, first = stream_summary.empty_summary(2), stream_summary.empty_summary(2)
+    add_all(kernel, whole, x)
+    add_all(kernel, first, x[:2500])
+    draws, counts = stream_summary.summary_draws(first)
+    second = stream_summary.filled_summary(draws, counts, draws)
+    add_all(kernel, second, x[2500:])
+    for one, other in zip(stream_summary.summary_draws(whole), stream_summary.summary_draws(second), strict=True):
+        assert np.array_equal(one, other)
+    assert sum_at(kernel, whole, x[0]) == sum_at(kernel, second, x[0])

@@ -1,0 +1,67 @@
+"""The worth of a chain: close to the effective sample size, the same for any blocks, and used as trust."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from steinstream._engine import reference
+from steinstream.diagnostics.convergence import effective_sample_size
+from steinstream.thinner.chain_worth import ChainWorth
+
+
+def autoregression(rho, count, dim=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.zeros((count, dim))
+    x[0] = rng.normal(size=dim)
+    for t in range(1, count):
+        x[t] = rho * x[t - 1] + np.sqrt(1 - rho**2) * rng.normal(size=dim)
+    return x
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.9, 0.99])
+def test_the_worth_is_close_to_the_effective_sample_size(rho):
+    x = autoregression(rho, 16_384)
+    worth = ChainWorth(3)
+    assert worth.update(x)
+    assert worth.effective_draws == pytest.approx(np.median(effective_sample_size(x)), rel=0.4)
+
+
+def test_blocks_do_not_matter_and_a_stored_state_continues():
+    x = autoregression(0.8, 3000, dim=2)
+    whole, parts = ChainWorth(2), ChainWorth(2)
+    whole.update(x[:2048])
+    for first in range(0, 2048, 100):
+        parts.update(x[first : min(first + 100, 2048)])
+        other = ChainWorth(2)
+        other.restore(parts.state())
+        parts = other
+    assert (
+        whole.effective_draws == parts.effective_draws and whole.steps_until_due(1) == parts.steps_until_due(1) == 2048
+    )
+    length, sums, squares = reference.batches(x[:2048], 128)
+    state = whole.state()
+    assert state["numbers"].tolist() == [length, len(sums), 0, 2048]
+    assert state["sums"][: len(sums)] == pytest.approx(sums, rel=1e-9, abs=1e-9)
+    assert state["squares"][: len(sums)] == pytest.approx(squares, rel=1e-9)
+
+
+def test_trust_falls_with_the_worth_and_the_number_of_kept_draws():
+    worth = ChainWorth(1)
+    assert worth.trust(100) == 1.0, "no estimate yet"
+    worth.effective_draws = 500.0
+    assert worth.trust(10) == 1.0 and worth.trust(100) == 0.5 and worth.trust(10_000) == 0.03
+
+
+def test_a_chain_that_stands_still_is_worth_one_draw():
+    worth = ChainWorth(2)
+    worth.update(np.ones((200, 2)))
+    assert worth.effective_draws == 1.0
+
+
+def test_the_thinner_uses_and_reports_the_worth():
+    slow, fast = autoregression(0.999, 4096), autoregression(0.0, 4096)
+    kept = [ss.thin(x, -x, size=50, stream_weight=1.0).settings for x in (slow, fast)]
+    assert kept[0]["effective_draws"] < 50 and kept[0]["stream_weight"] < 0.1
+    assert kept[1]["effective_draws"] > 2000 and kept[1]["stream_weight"] == 1.0
