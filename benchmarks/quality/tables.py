@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from benchmarks.table import Row, markdown
 
 OURS, WITHOUT_SCORES, PURE, PEER = "default", "no-scores", "pure-ksd", "kt"
 FIGURE = "quality.png"
+_SHOWN = ("stein-thinning", "kernax", PEER, PURE, OURS, WITHOUT_SCORES, "linear", "anchor")  # in the figure
 _GOAL_METHODS = (OURS, WITHOUT_SCORES, PURE, PEER)
 
 
@@ -376,17 +379,18 @@ def _seeds(results: Results) -> int:
 
 
 def _paragraph(text: str) -> str:
-    from textwrap import fill
-
     return f"{fill(text, 120)}\n\n" if text else ""
 
 
 def _figure(results: Results, path: Path) -> None:
     """Draw the composite of each method on each target."""
+    if find_spec("matplotlib") is None:
+        print(f"{FIGURE} skipped: package matplotlib is missing")
+        return
     from steinstream.report import plots
 
     plt = plots.pyplot()
-    shown = [name for name in results.methods if name not in ("stride", "random", "paper", "kt-second-half")]
+    shown = [name for name in _SHOWN if name in results.methods] or results.methods
     names = [name for half in (CONFIRM, CHOOSE) for name in reversed(results.targets) if TARGETS[name].half == half]
     figure, axes = plt.subplots(figsize=(9, 0.24 * len(names) + 1.4), layout="constrained")
     for number, method in enumerate(shown):
