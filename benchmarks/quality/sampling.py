@@ -18,7 +18,6 @@ DRAWS = 10_000  # in a work chain
 EXACT_REFERENCE = 40_000  # independent draws
 NUTS_REFERENCE = (4, 5_000, 3)  # chains, kept draws per chain, thinning
 WARMUP = 1_000
-BURN_IN = 10_000  # steps of a random walk before its reference begins
 
 
 class Chain(NamedTuple):
@@ -92,19 +91,11 @@ def nuts(
     chains: int = 1,
     draws: int = DRAWS,
     accept: float = 0.8,
-    reference: Problem | None = None,
-    to_position: Function | None = None,
 ) -> Problem:
-    """NUTS for work chain and reference.
-
-    ``log_density`` is a JAX function of one position. If the posterior is difficult to sample in these coordinates,
-    ``reference`` is the same posterior in other coordinates, and ``to_position`` transforms its draws.
-    """
+    """NUTS for work chain and reference; ``log_density`` is a JAX function of one position."""
     many, gradients = jax_functions(log_density)
 
-    def long_run(seed: int) -> Array:
-        if reference is not None and to_position is not None:
-            return to_position(reference.reference(seed))
+    def long_run(_: int) -> Array:
         number, kept, thinning = NUTS_REFERENCE
         found = run_nuts(log_density, dim, -1, chains=number, draws=kept, thinning=thinning, accept=max(accept, 0.9))
         return found.reshape(-1, dim)
@@ -114,6 +105,20 @@ def nuts(
         return with_scores(found, many, gradients)
 
     return Problem(chain, long_run, many, gradients)
+
+
+def in_coordinates(log_density: Callable[[Any], Any], to_position: Function, sampled: Problem) -> Problem:
+    """Change coordinates: ``to_position`` transforms the draws of ``sampled``, whose seeds are shifted by 100.
+
+    ``log_density`` is a JAX function of one position in the new coordinates, in which NUTS would not mix.
+    """
+    many, gradients = jax_functions(log_density)
+
+    def chain(seed: int) -> Chain:
+        draws = sampled.chain(seed + 100).draws
+        return with_scores(to_position(draws[0])[None], many, gradients)
+
+    return Problem(chain, lambda seed: to_position(sampled.reference(seed)), many, gradients)
 
 
 def run_nuts(
@@ -175,3 +180,22 @@ def run_walk(log_density: Function, score: Function, start: Array, step: float, 
     single = Functions(lambda x: float(log_density(x[None])[0]), lambda x: np.asarray(score(x[None])[0]))
     sampler = RandomWalk(single, step)
     return sampler.sample(sampler.init(start, seed + 1000), steps)[1].draws
+
+
+def run_walks(log_densities: Function, starts: Array, factor: Array, seed: int, steps: int, thinning: int) -> Array:
+    """Positions (chains, steps, d) of random walks that run together, with proposals of covariance factor factor^T.
+
+    ``log_densities`` is evaluated at the positions (chains, d) of all chains. Every ``thinning``-th step is kept.
+    """
+    rng = seed_of(seed)
+    positions, values = starts.copy(), log_densities(starts)
+    kept = np.empty((steps, *starts.shape))
+    for step in range(steps * thinning):
+        proposals = positions + rng.normal(size=starts.shape) @ factor.T
+        proposed = log_densities(proposals)
+        accepted = np.log(rng.random(len(starts))) < proposed - values
+        positions = np.where(accepted[:, None], proposals, positions)
+        values = np.where(accepted, proposed, values)
+        if (step + 1) % thinning == 0:
+            kept[step // thinning] = positions
+    return kept.transpose(1, 0, 2)
