@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for variable, value in ((cache.CACHE_VARIABLE, given.cache), (cache.DATA_VARIABLE, given.data)):
         if value is not None:
             os.environ[variable] = str(value.resolve())
-    folder = given.output or (HERE / ".quick" if given.quick else HERE)
+    folder = given.output or (HERE.parents[1] / "build" / "quality" if given.quick else HERE)
     plan = Plan(
         folder,
         _chosen("target", given.targets, TARGETS, QUICK_TARGETS if given.quick else TARGETS),
@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again", action="store_true", help="compute also what is in the folder already")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/, default ../shared/data if it exists")
     parser.add_argument("--cache", type=Path, help="folder for chains, default benchmarks/quality/.cache")
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="default benchmarks/quality")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER", help="default benchmarks/quality; with --quick, build/quality"
+    )
     return parser
 
 
@@ -133,14 +135,15 @@ def _run_baseline(plan: Plan, name: str, seed: int) -> bool:
 
 
 def _run_method(plan: Plan, name: str, seed: int, method: Method) -> bool:
-    """Write the scores of a method for the sizes that are not in its file."""
+    """Write the scores of a method for the sizes that are not in its file, or why the method cannot be used."""
     path = result_path(plan.folder, name, seed, method.name)
     known = _read(path)
     if plan.again or known.get("fingerprint") != fingerprint(method.name):
         known = {"fingerprint": fingerprint(method.name), "sizes": {}}
     wanted = [size for size in plan.sizes if size in TARGETS[name].sizes and str(size) not in known["sizes"]]
-    if not wanted or "not applicable" in known:
+    if not wanted:
         return False
+    known.pop("not applicable", None)
     work = Work(name, seed, scoring.chain(name, seed))
     start = time.perf_counter()
     try:

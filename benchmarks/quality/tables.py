@@ -49,6 +49,7 @@ class Results:
         self.scores: dict[tuple[str, str, int], Scores] = {}
         self.stride: dict[tuple[str, int], Array] = {}  # errors (seeds * offsets, metrics)
         self.seconds: dict[str, list[float]] = {}
+        self.not_applicable: dict[str, dict[str, str]] = {}  # method -> target -> reason
         files = folder / RESULTS
         self.targets = [name for name in TARGETS if any((files / name).glob(f"{BASELINE}-*.json"))]
         for target in self.targets:
@@ -66,6 +67,9 @@ class Results:
     def _read_method(self, folder: Path, target: str, method: str) -> None:
         found = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{method}-[0-9].json"))]
         self.seconds.setdefault(method, []).extend(each["seconds"] for each in found if "seconds" in each)
+        reasons = [each["not applicable"] for each in found if "not applicable" in each]
+        if reasons:
+            self.not_applicable.setdefault(method, {})[target] = reasons[0]
         for size in SIZES:
             rows = [each["sizes"][str(size)] for each in found if str(size) in each["sizes"]]
             if rows:
@@ -217,6 +221,14 @@ def list_targets(results: Results) -> list[Row]:
     ]
 
 
+def list_not_applicable(results: Results) -> list[Row]:
+    """List the methods that cannot be used for some targets."""
+    return [
+        {"method": method, "targets": len(found), "reason": " / ".join(dict.fromkeys(found.values()))}
+        for method, found in results.not_applicable.items()
+    ]
+
+
 def goals(results: Results) -> list[Row]:
     """Compare with the goals of the project."""
     methods = [name for name in _GOAL_METHODS if name in results.methods]
@@ -300,10 +312,16 @@ def write(folder: Path) -> None:
 
 def summary(folder: Path) -> str:
     """Return the overview for the terminal."""
-    rows = overview(Results(folder))
+    results = Results(folder)
+    rows = overview(results)
     widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in rows[0]}
     lines = [dict(zip(widths, widths, strict=True)), *rows]
-    return "\n".join("  ".join(str(line[name]).ljust(width) for name, width in widths.items()) for line in lines)
+    table = ["  ".join(str(line[name]).ljust(width) for name, width in widths.items()) for line in lines]
+    absent = [
+        f"{row['method']}: not applicable to {row['targets']} targets: {row['reason']}"
+        for row in list_not_applicable(results)
+    ]
+    return "\n".join([*table, *absent])
 
 
 def _numbers(results: Results) -> dict[str, Any]:
@@ -363,6 +381,7 @@ def _page(results: Results) -> str:
             if listed
             else []
         ),
+        *([("Not applicable", "", list_not_applicable(results))] if results.not_applicable else []),
         ("Targets", "", list_targets(results)),
     ]
     head = (
