@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small subset, under two minutes")
     parser.add_argument("--targets", nargs="+", metavar="NAME", help=f"default: all of {', '.join(TARGETS)}")
     parser.add_argument("--methods", nargs="+", metavar="NAME", help=f"default: all of {', '.join(METHODS)}")
-    parser.add_argument("--sizes", nargs="+", type=int, metavar="M", help="numbers of kept draws: 50 100 200 500")
+    parser.add_argument("--sizes", nargs="+", type=int, choices=SIZES, metavar="M", help="of 50 100 200 500")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes, default 2")
     parser.add_argument("--again", action="store_true", help="compute also what is in the folder already")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/, default ../shared/data if it exists")
