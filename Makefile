@@ -82,7 +82,7 @@ DATA ?= # a folder with the published chains and observations, if there is one
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
 
-quality: $(ALL)/quality ## errors of kept sets against stride and peers on 31 targets: an hour; continues an interrupted run
+quality: $(ALL)/quality ## errors of kept sets against stride and peers on 31 targets: 20 minutes; continues an interrupted run
 	$(ALLBIN)/python -m benchmarks.quality $(if $(strip $(DATA)),--data $(DATA))
 
 quality-quick: $(ALL)/quality ## a small part of it, printed: two minutes
