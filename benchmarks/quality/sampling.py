@@ -108,7 +108,7 @@ def nuts(
 
 
 def in_coordinates(log_density: Callable[[Any], Any], to_position: Function, sampled: Problem) -> Problem:
-    """Change coordinates: ``to_position`` transforms the draws of ``sampled``, whose seeds are shifted by 100.
+    """Change coordinates: ``to_position`` transforms the draws of ``sampled``. Seeds of work chains are shifted by 100.
 
     ``log_density`` is a JAX function of one position in the new coordinates, in which NUTS would not mix.
     """
