@@ -24,7 +24,7 @@ endif
 
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench readme reproduce experiments beyond compare clean
+.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench quality quality-quick readme reproduce experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -78,8 +78,15 @@ dist: $(VENV)/build ## source distribution and wheel, for a release
 
 check: docs test test-all lint types wheel doctest ## all of the above
 
+DATA ?= # a folder with the published chains and observations, if there is one
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
+
+quality: $(ALL)/quality ## errors of kept sets against stride and peers on 31 targets: 20 minutes; continues an interrupted run
+	$(ALLBIN)/python -m benchmarks.quality $(if $(strip $(DATA)),--data $(DATA))
+
+quality-quick: $(ALL)/quality ## a small part of it, printed: two minutes
+	$(ALLBIN)/python -m benchmarks.quality --quick
 
 readme: $(VENV)/bench ## the README's pictures and numbers: two minutes
 	$(BIN)/python benchmarks/readme.py
@@ -89,7 +96,6 @@ ARGS ?= # its options
 reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=goodwin-rwm ARGS=--full
 	$(ALLBIN)/python -m experiments $(if $(strip $(NAME)),$(NAME),--list) $(ARGS)
 
-DATA ?= # a folder with the published chains and observations, if there is one
 experiments: $(ALL)/all-tools ## every experiment of the paper at full scale: two hours
 	$(ALLBIN)/python -m experiments.run_all $(if $(strip $(DATA)),--data $(DATA))
 

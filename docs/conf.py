@@ -20,7 +20,7 @@ copyright = author
 version = release = version_of("steinstream")
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "experiments/**.md", "benchmarks/*.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = ["docs/**.md", "experiments/**.md", "benchmarks/**.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 exclude_patterns = [".*", "*/_build", "dist", "src", "tests", "experiments/runs"]
 suppress_warnings = ["myst.header"]  # a summary may begin with its second heading
 
