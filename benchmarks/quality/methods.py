@@ -150,15 +150,15 @@ class Setting(NamedTuple):
     scores: bool = True
 
 
-_KNOWN = ss.ThinConfig.__dataclass_fields__
 
 SETTINGS: dict[str, Setting] = {
-    "pure-ksd": Setting({"stream_weight": 0.0} if "stream_weight" in _KNOWN else {}),
+    "pure-ksd": Setting({"stream_weight": 0.0}),
     "paper": Setting({name: ss.PAPER[name] for name in ss.PAPER if name != "growth"}),  # its growth may keep fewer
     "default": Setting({}),
     "passes-auto": Setting({"passes": "auto"}),
     "linear": Setting({"kernel": ss.IMQ(linear=1)}),
-    "anchor": Setting({"anchor": True}),
+    "stream-term": Setting({"stream_weight": 1.0}),
+    "stream-term-passes": Setting({"stream_weight": 1.0, "passes": "auto"}),
     "no-scores": Setting({}, scores=False),
 }
 
