@@ -150,7 +150,6 @@ class Setting(NamedTuple):
     scores: bool = True
 
 
-
 SETTINGS: dict[str, Setting] = {
     "pure-ksd": Setting({"stream_weight": 0.0}),
     "paper": Setting({name: ss.PAPER[name] for name in ss.PAPER if name != "growth"}),  # its growth may keep fewer
