@@ -33,7 +33,7 @@ from steinstream._engine.base_row import SUM, base_row
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
-from steinstream._typing import AnyArray, Array, Integers
+from steinstream._typing import Array, Integers
 
 RADIUS = 512  # r: half the capacity of the highest level
 LEVELS = 48
@@ -54,7 +54,8 @@ class StreamSummary(NamedTuple):
     signs: Array  # (draws,): 1 if selected, -1 if forgotten, 0 if not yet decided
     lanes: Array  # (2, 16): exact sum of a row, one pair per lane
     point: Array  # (d,): scratch
-    numbers: Integers  # (3,): free slots, highest level, slots that were ever used
+    arrivals: Integers  # (slots,): number of draws of the stream before each draw
+    numbers: Integers  # (4,): free slots, highest level, slots that were ever used, draws of the stream
 
 
 def capacity(level: int, highest: int) -> int:
@@ -85,7 +86,8 @@ def empty_summary(dim: int, used: bool = True) -> StreamSummary:
         signs=aligned(most),
         lanes=aligned(2, LANES),
         point=np.zeros(dim),
-        numbers=np.zeros(3, dtype=np.int64),
+        arrivals=np.zeros(slots, dtype=np.int64),
+        numbers=np.zeros(4, dtype=np.int64),
     )
     summary.numbers[0] = slots
     return summary
@@ -130,7 +132,8 @@ def add_to_summary(kernel, summary, draw, raw):
     for k in range(draw.shape[0]):
         summary.tiles[tile, k, lane] = draw[k]
         summary.raw[slot, k] = raw[k]
-    summary.weights[slot] = 1.0
+    summary.weights[slot], summary.arrivals[slot] = 1.0, numbers[3]
+    numbers[3] += 1
     summary.members[0, summary.counts[0]] = slot
     summary.counts[0] += 1
     level = 0
@@ -196,22 +199,39 @@ def sum_over_pairs(kernel, summary) -> float:
     return total
 
 
-def summary_draws(summary: StreamSummary) -> tuple[Array, Integers]:
-    """Return the draws of a summary as given (n, d), level by level, and the number of draws of each level."""
-    slots = [summary.members[level, :count] for level, count in enumerate(summary.counts)]
-    return summary.raw[np.concatenate(slots)], summary.counts.copy()
+class SummaryDraws(NamedTuple):
+    """The draws of a summary, level by level and in order of arrival."""
+
+    draws: Array  # (n, d): as given
+    levels: Integers  # (n,)
+    arrivals: Integers  # (n,)
+    seen: int  # draws of the stream
+    highest: int  # level
+
+    def after(self, arrival: int) -> SummaryDraws:
+        """Return the draws that arrived at this number of draws or later."""
+        late = self.arrivals >= arrival
+        return self._replace(draws=self.draws[late], levels=self.levels[late], arrivals=self.arrivals[late])
 
 
-def filled_summary(draws: Array, counts: AnyArray, scaled: Array) -> StreamSummary:
-    """Return a summary with these draws, level by level; ``scaled`` are the draws in the coordinates of the kernel."""
-    summary = empty_summary(draws.shape[1])
-    used = np.flatnonzero(counts)
-    summary.numbers[:] = len(summary.free) - len(draws), int(used[-1]) if len(used) else 0, len(draws)
+def summary_draws(summary: StreamSummary) -> SummaryDraws:
+    """Return the draws of a summary."""
+    slots = np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
+    levels = np.repeat(np.arange(LEVELS), summary.counts)
+    seen, highest = int(summary.numbers[3]), int(summary.numbers[1])
+    return SummaryDraws(summary.raw[slots], levels, summary.arrivals[slots], seen, highest)
+
+
+def filled_summary(content: SummaryDraws, scaled: Array) -> StreamSummary:
+    """Return a summary with these draws; ``scaled`` are the draws in the coordinates of the kernel."""
+    draws, level = content.draws, content.levels
+    summary, counts = empty_summary(draws.shape[1]), np.bincount(level, minlength=LEVELS)
+    summary.numbers[:] = len(summary.free) - len(draws), content.highest, len(draws), content.seen
     summary.counts[:] = counts
     slot = np.arange(len(draws))
+    summary.arrivals[slot] = content.arrivals
     summary.tiles[slot // LANES, :, slot % LANES] = scaled
     summary.raw[slot] = draws
-    level = np.repeat(np.arange(LEVELS), counts)
     summary.weights[slot] = 2.0**level
     summary.members[level, slot - (np.cumsum(counts) - counts)[level]] = slot
     return summary

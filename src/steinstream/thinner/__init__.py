@@ -553,6 +553,7 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
         settings["mmd"] = None if math.isnan(kept.mmd) else kept.mmd
     if state.worth is not None and kept is not None:
         settings["effective_draws"] = state.worth.effective_draws
+        settings["burn_in"] = state.worth.burn_in
         settings["stream_weight"] = kept.stream_weight
     if state.pinned_count:
         settings["pinned"] = state.pinned_count

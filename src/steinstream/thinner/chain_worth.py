@@ -9,6 +9,10 @@ multiplied by
 for n kept draws, with ESS the median effective sample size of the parameters. It is estimated from means of 64 to 127
 batches of equal length, in the order of the stream, at 128, 256, 512, ... draws. Draws of several chains that arrive in
 turn count as one stream.
+
+*Burn-in* are the leading batches outside the region of the second half of the stream: the largest deviation of a
+parameter from its mean, in standard deviations, exceeds 1.5 times that of every batch in the second half. These draws
+are left out of the ESS and of the stream term, and those of them that were kept are removed.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ _FIRST = 128  # draws before the first estimate
 _COLUMNS = 64  # most parameters that are used
 _DRAWS_PER_KEPT = 10.0
 _LEAST_TRUST = 0.03
+_MARGIN = 1.5
 
 
 class ChainWorth:
@@ -46,6 +51,10 @@ class ChainWorth:
         self._due = _FIRST
         self.effective_draws: float | None = None
         """The latest estimate; None before the first one."""
+        self.burn_in = 0
+        """Number of draws that were found to be burn-in."""
+        self.burn_in_grew = False
+        """Whether the latest estimate found more of them than the one before."""
 
     def steps_until_due(self, candidates: int) -> int:
         """Return the number of steps of ``candidates`` draws each before the next estimate."""
@@ -60,14 +69,22 @@ class ChainWorth:
             return False
         while self._due <= self._numbers[3]:
             self._due *= 2
-        self.effective_draws = self._estimate()
+        self._estimate()
         return True
 
-    def _estimate(self) -> float:
-        """Return the median ESS of the parameters: that of the batch means, times the ratio of the variances."""
+    def _estimate(self) -> None:
+        """Find the burn-in, then the median ESS of the parameters after it."""
         length, count = int(self._numbers[0]), int(self._numbers[1])
-        means, total = self._sums[:count] / length, length * count
-        variance = self._squares[:count].sum(axis=0) / total - means.mean(axis=0) ** 2
+        means = self._sums[:count] / length
+        first = _burn_in(means, self._squares[:count] / length - means**2)
+        self.burn_in_grew = first * length > self.burn_in
+        self.burn_in = max(self.burn_in, first * length)
+        self.effective_draws = self._effective_draws(means[first:], self._squares[first:count] / length)
+
+    def _effective_draws(self, means: Array, squares: Array) -> float:
+        """Return the median ESS: that of the batch means, times the ratio of the variances."""
+        total = int(self._numbers[0]) * len(means)
+        variance = squares.mean(axis=0) - means.mean(axis=0) ** 2
         noise = means.var(axis=0)
         moving = noise > 0
         if not moving.any():
@@ -90,6 +107,7 @@ class ChainWorth:
             "numbers": self._numbers,
             "due": self._due,
             "effective_draws": self.effective_draws,
+            "burn_in": self.burn_in,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -97,4 +115,17 @@ class ChainWorth:
         self._shift, self._sums, self._squares, self._numbers = (
             state[name].copy() for name in ("shift", "sums", "squares", "numbers")
         )
-        self._due, self.effective_draws = state["due"], state["effective_draws"]
+        self._due, self.effective_draws, self.burn_in = state["due"], state["effective_draws"], state["burn_in"]
+
+
+def _burn_in(means: Array, variances: Array) -> int:
+    """Return the number of leading batches outside the region of the second half."""
+    half = len(means) // 2
+    centre = means[half:].mean(axis=0)
+    sd = np.sqrt(np.maximum(variances[half:].mean(axis=0) + means[half:].var(axis=0), 0.0))
+    moving = sd > 0
+    if not moving.any():
+        return 0
+    deviation = np.abs((means - centre)[:, moving] / sd[moving]).max(axis=1)
+    inside = deviation <= _MARGIN * deviation[half:].max()
+    return int(np.argmax(inside))

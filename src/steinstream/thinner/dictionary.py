@@ -24,10 +24,16 @@ from steinstream._engine.penalties import (
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE, KeptState, empty_state, enlarged, record_values, set_record
 from steinstream._engine.step_rule import NO_CAP, StepLimits
-from steinstream._engine.stream_summary import empty_summary, filled_summary, sum_over_pairs, summary_draws
+from steinstream._engine.stream_summary import (
+    SummaryDraws,
+    empty_summary,
+    filled_summary,
+    sum_over_pairs,
+    summary_draws,
+)
 from steinstream._engine.thinning import Batch, StepLog, thin_block
 from steinstream._engine.updates import restore_derived, worth_sharing
-from steinstream._typing import AnyArray, Array, Integers
+from steinstream._typing import AnyArray, Array, Flags, Integers
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
@@ -196,20 +202,53 @@ class Dictionary:
 
         The sums over the stream are recomputed from its summary.
         """
-        draws, scores, ids, second_scores = self.contents()
-        order = np.argsort(ids[:, 2])  # of arrival: one draw per step
-        marks, before = self._marks(), self._penalties
         self.preconditioner = preconditioner
-        self._state = empty_state(self.dim, self._columns, len(ids) + LANES, len(ids) + LANES)
+        self._rebuild(np.ones(self.size, dtype=np.bool_), 0)
+
+    def forget_burn_in(self, draws: int, step: int) -> Integers:
+        """Leave the first draws of the stream out of the stream term, and remove the kept draws among them.
+
+        Parameters
+        ----------
+        draws : int
+            Number of draws of the burn-in.
+        step : int
+            Number of steps of the burn-in.
+
+        Returns
+        -------
+        array
+            Chain, index and step of arrival of the removed draws. Pinned and initial draws stay, and all draws stay if
+            none would be left.
+
+        """
+        ids, marks = self.contents().ids, self._marks()
+        early = (ids[:, 2] > 0) & (ids[:, 2] <= step)
+        if marks is not None:
+            early &= ~marks.pinned
+        if early.all():
+            early[:] = False
+        self._rebuild(~early, draws)
+        return ids[early]
+
+    def _rebuild(self, rows: Flags, arrival: int) -> None:
+        """Insert some of the kept draws again, in order of arrival, and forget the first draws of the stream."""
+        draws, scores, ids, second_scores = self.contents()
+        marks, before = self._marks(), self._penalties
+        order = np.argsort(ids[:, 2])  # of arrival: one draw per step
+        order = order[rows[order]]
+        self._state = empty_state(self.dim, self._columns, len(order) + LANES, len(order) + LANES)
         if before is not None:
-            stream, counts = summary_draws(before.summary)
-            self._penalties = self._new_penalties(stream, counts)
-            for name in ("count", "cost_sum"):
-                self._penalties.scalars[name] = before.scalars[name]
-            self._penalties.scalars["pair_sum"] = sum_over_pairs(self._kernel, self._penalties.summary)
+            stream = summary_draws(before.summary).after(arrival) if self._stream_weight else None
+            self._penalties = self._new_penalties(stream)
+            scalars = self._penalties.scalars
+            scalars["cost_sum"], scalars["count"] = before.scalars["cost_sum"], before.scalars["count"]
+            if stream is not None:
+                scalars["count"] = float(np.sum(2.0**stream.levels))
+                scalars["pair_sum"] = sum_over_pairs(self._kernel, self._penalties.summary)
         block = Block(draws[order], np.hstack([scores, second_scores])[order], ids[order, :2])
         self.insert_all(block, marks and marks.take(order))
-        self._state.ids[: len(ids), 2] = ids[order, 2]  # an empty state assigns its labels in order
+        self._state.ids[: len(order), 2] = ids[order, 2]  # an empty state assigns its labels in order
 
     @property
     def size(self) -> int:
@@ -256,13 +295,13 @@ class Dictionary:
 
     # -- stream term, costs, pins ----------------------------------------------------------------------------------
 
-    def _new_penalties(self, stream: Array | None = None, counts: Integers | None = None) -> Penalties:
+    def _new_penalties(self, stream: SummaryDraws | None = None) -> Penalties:
         """Return penalties for the current state, with the draws of the summary of a stream, or of an empty one."""
-        if stream is None or counts is None:
+        if stream is None:
             summary = empty_summary(self.dim, self._stream_weight > 0)
         else:
-            scaled, _ = self.preconditioner.apply(stream, np.zeros_like(stream))
-            summary = filled_summary(stream, counts, scaled)
+            scaled, _ = self.preconditioner.apply(stream.draws, np.zeros_like(stream.draws))
+            summary = filled_summary(stream, scaled)
         penalties = empty_penalties(summary, len(self._state.copies), len(self._state.following))
         scalars = penalties.scalars
         scalars["gamma"], scalars["cost_weight"], scalars["stein"] = (
@@ -403,9 +442,10 @@ class Dictionary:
             for name in _OF_A_STEP:
                 scalars[name] = 0.0
             arrays |= {"cost": self._penalties.cost[labels], "pinned": self._penalties.pinned[labels]}
-            stream, counts = summary_draws(self._penalties.summary)
-            arrays |= {"penalty_scalars": record_values(scalars), "stream": stream, "stream_counts": counts}
-            arrays |= {"stream_sum": self._penalties.stream_sum[order]}
+            arrays |= {"penalty_scalars": record_values(scalars), "stream_sum": self._penalties.stream_sum[order]}
+            stream = summary_draws(self._penalties.summary)
+            arrays |= {"stream": stream.draws, "stream_levels": stream.levels, "stream_arrivals": stream.arrivals}
+            arrays |= {"stream_numbers": np.array([stream.seen, stream.highest])}
         return arrays
 
     def _labels(self, slots: Iterable[int]) -> Integers:
@@ -448,8 +488,11 @@ class Dictionary:
 
     def _restore_penalties(self, state: dict[str, AnyArray]) -> None:
         """Take over the penalties that :meth:`state` returned."""
-        stream = (state["stream"], state["stream_counts"]) if self._stream_weight else (None, None)
-        penalties = self._penalties = self._new_penalties(*stream)
+        stream = None
+        if self._stream_weight:
+            seen, highest = map(int, state["stream_numbers"])
+            stream = SummaryDraws(state["stream"], state["stream_levels"], state["stream_arrivals"], seen, highest)
+        penalties = self._penalties = self._new_penalties(stream)
         labels = len(state["ids"])
         penalties.cost[:labels], penalties.pinned[:labels] = state["cost"], state["pinned"]
         penalties.stream_sum[: len(state["stream_sum"])] = state["stream_sum"]

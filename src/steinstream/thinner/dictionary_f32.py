@@ -224,6 +224,10 @@ class WideDictionary:
         """KSD^2, because penalties are not supported."""
         return self.squared_ksd
 
+    def forget_burn_in(self, draws: int, step: int) -> Integers:
+        """Do nothing and return no ids, because a stream term is not supported."""
+        return self._ids[:0]
+
     @property
     def mmd(self) -> float:
         """NaN, because a stream term is not supported."""

@@ -222,6 +222,11 @@ def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: 
         kept.change_preconditioner(changed)
         records.squared_ksds[-1] = kept.squared_ksd
     if state.worth is not None and first_pass and state.worth.update(block.draws):
+        if state.worth.burn_in_grew:
+            removed = kept.forget_burn_in(state.worth.burn_in, state.worth.burn_in // candidates)
+            records = records._replace(dropped=np.concatenate([records.dropped, removed]))
+            records.sizes[-1], records.squared_ksds[-1] = kept.size, kept.squared_ksd
+            _log.info("step %d: the first %d draws are burn-in", state.steps, state.worth.burn_in)
         kept.stream_weight = config.stream_weight * state.worth.trust(kept.size)
         _log.debug(
             "step %d: worth %.0f draws, stream weight %.3g",

@@ -59,9 +59,10 @@ def test_a_summary_is_the_specification(kernel, count):
     add_all(kernel.compiled(3), summary, x)
     for draw in x:
         expected.add(draw)
-    draws, counts = stream_summary.summary_draws(summary)
-    assert counts.tolist() == [len(level) for level in expected.levels]
-    assert np.array_equal(draws, np.concatenate([np.array(level) for level in expected.levels if level]))
+    found = stream_summary.summary_draws(summary)
+    assert found.levels.tolist() == [number for number, level in enumerate(expected.levels) for _ in level]
+    assert found.seen == count and np.array_equal(x[found.arrivals], found.draws)
+    assert np.array_equal(found.draws, np.concatenate([np.array(level) for level in expected.levels if level]))
     point = np.array([0.3, -1.0, 0.5])
     assert sum_at(kernel.compiled(3), summary, point) == pytest.approx(expected.sum(point), rel=1e-12)
     if count < 1000:
@@ -74,8 +75,8 @@ def test_a_summary_that_was_stored_continues_to_the_last_bit():
     whole, first = stream_summary.empty_summary(2), stream_summary.empty_summary(2)
     add_all(kernel, whole, x)
     add_all(kernel, first, x[:2500])
-    draws, counts = stream_summary.summary_draws(first)
-    second = stream_summary.filled_summary(draws, counts, draws)
+    content = stream_summary.summary_draws(first)
+    second = stream_summary.filled_summary(content, content.draws)
     add_all(kernel, second, x[2500:])
     for one, other in zip(stream_summary.summary_draws(whole), stream_summary.summary_draws(second), strict=True):
         assert np.array_equal(one, other)

@@ -65,3 +65,45 @@ def test_the_thinner_uses_and_reports_the_worth():
     kept = [ss.thin(x, -x, size=50, stream_weight=1.0).settings for x in (slow, fast)]
     assert kept[0]["effective_draws"] < 50 and kept[0]["stream_weight"] < 0.1
     assert kept[1]["effective_draws"] > 2000 and kept[1]["stream_weight"] == 1.0
+
+
+def with_burn_in(count=6000, length=900, dim=2, seed=3):
+    x = autoregression(0.5, count, dim, seed)
+    x[:length] += np.linspace(40.0, 5.0, length)[:, None]
+    return x
+
+
+def test_burn_in_is_found_and_left_out():
+    x = with_burn_in()
+    worth = ChainWorth(2)
+    for first in range(0, len(x), 1000):
+        worth.update(x[first : first + 1000])
+    assert 800 <= worth.burn_in <= 960 and worth.effective_draws > 500
+    still = ChainWorth(2)
+    still.update(autoregression(0.9, 8192, 2))
+    assert still.burn_in == 0
+
+
+def test_kept_draws_of_the_burn_in_are_removed_whatever_the_blocks(tmp_path):
+    x = with_burn_in()
+    whole = ss.Thinner(2, size=60, stream_weight=1.0, validate_scores=False)
+    dropped = set(whole.extend(x, -x).dropped)
+    parts = ss.Thinner(2, size=60, stream_weight=1.0, validate_scores=False)
+    for first in range(0, len(x), 77):
+        parts.extend(x[first : first + 77], -x[first : first + 77])
+        parts.save(tmp_path / "run.npz")
+        parts = ss.Thinner.load(tmp_path / "run.npz")
+    kept = whole.kept
+    assert np.array_equal(kept.ids, parts.kept.ids) and kept.ksd == parts.ksd and whole.objective == parts.objective
+    assert kept.settings["burn_in"] >= 800 and kept.ids[:, 1].min() >= kept.settings["burn_in"]
+    assert not dropped & set(map(tuple, kept.ids.tolist())) and len(kept) == 60
+
+
+def test_pinned_and_initial_draws_stay():
+    x = with_burn_in()
+    pinned = np.zeros(len(x), dtype=bool)
+    pinned[10] = True
+    thinner = ss.Thinner(2, size=40, stream_weight=1.0, initial=(x[:2] + 1.0, -x[:2]), validate_scores=False)
+    thinner.extend(x, -x, pinned=pinned)
+    assert (0, 10) in thinner.pinned
+    assert thinner.kept.settings["burn_in"] > 0
