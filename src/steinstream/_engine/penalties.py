@@ -212,18 +212,18 @@ def observe_stream(state, kernel, penalties, batch, first):
             for i in range(first, last):
                 load_point(penalties, batch, i)
                 batch.stream_sums[i] = sum_over_stream(kernel, penalties.summary, penalties.point)
+        if observed and scalars.gamma > 0.0:
+            for i in range(first, last):
+                scalars.pair_sum += 2.0 * batch.stream_sums[i]
+            for i in range(first, last):
+                for j in range(first, last):
+                    value = base_value(kernel, batch.draws, i, j)
+                    batch.stream_sums[i] += value
+                    scalars.pair_sum += value
+                load_point(penalties, batch, i)
+                add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i])
         if observed:
             for i in range(first, last):
-                if scalars.gamma > 0.0:
-                    scalars.pair_sum += 2.0 * batch.stream_sums[i]
-            for i in range(first, last):
-                if scalars.gamma > 0.0:
-                    for j in range(first, last):
-                        value = base_value(kernel, batch.draws, i, j)
-                        batch.stream_sums[i] += value
-                        scalars.pair_sum += value
-                    load_point(penalties, batch, i)
-                    add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i])
                 scalars.count += 1.0
                 scalars.cost_sum += batch.costs[i]
                 scalars.log_diagonal_sum += np.log(diagonal(kernel, batch.draws, batch.scores, i))
