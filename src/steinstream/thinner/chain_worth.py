@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from steinstream._typing import Array
-from steinstream.diagnostics.convergence import effective_sample_size
+from steinstream.diagnostics.batch_means import BatchMeans, effective_draws
 
 _BATCHES = 128
 _FIRST = 128  # draws before the first estimate
@@ -43,11 +43,7 @@ class ChainWorth:
     """
 
     def __init__(self, dim: int) -> None:
-        columns = min(dim, _COLUMNS)
-        self._columns = np.linspace(0, dim - 1, columns).astype(np.int64)
-        self._shift = np.zeros(columns)
-        self._sums, self._squares = np.zeros((_BATCHES, columns)), np.zeros((_BATCHES, columns))
-        self._numbers = np.array([1, 0, 0, 0])
+        self._batches = BatchMeans(np.linspace(0, dim - 1, min(dim, _COLUMNS)).astype(np.int64), _BATCHES)
         self._due = _FIRST
         self.effective_draws: float | None = None
         """The latest estimate; None before the first one."""
@@ -58,39 +54,27 @@ class ChainWorth:
 
     def steps_until_due(self, candidates: int) -> int:
         """Return the number of steps of ``candidates`` draws each before the next estimate."""
-        return -(-(self._due - int(self._numbers[3])) // candidates)
+        return -(-(self._due - self._batches.seen) // candidates)
 
     def update(self, draws: Array) -> bool:
         """Add draws (n, d) and return whether there is a new estimate."""
-        from steinstream._engine.online_stats import update_batches  # loads numba
-
-        update_batches(draws, self._columns, self._shift, self._sums, self._squares, self._numbers)
-        if self._numbers[3] < self._due:
+        self._batches.add(draws)
+        if self._batches.seen < self._due:
             return False
-        while self._due <= self._numbers[3]:
+        while self._due <= self._batches.seen:
             self._due *= 2
         self._estimate()
         return True
 
     def _estimate(self) -> None:
-        """Find the burn-in, then the median ESS of the parameters after it."""
-        length, count = int(self._numbers[0]), int(self._numbers[1])
-        means = self._sums[:count] / length
-        first = _burn_in(means, self._squares[:count] / length - means**2)
+        """Find the burn-in, then the median ESS of the parameters that change after it."""
+        means, variances, length = self._batches.means, self._batches.variances, self._batches.length
+        first = _burn_in(means, variances)
         self.burn_in_grew = first * length > self.burn_in
         self.burn_in = max(self.burn_in, first * length)
-        self.effective_draws = self._effective_draws(means[first:], self._squares[first:count] / length)
-
-    def _effective_draws(self, means: Array, squares: Array) -> float:
-        """Return the median ESS: that of the batch means, times the ratio of the variances."""
-        total = int(self._numbers[0]) * len(means)
-        variance = squares.mean(axis=0) - means.mean(axis=0) ** 2
-        noise = means.var(axis=0)
-        moving = noise > 0
-        if not moving.any():
-            return 1.0
-        ess = effective_sample_size(means[:, moving]) * (variance[moving] / noise[moving])
-        return float(np.median(np.clip(ess, 1.0, total)))
+        means, variances = means[first:], variances[first:]
+        ess = effective_draws(means, variances, np.full(len(means), length))[np.ptp(means, axis=0) > 0]
+        self.effective_draws = float(np.median(ess)) if len(ess) else 1.0
 
     def trust(self, kept: int) -> float:
         """Return the factor of the weight of the stream term for this number of kept draws."""
@@ -101,10 +85,7 @@ class ChainWorth:
     def state(self) -> dict[str, Any]:
         """Return the sums for a checkpoint."""
         return {
-            "shift": self._shift,
-            "sums": self._sums,
-            "squares": self._squares,
-            "numbers": self._numbers,
+            "batches": self._batches.state(),
             "due": self._due,
             "effective_draws": self.effective_draws,
             "burn_in": self.burn_in,
@@ -112,9 +93,7 @@ class ChainWorth:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the result of `state`."""
-        self._shift, self._sums, self._squares, self._numbers = (
-            state[name].copy() for name in ("shift", "sums", "squares", "numbers")
-        )
+        self._batches.restore(state["batches"])
         self._due, self.effective_draws, self.burn_in = state["due"], state["effective_draws"], state["burn_in"]
 
 
@@ -122,7 +101,7 @@ def _burn_in(means: Array, variances: Array) -> int:
     """Return the number of leading batches outside the region of the second half."""
     half = len(means) // 2
     centre = means[half:].mean(axis=0)
-    sd = np.sqrt(np.maximum(variances[half:].mean(axis=0) + means[half:].var(axis=0), 0.0))
+    sd = np.sqrt(variances[half:].mean(axis=0) + means[half:].var(axis=0))
     moving = sd > 0
     if not moving.any():
         return 0

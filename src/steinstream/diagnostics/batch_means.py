@@ -1,0 +1,102 @@
+"""Means and variances of consecutive batches of a chain that is not stored, and the effective sample size from them.
+
+All batches have the same length. When there are too many, pairs of neighbours are merged, so that memory does not
+depend on the length of the chain. A draw is added in the same way for any division of the chain into blocks.
+
+The effective sample size is that of the batch means, times the variance of the draws over the variance of the batch
+means. With 16 or more batches its error is about 30 %.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from steinstream._typing import Array, Integers
+from steinstream.diagnostics.convergence import effective_sample_size
+
+
+class BatchMeans:
+    """Batches of some columns of a chain.
+
+    Parameters
+    ----------
+    columns : array
+        Columns of the draws that are used.
+    most : int
+        Number of batches at which pairs are merged; even.
+
+    """
+
+    def __init__(self, columns: Integers, most: int) -> None:
+        self._columns = columns
+        self._first = np.zeros(len(columns))  # the first draw, which is subtracted from all
+        self._sums, self._squares = np.zeros((most, len(columns))), np.zeros((most, len(columns)))
+        self._numbers = np.array([1, 0, 0, 0])
+
+    @property
+    def length(self) -> int:
+        """Number of draws of a batch."""
+        return int(self._numbers[0])
+
+    @property
+    def count(self) -> int:
+        """Number of complete batches."""
+        return int(self._numbers[1])
+
+    @property
+    def seen(self) -> int:
+        """Number of draws."""
+        return int(self._numbers[3])
+
+    @property
+    def means(self) -> Array:
+        """Means of the complete batches, (count, columns)."""
+        return np.asarray(self._first + self._sums[: self.count] / self.length)
+
+    @property
+    def variances(self) -> Array:
+        """Variances within the complete batches, (count, columns)."""
+        squares = self._squares[: self.count] / self.length - (self._sums[: self.count] / self.length) ** 2
+        return np.asarray(np.maximum(squares, 0.0))
+
+    def add(self, draws: Array) -> None:
+        """Add draws (n, d)."""
+        from steinstream._engine.online_stats import update_batches  # loads numba
+
+        update_batches(draws, self._columns, self._first, self._sums, self._squares, self._numbers)
+
+    def state(self) -> dict[str, Any]:
+        """Return the sums for a checkpoint."""
+        names = ("first", "sums", "squares", "numbers")
+        return {name: getattr(self, f"_{name}").copy() for name in names}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state`."""
+        self._first, self._sums, self._squares, self._numbers = (
+            state[name].copy() for name in ("first", "sums", "squares", "numbers")
+        )
+
+
+def effective_draws(means: Array, variances: Array, lengths: Array) -> Array:
+    """Return the effective sample size of each column, from batches in their order.
+
+    Parameters
+    ----------
+    means, variances : array
+        Means and variances of the batches, (batches, k).
+    lengths : array
+        Number of draws of each batch, (batches,).
+
+    Returns
+    -------
+    array
+        Effective sample sizes (k,), between 1 and the number of draws; the number of draws for a constant column.
+
+    """
+    total, share = lengths.sum(), (lengths / lengths.sum())[:, None]
+    variance = (share * (variances + (means - (share * means).sum(axis=0)) ** 2)).sum(axis=0)
+    noise = means.var(axis=0)
+    ratio = np.divide(variance, noise, out=np.full_like(noise, np.inf), where=noise > 0)
+    return np.asarray(np.clip(effective_sample_size(means) * ratio, 1.0, total))
