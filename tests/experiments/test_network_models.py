@@ -24,6 +24,7 @@ from experiments.runner import Stopped
 from steinstream.errors import InputError
 from steinstream.integrations.torch import FlatNetwork, Subspace, SubspacePosterior
 from steinstream.targets import Functions
+from tests.network_posteriors import assert_batch_size_has_no_effect, assert_score_is_the_gradient
 
 torch.set_num_threads(1)
 
@@ -91,28 +92,12 @@ def lstm_posterior(**settings):
 
 @pytest.mark.parametrize("create", [resnet_posterior, lstm_posterior])
 def test_the_score_of_the_models_is_the_gradient_of_the_log_density(create):
-    target = create()
-    z = np.random.default_rng(5).normal(size=target.subspace.dim) * 0.3
-    variable = torch.tensor(z, requires_grad=True)
-    weights = target.subspace.base + variable @ target.subspace.directions
-    log_likelihood = torch.log_softmax(target.network(weights, target.inputs), 1)[torch.arange(24), target.labels].sum()
-    value = (log_likelihood - weights.square().sum() / (2 * target.prior_variance)) / target.temperature
-    (gradient,) = torch.autograd.grad(value, variable)
-    assert target.log_density(z) == pytest.approx(value.item(), rel=1e-10)
-    np.testing.assert_allclose(target.score(z), gradient.numpy(), rtol=1e-8, atol=1e-8)
-    nudge = 1e-5 * np.eye(len(z))
-    slopes = [(target.log_density(z + e) - target.log_density(z - e)) / 2e-5 for e in nudge]
-    np.testing.assert_allclose(target.score(z), slopes, rtol=1e-5, atol=1e-4)
+    assert_score_is_the_gradient(create())
 
 
 @pytest.mark.parametrize("create", [resnet_posterior, lstm_posterior])
 def test_results_do_not_depend_on_the_batch_size(create):
-    whole, parts, z = create(batch=100), create(batch=7), np.full(create().subspace.dim, 0.2)
-    assert parts.log_density(z) == pytest.approx(whole.log_density(z), rel=1e-12)
-    np.testing.assert_allclose(parts.score(z), whole.score(z), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(parts.predict(z, whole.inputs), whole.predict(z, whole.inputs), atol=1e-12)
-    everything = parts.minibatch(24)(z, np.random.default_rng(0))
-    np.testing.assert_allclose(everything, whole.score(z), rtol=1e-9, atol=1e-9)
+    assert_batch_size_has_no_effect(create)
 
 
 def test_the_mode_is_found_along_a_curved_valley():

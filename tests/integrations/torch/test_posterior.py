@@ -15,6 +15,7 @@ import steinstream as ss
 from steinstream.errors import InputError
 from steinstream.integrations.torch import FlatNetwork, Subspace, SubspacePosterior
 from steinstream.samplers import SGLD
+from tests.network_posteriors import assert_batch_size_has_no_effect, assert_score_is_the_gradient
 
 torch.set_num_threads(1)
 
@@ -72,28 +73,12 @@ def test_initial_weights_do_not_change_the_global_random_state():
 
 @pytest.mark.parametrize("create", [convolution_posterior, mlp_posterior])
 def test_the_score_is_the_gradient_of_the_log_density(create):
-    target = create()
-    z = np.random.default_rng(5).normal(size=target.subspace.dim) * 0.3
-    variable = torch.tensor(z, requires_grad=True)
-    weights = target.subspace.base + variable @ target.subspace.directions
-    log_likelihood = torch.log_softmax(target.network(weights, target.inputs), 1)[torch.arange(24), target.labels].sum()
-    value = (log_likelihood - weights.square().sum() / (2 * target.prior_variance)) / target.temperature
-    (gradient,) = torch.autograd.grad(value, variable)
-    assert target.log_density(z) == pytest.approx(value.item(), rel=1e-10)
-    np.testing.assert_allclose(target.score(z), gradient.numpy(), rtol=1e-8, atol=1e-8)
-    steps = 1e-5 * np.eye(len(z))
-    slopes = [(target.log_density(z + step) - target.log_density(z - step)) / 2e-5 for step in steps]
-    np.testing.assert_allclose(target.score(z), slopes, rtol=1e-5, atol=1e-4)
+    assert_score_is_the_gradient(create())
 
 
 @pytest.mark.parametrize("create", [convolution_posterior, mlp_posterior])
 def test_results_do_not_depend_on_the_batch_size(create):
-    whole, parts, z = create(batch=100), create(batch=7), np.full(create().subspace.dim, 0.2)
-    assert parts.log_density(z) == pytest.approx(whole.log_density(z), rel=1e-12)
-    np.testing.assert_allclose(parts.score(z), whole.score(z), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(parts.predict(z, whole.inputs), whole.predict(z, whole.inputs), atol=1e-12)
-    everything = parts.minibatch(24)(z, np.random.default_rng(0))
-    np.testing.assert_allclose(everything, whole.score(z), rtol=1e-9, atol=1e-9)
+    assert_batch_size_has_no_effect(create)
 
 
 def test_minibatch_scores_are_unbiased():
