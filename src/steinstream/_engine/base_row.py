@@ -12,7 +12,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from steinstream._engine import double_double
-from steinstream._engine.simd import Lanes, Variable, integer, loop
+from steinstream._engine.simd import Lanes, LoopVariable, integer, loop
 from steinstream.kernels import PROFILES
 
 # Operations, as in kernel_row.
@@ -78,7 +78,7 @@ def _function(module: Any, number: int, operation: int, parts: int) -> Any:
     first, second, grid, draw, tiles, weights, row, lanes, dim, begin, end = function.args
     alpha, beta = Lanes.fill(builder, first), Lanes.fill(builder, second)
     shift = Lanes.fill(builder, grid) * (1.5 * 2.0**52)
-    distance, total, rest = (Variable(builder) for _ in range(3))
+    distance, total, rest = (LoopVariable(builder) for _ in range(3))
     total.value = rest.value = 0.0
     with loop(builder, begin, end) as tile:
         distance.value = 0.0

@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined, inlined_with_arrays
-from steinstream._engine.simd import LANES, Lanes, Variable, integer, loop
+from steinstream._engine.simd import LANES, Lanes, LoopVariable, integer, loop
 from steinstream.kernels import PROFILES
 
 # Operations: what is done with the kernel values of a row.
@@ -193,12 +193,12 @@ def _trace(
     first, second, grid = (Lanes.fill(builder, value) for value in (given.first, given.second, given.grid))
     shift = grid * (1.5 * 2.0**52)
 
-    distance, cross, scores, total, rest, largest, pending = (Variable(builder) for _ in range(7))
+    distance, cross, scores, total, rest, largest, pending = (LoopVariable(builder) for _ in range(7))
     total.value = rest.value = 0.0
     largest.value = -np.inf
-    base_total, pending_base = Variable(builder), Variable(builder)
+    base_total, pending_base = LoopVariable(builder), LoopVariable(builder)
     base_total.value = 0.0
-    products, own, own_here = (Variable(builder) for _ in range(3))
+    products, own, own_here = (LoopVariable(builder) for _ in range(3))
 
     def draw_at(k: Any) -> tuple[Lanes, Lanes]:
         """Return coordinate k of the draw and of its score."""

@@ -40,7 +40,7 @@ def base_values(kernel: Kernel, x: Array, y: Array) -> Array:
 
 
 @dataclass
-class StreamSummary:
+class ReferenceSummary:
     """Summary of a stream by kernel halving: see :mod:`steinstream._engine.stream_summary`.
 
     Parameters
@@ -157,7 +157,7 @@ class Reference:
     pinned: set[Id] = field(default_factory=set)
     stream: list[tuple[Array, Array, float]] = field(default_factory=list)
     """Draw, score and cost of every draw of the stream."""
-    summary: StreamSummary | None = None
+    summary: ReferenceSummary | None = None
     stream_sums: dict[Id, float] = field(default_factory=dict)
     """Sum of phi over the stream, for each kept draw and each candidate of the step."""
     pair_sum: float = 0.0
@@ -208,7 +208,7 @@ class Reference:
         self.stream += zip(draws, scores, costs, strict=True)
         if not self.stream_weight:
             return
-        self.summary = self.summary or StreamSummary(self.kernel)
+        self.summary = self.summary or ReferenceSummary(self.kernel)
         before = [self.summary.sum(draw) for draw in draws]
         among = base_values(self.kernel, draws, draws)
         self.pair_sum += 2.0 * sum(before) + float(among.sum())

@@ -137,7 +137,7 @@ class Lanes:
         return self.where_less(-708.0, 0.0, power.apply(scale, shifted))
 
 
-class Variable:
+class LoopVariable:
     """Lanes that change between the iterations of a loop; they are kept in registers."""
 
     def __init__(self, builder: ir.IRBuilder) -> None:

@@ -97,7 +97,7 @@ def empty_summary(dim: int, used: bool = True) -> StreamSummary:
 def row_total(kernel, point, tiles, weights, lanes, count):
     """Return the exact sum of weight * phi(point, y) over the first ``count`` stored draws, rounded once.
 
-    Reference: `reference.StreamSummary.sum`.
+    Reference: `reference.ReferenceSummary.sum`.
     """
     if count == 0:
         return 0.0
@@ -113,7 +113,7 @@ def row_total(kernel, point, tiles, weights, lanes, count):
 def sum_over_stream(kernel, summary, point):
     """Return the sum of phi(point, y) over the stream, by its summary.
 
-    Reference: `reference.StreamSummary.sum`.
+    Reference: `reference.ReferenceSummary.sum`.
     """
     return row_total(kernel, point, summary.tiles, summary.weights, summary.lanes, summary.numbers[2])
 
@@ -122,7 +122,7 @@ def sum_over_stream(kernel, summary, point):
 def add_to_summary(kernel, summary, draw, raw):
     """Add a draw, given in the coordinates of the kernel and as it was before, and halve the levels that are full.
 
-    Reference: `reference.StreamSummary.add`.
+    Reference: `reference.ReferenceSummary.add`.
     """
     numbers = summary.numbers
     numbers[0] -= 1
@@ -148,7 +148,7 @@ def add_to_summary(kernel, summary, draw, raw):
 def halve_level(kernel, summary, level) -> None:
     """Select one of every two consecutive draws of a level for the next one and forget the other.
 
-    Reference: `reference.StreamSummary.halve`.
+    Reference: `reference.ReferenceSummary.halve`.
     """
     members, scratch, signs, point = summary.members, summary.scratch, summary.signs, summary.point
     count = summary.counts[level] // 2 * 2
@@ -187,7 +187,7 @@ def halve_level(kernel, summary, level) -> None:
 def sum_over_pairs(kernel, summary) -> float:
     """Return the sum of phi over all pairs of draws of the stream, by its summary.
 
-    Reference: `reference.StreamSummary.sum_over_pairs`.
+    Reference: `reference.ReferenceSummary.sum_over_pairs`.
     """
     total = 0.0
     for level in range(LEVELS):

@@ -55,7 +55,7 @@ def test_a_row_of_the_base_kernel(seed, count, dim, kernel):
 @pytest.mark.parametrize("count", [5, 1024, 3333])
 def test_a_summary_is_the_specification(kernel, count):
     x = np.random.default_rng(count).normal(size=(count, 3))
-    summary, expected = stream_summary.empty_summary(3), reference.StreamSummary(kernel)
+    summary, expected = stream_summary.empty_summary(3), reference.ReferenceSummary(kernel)
     add_all(kernel.compiled(3), summary, x)
     for draw in x:
         expected.add(draw)
