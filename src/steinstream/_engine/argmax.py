@@ -6,10 +6,12 @@ Of several slots with the largest value, the search takes the one with the small
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
 from steinstream._engine.kernel_row import lane_results
+from steinstream._engine.late_calls import called_late
 from steinstream._engine.penalties import key_of, penalised_key, set_share
 from steinstream._engine.simd import LANES, fma
 from steinstream._engine.state import NONE
@@ -42,7 +44,7 @@ def end_search(largest):
     return value
 
 
-@inlined
+@called_late(types.float64)
 def largest_value(state, penalties):
     """Return the largest influence, with penalties the largest penalised key.
 

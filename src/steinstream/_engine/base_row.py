@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,21 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from steinstream._engine import double_double
+from steinstream._engine.by_reference import read_field
+from steinstream._engine.kernel_row import VARIANTS as KERNEL_ROWS
+from steinstream._engine.kernel_row import call_row
 from steinstream._engine.simd import Lanes, LoopVariable, integer, loop
-from steinstream.kernels import PROFILES
 
 # Operations, as in kernel_row.
 SUM = np.int64(0)  # write the sum of weight * phi, an exact pair per lane
 ADD = np.int64(1)  # add phi to the row
 
 _DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
-_SIGNATURE = [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 5 + [_INDEX] * 3
+_SIGNATURE = ir.FunctionType(ir.VoidType(), [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 5 + [_INDEX] * 3)
+
+#: Variants of a base row: operation, and arrays per stored draw: 1, or 2 with scores. In the table of addresses of a
+#: kernel they follow the variants of a kernel row.
+VARIANTS = ((SUM, 1), (ADD, 1), (SUM, 2), (ADD, 2))
 
 
 @intrinsic
@@ -47,33 +54,26 @@ def base_row(
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kernel, operation, *arrays, begin, end = values
-        profile, *parameters = cgutils.unpack_tuple(builder, kernel)
+        parameter = partial(read_field, context, builder, signature.args[0], kernel)
         structs = [
             context.make_array(kind)(context, builder, value)
             for kind, value in zip(signature.args[2:7], arrays, strict=True)
         ]
         dim = cgutils.unpack_tuple(builder, structs[0].shape, 1)[0]
-        given = [*parameters[:2], parameters[4], *(each.data for each in structs), dim, begin, end]
-        for number, variant in product(range(len(PROFILES)), (SUM, ADD)):
-            chosen = builder.and_(
-                builder.icmp_signed("==", profile, integer(number)),
-                builder.icmp_signed("==", operation, integer(int(variant))),
-            )
-            with builder.if_then(chosen):
-                builder.call(_function(builder.module, number, int(variant), parts), given)
+        given = [parameter(name) for name in ("first", "second", "base_grid")]
+        given += [*(each.data for each in structs), dim, begin, end]
+        variant = builder.add(operation, integer(len(KERNEL_ROWS) + VARIANTS.index((SUM, parts))))
+        call_row(builder, parameter("rows"), variant, _SIGNATURE, given)
         return context.get_dummy_value()
 
     return types.void(kernel, operation, draw, tiles, weights, row, lanes, begin, end), generate
 
 
-def _function(module: Any, number: int, operation: int, parts: int) -> Any:
-    """Return the LLVM function of a variant."""
-    name = f"steinstream.base_row.{number}.{operation}.{parts}"
-    if name in module.globals:
-        return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), _SIGNATURE), name)
-    function.linkage = "linkonce_odr"
-    function.attributes.add("noinline")
+def base_row_function(module: Any, profile: Callable[..., Any], variant: tuple[Any, int]) -> Any:
+    """Add the LLVM function of a variant to a module."""
+    operation, parts = variant
+    function = ir.Function(module, _SIGNATURE, f"steinstream.base_row.{operation}.{parts}")
+    function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
     first, second, grid, draw, tiles, weights, row, lanes, dim, begin, end = function.args
     alpha, beta = Lanes.fill(builder, first), Lanes.fill(builder, second)
@@ -87,7 +87,7 @@ def _function(module: Any, number: int, operation: int, parts: int) -> Any:
             at = builder.mul(builder.add(builder.mul(tile, dim), k), integer(parts))
             difference = here - Lanes.load(builder, tiles, at)
             distance.value = difference.multiply_add(difference, distance.value)
-        phi, _, _ = PROFILES[number](distance.value, alpha, beta)
+        phi, _, _ = profile(distance.value, alpha, beta)
         phi = (phi + shift) - shift
         if operation == SUM:
             times = phi * Lanes.load(builder, weights, tile)  # exact: weights are powers of two

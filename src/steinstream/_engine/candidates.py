@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numba import types
 
 from steinstream._engine import double_double
 from steinstream._engine.argmax import precedes, slot_to_remove
@@ -18,8 +19,9 @@ from steinstream._engine.kernel_row import (
     store_arrays,
     sum_arrays,
 )
+from steinstream._engine.late_calls import called_late
 from steinstream._engine.objective import objective_without
-from steinstream._engine.penalties import candidate_key, penalised_key
+from steinstream._engine.penalties import candidate_key, observe_others, penalised_key
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import may_remove
@@ -28,15 +30,15 @@ from steinstream._engine.updates import diagonal_of, load_draw, row_arrays
 # -- candidates ----------------------------------------------------------------------------------------------------
 
 
-@inlined
+@called_late(types.int64)
 def best_candidate(state, kernel, penalties, batch, first, workers):
     """Return the candidate with the smallest influence, with penalties the smallest key; the first of several.
 
+    In the first pass the others are added to the stream.
+
     Reference: `reference.Reference.best_candidate`.
     """
-    if batch.candidates == 1:
-        return first
-    if workers is not None:
+    if workers > 1:
         tiles = (state.scalars.slots + LANES - 1) // LANES
         shared_influences(kernel, row_arrays(state, state.draw), batch, first, tiles)
     else:
@@ -49,6 +51,7 @@ def best_candidate(state, kernel, penalties, batch, first, workers):
             value = candidate_key(state, kernel, penalties, batch, first + i, value)
         if i == 0 or value < smallest:
             best, smallest = first + i, value
+    observe_others(state, kernel, penalties, batch, first, best)
     return best
 
 
@@ -76,7 +79,7 @@ def candidate_influences(state, kernel, batch, first):
                 influence[i, 0], influence[i, 1] = double_double.add_pair(influence[i, 0], influence[i, 1], more, rest)
 
 
-@jit(parallel=True)
+@called_late(parallel=True, _nrt=True)
 def shared_influences(kernel, arrays, batch, first, tiles):
     """Write the influence of each candidate as :func:`candidate_influences` does, spread over the threads.
 
@@ -132,21 +135,21 @@ def repeats(batch, i):
 # -- removal -------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@called_late(types.int64)
 def next_removal(state, penalties, limit):
     """Return the slot of the next draw to remove, or NONE; ``limit`` is the largest objective it may leave.
 
     Reference: `reference.Reference.next_removed`.
     """
-    if limit == -np.inf:
-        return NONE
     slot = slot_to_remove(state, penalties)
     if slot == NONE or limit == np.inf or may_remove(objective_without(state, penalties, slot), limit):
         return slot
-    return costliest_removable(state, penalties, limit)
+    if penalties is not None and penalties.scalars.cost_weight > 0.0:
+        return costliest_removable(state, penalties, limit)
+    return NONE
 
 
-@inlined
+@called_late(types.int64)
 def costliest_removable(state, penalties, limit):
     """Return the slot with the largest penalised key among those that may lose a draw, or NONE.
 
@@ -154,16 +157,14 @@ def costliest_removable(state, penalties, limit):
 
     Reference: `reference.Reference.next_removed`.
     """
-    best = NONE
-    if penalties is not None and penalties.scalars.cost_weight > 0.0:
-        smallest = smallest_removable_key(state, penalties, limit)
-        for slot in range(state.scalars.slots):
-            if penalties.keys[slot] >= smallest and penalties.next_removed[slot] != NONE:
-                value = penalised_key(penalties, slot)
-                other = -np.inf if best == NONE else penalised_key(penalties, best)
-                better = value > other or (value == other and precedes(state, penalties, slot, best))
-                if better and may_remove(objective_without(state, penalties, slot), limit):
-                    best = slot
+    best, smallest = NONE, smallest_removable_key(state, penalties, limit)
+    for slot in range(state.scalars.slots):
+        if penalties.keys[slot] >= smallest and penalties.next_removed[slot] != NONE:
+            value = penalised_key(penalties, slot)
+            other = -np.inf if best == NONE else penalised_key(penalties, best)
+            better = value > other or (value == other and precedes(state, penalties, slot, best))
+            if better and may_remove(objective_without(state, penalties, slot), limit):
+                best = slot
     return best
 
 

@@ -1,8 +1,7 @@
-"""Compilation with numba. Machine code is cached on disk in a folder whose name depends on the source text."""
+"""Compilation with numba. Machine code is cached on disk."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -12,25 +11,30 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numba
-from numba.core import config
+from numba.core import config, event
+
+from steinstream._engine.code_cache import CodeFiles
+from steinstream._engine.compile_clock import compile_clock
+from steinstream.errors import SteinstreamError
+
+if config.DISABLE_JIT:
+    raise SteinstreamError(
+        "The environment variable NUMBA_DISABLE_JIT disables the compiler that steinstream requires.",
+        "Unset NUMBA_DISABLE_JIT.",
+    )
 
 
-def _cache_folder() -> str:
-    """Return the cache folder for the current source text.
-
-    Numba by itself compares only the time stamp of the file that holds the outermost function. It would run stale
-    machine code after a change in another file, or after an upgrade between wheels with the same fixed time stamp.
-    """
+def _cache_folder() -> str | None:
+    """Return the folder of the cache, or None if there is no home folder."""
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
-    package = Path(__file__).resolve().parent.parent
-    sources = [package / "kernels.py", *sorted((package / "_engine").glob("*.py"))]
-    sources += [path for folder in ("targets", "samplers") for path in sorted((package / folder).glob("*.py"))]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / (
-        "Library/Caches" if sys.platform == "darwin" else ".cache"
-    )
-    return str(Path(home) / "steinstream" / f"machine-code-{digest}")
+    home = os.environ.get("XDG_CACHE_HOME")
+    if not home:
+        try:
+            home = str(Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache"))
+        except RuntimeError:  # HOME is not set and the user is unknown
+            return None
+    return str(Path(home) / "steinstream" / "machine-code")
 
 
 _FOLDER = _cache_folder()
@@ -43,7 +47,7 @@ def jit(function: F, /) -> F: ...
 @overload
 def jit(**options: Any) -> Callable[[F], F]: ...
 def jit(function: Any = None, /, **options: Any) -> Any:
-    """Apply ``numba.njit`` with IEEE division, without the GIL, and with the cache above.
+    """Apply ``numba.njit`` with IEEE division, without the GIL, and with the cache.
 
     ``fastmath`` stays off: results must not depend on the order in which a compiler evaluates a sum.
     """
@@ -51,20 +55,21 @@ def jit(function: Any = None, /, **options: Any) -> Any:
         return lambda function: jit(function, **options)
     options = {"_nrt": True, **options}  # set explicitly; otherwise it is inherited from the caller
     compiled = numba.njit(function, error_model="numpy", nogil=True, **options)
-    if options.get("forceinline"):  # inlined into its callers and cached with them
+    if options.get("forceinline") or _FOLDER is None:  # an inlined function is cached with its callers
         return compiled
     previous, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
     try:
         compiled.enable_caching()
     except RuntimeError:  # no writable folder: compile in every process
-        pass
+        return compiled
     finally:
         config.CACHE_DIR = previous
+    compiled._cache._cache_file = CodeFiles(compiled._cache.cache_path, function)
     return compiled
 
 
 #: For loops that allocate no arrays: without reference counting, which takes a third of a step at 100 kept draws.
-bare = jit(_nrt=False)
+bare = jit(_nrt=False, no_cfunc_wrapper=True)
 
 #: For functions that are called inside a loop, where a call would prevent vectorisation. Not callable from Python,
 #: which halves their compile time.
@@ -72,6 +77,19 @@ inlined = jit(forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wr
 
 #: For inlined functions that return arrays to a function compiled by ``jit``: with reference counting.
 inlined_with_arrays = jit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]
+    """Reports each compilation to the clock. A function may be compiled on behalf of another one."""
+
+    def on_start(self, event: Any) -> None:
+        compile_clock.start()
+
+    def on_end(self, event: Any) -> None:
+        compile_clock.stop()
+
+
+event.register("numba:compile", _Compilations())
 
 
 _forked = False

@@ -27,7 +27,7 @@ def linear_part(linear, scores, product, own):
 
     Reference: `kernels.Kernel.matrix`.
     """
-    if linear is None:
+    if linear == 0.0:
         return 0.0
     return linear * (scores * product + own)
 

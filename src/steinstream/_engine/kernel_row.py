@@ -4,13 +4,16 @@ Stored draws are arranged in tiles of sixteen: ``tiles[t, k, 0]`` holds their k-
 k-th entries of their scores. Memory is read in one stream and a whole tile is computed in registers. The cost is about
 five arithmetic operations per coordinate and pair, and per pair one square root and one division (IMQ) or one
 exponential (RBF). A linear term in the kernel takes two more operations per coordinate; penalties
-(:mod:`steinstream._engine.penalties`) take a few per pair. Both are compiled only where their argument is not None.
+(:mod:`steinstream._engine.penalties`) take a few per pair.
+
+Each variant is one LLVM function. It is compiled once per kernel (:mod:`steinstream._engine.compiled_kernel`) and
+called by its address, so that the functions that use it compile fast and serve all kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +23,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from steinstream._engine import double_double
+from steinstream._engine.by_reference import read_field
 from steinstream._engine.jit import inlined, inlined_with_arrays
 from steinstream._engine.simd import LANES, Lanes, LoopVariable, integer, loop
-from steinstream.kernels import PROFILES
 
 # Operations: what is done with the kernel values of a row.
 # They are not plain integers: numba would compile each function that passes one on once per value.
@@ -60,7 +63,8 @@ class RowPenalties(NamedTuple):
 
     The key of a draw is stein * influence + weight * kept_sum - share * stream_sum. The search is for the largest
     key + cost_scale * removal_cost. EVALUATE adds phi to the kept sums for the search only, and observed * phi to the
-    stream sums. SUBTRACT subtracts phi from the kept sums.
+    stream sums. SUBTRACT subtracts phi from the kept sums. If ``given`` is 1, phi is that of features, computed before,
+    in ``given_row``.
     """
 
     base_row: Any  # (slots,): written by EVALUATE: phi
@@ -68,11 +72,13 @@ class RowPenalties(NamedTuple):
     stream_sum: Any  # (slots,): sum of phi over the stream
     removal_cost: Any  # (slots,)
     keys: Any  # (slots,): written
+    given_row: Any  # (slots,)
     stein: float
     weight: float
     share: float
     observed: float
     cost_scale: float
+    given: float
 
 
 class _Arguments(NamedTuple):
@@ -81,6 +87,7 @@ class _Arguments(NamedTuple):
     first: Any  # parameters and grid of the kernel
     second: Any
     grid: Any
+    linear: Any  # weight of the linear term
     draw: Any
     tiles: Any
     copies: Any
@@ -104,28 +111,35 @@ class _PenaltyArguments(NamedTuple):
     stream_sum: Any
     removal_cost: Any
     keys: Any
+    given_row: Any
     stein: Any
     weight: Any
     share: Any
     observed: Any
     cost_scale: Any
+    given: Any
     base_grid: Any
 
 
 _DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
-_PLAIN = [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 10 + [_INDEX] * 3
-_PENALISED = [_DOUBLE.as_pointer()] * 5 + [_DOUBLE] * 6
+_PLAIN = [_DOUBLE] * 4 + [_DOUBLE.as_pointer()] * 10 + [_INDEX] * 3
+_PENALISED = [_DOUBLE.as_pointer()] * 6 + [_DOUBLE] * 7
+
+
+#: Variants of a row: operation, and whether there are penalties. The index of a variant is its place in the table of
+#: addresses of a kernel.
+VARIANTS = ((STORE, False), (SUM, False), (EVALUATE, False), (SUBTRACT, False), (EVALUATE, True), (SUBTRACT, True))
 
 
 @intrinsic
 def compute_row(context: Any, kernel: Any, operation: Any, arrays: Any, penalties: Any, begin: Any, end: Any) -> Any:
     """Compute the kernel row of a draw over the tiles from ``begin`` to ``end - 1``, at least one.
 
-    ``arrays`` is a :class:`RowArrays`, ``penalties`` is None or a :class:`RowPenalties`.
+    ``kernel`` is a :class:`~steinstream._engine.compiled_kernel.CompiledKernel`, ``arrays`` a :class:`RowArrays`,
+    ``penalties`` is None or a :class:`RowPenalties`. With penalties the operation is EVALUATE or SUBTRACT.
 
     Reference: `kernels.Kernel.matrix`.
     """
-    linear = not isinstance(kernel.types[4], types.NoneType)
     penalised = not isinstance(penalties, types.NoneType)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -133,29 +147,28 @@ def compute_row(context: Any, kernel: Any, operation: Any, arrays: Any, penaltie
             return context.make_array(kind)(context, builder, value)
 
         kernel, operation, arrays, penalties, begin, end = values
-        profile, *parameters = cgutils.unpack_tuple(builder, kernel)
+        parameter = partial(read_field, context, builder, signature.args[0], kernel)
         fields = _named(builder, signature.args[2], arrays)
         fields |= _named(builder, *fields.pop("lanes"))
         structs = {name: array(*field) for name, field in fields.items()}
         dim = cgutils.unpack_tuple(builder, structs["draw"].shape, 2)[1]
-        given = [*parameters[:3], *(each.data for each in structs.values()), dim, begin, end]
-        if linear:
-            given.append(parameters[3])
+        given = [parameter(name) for name in ("first", "second", "grid", "linear")]
+        given += [*(each.data for each in structs.values()), dim, begin, end]
         if penalised:
             terms = [*_named(builder, signature.args[3], penalties).values()]
-            given += [array(*term).data for term in terms[:5]] + [value for _, value in terms[5:]] + [parameters[4]]
-        for number, variant in product(range(len(PROFILES)), (STORE, SUM, EVALUATE, SUBTRACT)):
-            chosen = builder.and_(
-                builder.icmp_signed("==", profile, integer(number)),
-                builder.icmp_signed("==", operation, integer(int(variant))),
-            )
-            with builder.if_then(chosen):
-                searches = penalised and variant in (EVALUATE, SUBTRACT)
-                function = _function(builder.module, number, int(variant), linear, searches)
-                builder.call(function, given if searches else given[: len(_PLAIN) + linear])
+            given += [array(*term).data for term in terms[:6]] + [value for _, value in terms[6:]]
+            given.append(parameter("base_grid"))
+            operation = builder.add(operation, integer(VARIANTS.index((EVALUATE, True)) - int(EVALUATE)))
+        call_row(builder, parameter("rows"), operation, _signature(penalised), given)
         return context.get_dummy_value()
 
     return types.void(kernel, operation, arrays, penalties, begin, end), generate
+
+
+def call_row(builder: Any, table: Any, index: Any, signature: Any, arguments: list[Any]) -> None:
+    """Call the function whose address is an entry of a table."""
+    entry = builder.gep(builder.inttoptr(table, _INDEX.as_pointer()), [index])
+    builder.call(builder.inttoptr(builder.load(entry), signature.as_pointer()), arguments)
 
 
 def _named(builder: Any, kind: Any, value: Any) -> dict[str, tuple[Any, Any]]:
@@ -163,19 +176,19 @@ def _named(builder: Any, kind: Any, value: Any) -> dict[str, tuple[Any, Any]]:
     return dict(zip(kind.fields, zip(kind.types, cgutils.unpack_tuple(builder, value), strict=True), strict=True))
 
 
-def _function(module: Any, profile: int, operation: int, linear: bool, penalised: bool) -> Any:
-    """Return the LLVM function of a variant. It is never inlined: it is long and called from several places."""
-    name = f"steinstream.row.{profile}.{operation}.{linear:d}.{penalised:d}"
-    if name in module.globals:
-        return module.globals[name]
-    signature = ir.FunctionType(ir.VoidType(), _PLAIN + [_DOUBLE] * linear + _PENALISED * penalised)
-    function = ir.Function(module, signature, name)
-    function.linkage = "linkonce_odr"
-    function.attributes.add("noinline")
+def _signature(penalised: bool) -> Any:
+    """Return the type of the LLVM function of a variant."""
+    return ir.FunctionType(ir.VoidType(), _PLAIN + _PENALISED * penalised)
+
+
+def row_function(module: Any, profile: Callable[..., Any], linear: bool, variant: tuple[Any, bool]) -> Any:
+    """Add the LLVM function of a variant to a module."""
+    operation, penalised = variant
+    function = ir.Function(module, _signature(penalised), f"steinstream.row.{operation}.{penalised:d}")
+    function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
-    plain, more = _Arguments(*function.args[: len(_PLAIN)]), list(function.args[len(_PLAIN) :])
-    weight = more.pop(0) if linear else None
-    _trace(builder, plain, PROFILES[profile], operation, weight, _PenaltyArguments(*more) if penalised else None)
+    plain, more = function.args[: len(_PLAIN)], function.args[len(_PLAIN) :]
+    _trace(builder, _Arguments(*plain), profile, operation, linear, _PenaltyArguments(*more) if penalised else None)
     builder.ret_void()
     return function
 
@@ -185,10 +198,10 @@ def _trace(
     given: _Arguments,
     profile: Callable[..., Any],
     operation: int,
-    linear: Any,
+    linear: bool,
     penalties: _PenaltyArguments | None,
 ) -> None:
-    """Emit the instructions of a variant. ``linear`` is None or the weight of the linear term."""
+    """Emit the instructions of a variant, with or without the linear term."""
     dimension = Lanes.fill(builder, builder.sitofp(given.dim, given.grid.type))
     first, second, grid = (Lanes.fill(builder, value) for value in (given.first, given.second, given.grid))
     shift = grid * (1.5 * 2.0**52)
@@ -208,7 +221,7 @@ def _trace(
         )
         return here, slope
 
-    if linear is not None:
+    if linear:
         own_here.value = 0.0
         with loop(builder, integer(0), given.dim) as k:
             here, slope = draw_at(k)
@@ -217,7 +230,7 @@ def _trace(
     def kernel_values(tile: Any) -> tuple[Lanes, Lanes]:
         """Return the kernel values of a tile, and phi."""
         distance.value = cross.value = scores.value = 0.0
-        if linear is not None:
+        if linear:
             products.value = own.value = 0.0
         with loop(builder, integer(0), given.dim) as k:
             here, slope_here = draw_at(k)
@@ -227,28 +240,29 @@ def _trace(
             distance.value = difference.multiply_add(difference, distance.value)
             cross.value = (slope_here - slope_there).multiply_add(difference, cross.value)
             scores.value = slope_here.multiply_add(slope_there, scores.value)
-            if linear is not None:
+            if linear:
                 products.value = here.multiply_add(there, products.value)
                 own.value = slope_there.multiply_add(there, own.value)
 
         u = distance.value
         phi, slope, curvature = profile(u, first, second)
         k0 = phi.multiply_add(scores.value, slope.multiply_add(cross.value + dimension, -(curvature * u)))
-        if linear is not None:
+        if linear:
             both = (own_here.value + own.value) + dimension
             extra = scores.value.multiply_add(products.value + 1.0, both)
-            k0 = Lanes.fill(builder, linear).multiply_add(extra, k0)
+            k0 = Lanes.fill(builder, given.linear).multiply_add(extra, k0)
         return (k0 + shift) - shift, phi  # a double above 2^52 grids is a multiple of the grid
 
     def key(tile: Any, influence: Lanes, phi: Lanes) -> Lanes:
         """Return the number that the search compares: the influence, with penalties the penalised key."""
         if penalties is None:
             return influence
-        stein, weight, share, observed, cost_scale, base_grid = (
+        stein, weight, share, observed, cost_scale, features, base_grid = (
             Lanes.fill(builder, value) for value in penalties[penalties._fields.index("stein") :]
         )
         base_shift = base_grid * (1.5 * 2.0**52)
         phi = (phi + base_shift) - base_shift
+        phi = features.where_less(0.5, phi, Lanes.load(builder, penalties.given_row, tile))
         kept, stream = (Lanes.load(builder, each, tile) for each in (penalties.kept_sum, penalties.stream_sum))
         if operation == EVALUATE:
             kept, stream = kept + phi, observed.multiply_add(phi, stream)

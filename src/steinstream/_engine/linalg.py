@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from steinstream._engine.compiled_kernel import CompiledKernel
 from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
 from steinstream._engine.pairwise import as_tiles
 from steinstream._engine.simd import LANES
 from steinstream._typing import Array
-from steinstream.kernels import CompiledKernel
 
 
 def multiply(matrix: Array, rows: Array) -> Array:

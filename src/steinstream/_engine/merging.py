@@ -1,10 +1,12 @@
-"""Draws with masses: sums of the Stein kernel over them, removal of the least important ones, and swaps.
+"""Draws with masses: sums of the objective over them, removal of the least important ones, and swaps.
 
 The *row sum* of draw i is the sum of mass_j k0(i, j) over all draws j, i included; ``high + low`` is an exact pair.
-With S the sum of mass_i times row sum i and W the sum of the masses, KSD^2 = S / W^2. A stream term adds a multiple
-of the centred base kernel phi(x, y) - b(x) - b(y) + c to the kernel, where b(x) is the mean of phi(x, .) over the
-union and c the mean of b: the sum over a subset is then its squared MMD to the union. Its part of the row sums is
-stored separately. The objective is S / W^2 with both parts.
+With S the sum of mass_i times row sum i and W the sum of the masses, KSD^2 = S / W^2. The stream term adds a multiple
+of the centred base kernel phi(x, y) - b(x) - b(y) + c to the kernel, where b(x) is the mean of phi(x, .) over a stream
+and c the mean of b over the stream: the sum over a subset is then its squared MMD to the stream. Its part of the row
+sums is stored separately. The objective is S / W^2 with both parts. Draws without scores have the second part alone.
+
+The base kernel is evaluated at *base vectors*, which are the draws or their features in the coordinates of the kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine import double_double
+from steinstream._engine.base_row import ADD, base_row
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import profile_at
 from steinstream._engine.kernel_row import (
@@ -37,20 +40,31 @@ class WeightedDraws(NamedTuple):
     """Draws with masses."""
 
     draws: Array  # (n, 2, d): draws and scores
+    base: Array  # (n, q): base vectors
     masses: Array  # (n,)
     diagonal: Array  # (n,): k0(x, x), with the part of the stream term
     base_means: Array  # (n,): b
     base_mean: float  # c
+    stein: float  # 1, or 0 without scores
     stream_weight: float  # factor of the centred base kernel; 0 without a stream term
 
     def take(self, places: Integers) -> WeightedDraws:
         """Return some of the draws."""
         return self._replace(
             draws=self.draws[places],
+            base=self.base[places],
             masses=self.masses[places],
             diagonal=self.diagonal[places],
             base_means=self.base_means[places],
         )
+
+
+class Slots(NamedTuple):
+    """Some of the draws as kernel rows read them, padded with zeros."""
+
+    tiles: Array  # (tiles, d, 2, 16): draws and scores
+    base_tiles: Array  # (tiles, q, 16): base vectors
+    masses: Array  # (16 tiles,)
 
 
 class RowSums(NamedTuple):
@@ -73,6 +87,20 @@ class DropLimits(NamedTuple):
     least: int
     most: int
     allowed: float
+
+
+def base_tiles(base: Array) -> Array:
+    """Arrange base vectors (n, q) in tiles (tiles, q, 16), the last one padded with zeros."""
+    tiles, slot = np.zeros((-(-len(base) // LANES), base.shape[1], LANES)), np.arange(len(base))
+    tiles[slot // LANES, :, slot % LANES] = base
+    return tiles
+
+
+def padded(values: Array) -> Array:
+    """Return values with zeros up to a multiple of 16."""
+    longer = np.zeros(-(-len(values) // LANES) * LANES)
+    longer[: len(values)] = values
+    return longer
 
 
 @jit
@@ -133,53 +161,103 @@ def energy_with_stream_term(masses, sums, alive) -> tuple[float, float]:
 
 
 @jit
-def base_row_sums(kernel, tiles, masses, draws) -> Array:
-    """Return the sum of mass * phi over the tiled draws for each of some draws (n, 2, d).
+def base_row_sums(kernel, tiles, masses, base) -> Array:
+    """Return the sum of mass * phi over the tiled base vectors for each of some base vectors (n, q).
 
     Reference: `reference.base_values`.
     """
-    lanes, sums = np.zeros((2, LANES)), np.zeros(draws.shape[0])
-    for i in range(draws.shape[0]):
-        sums[i] = row_total(kernel, draws[i, 0], tiles, masses, lanes, tiles.shape[0] * LANES)
+    lanes, sums = np.zeros((2, LANES)), np.zeros(base.shape[0])
+    for i in range(base.shape[0]):
+        sums[i] = row_total(kernel, base[i], tiles, masses, lanes, tiles.shape[0] * LANES)
     return sums
 
 
+@jit
+def base_matrix(kernel, tiles, base) -> Array:
+    """Return phi of each of some base vectors (n, q) with each tiled one, (n, 16 tiles).
+
+    Reference: `reference.base_values`.
+    """
+    lanes, values = np.zeros((2, LANES)), np.zeros((base.shape[0], tiles.shape[0] * LANES))
+    for i in range(base.shape[0]):
+        base_row(kernel, ADD, base[i], tiles, values[i], values[i], lanes, 0, tiles.shape[0])
+    return values
+
+
+@jit
+def halve(kernel, tiles, base, selected) -> float:
+    """Select one of every two consecutive base vectors (2 r, q), as in `stream_summary.halve_level`.
+
+    ``tiles`` holds the same vectors; ``selected`` (2 r,) receives which ones. Returns the squared norm of the sum of
+    phi(selected, .) - phi(forgotten, .).
+
+    Reference: `reference.ReferenceSummary.halve`.
+    """
+    signs, lanes, square = np.zeros(tiles.shape[0] * LANES), np.zeros((2, LANES)), 0.0
+    own, _, _ = profile_at(kernel, 0.0)
+    for first in range(0, base.shape[0], 2):
+        product = row_total(kernel, base[first], tiles, signs, lanes, first)
+        product -= row_total(kernel, base[first + 1], tiles, signs, lanes, first)
+        signs[first] = 1.0 if product <= 0.0 else -1.0
+        signs[first + 1] = -signs[first]
+        square += 2.0 * signs[first] * product + 2.0 * (own - base_value(kernel, base, first, first + 1))
+        selected[first], selected[first + 1] = product <= 0.0, product > 0.0
+    return max(square, 0.0)
+
+
 @inlined
-def stream_product(kernel, pool, i, j):
-    """Return the part of the stream term in the kernel of two draws.
+def base_value(kernel, base, i, j):
+    """Return phi of two base vectors.
+
+    Reference: `reference.base_values`.
+    """
+    u = 0.0
+    for k in range(base.shape[1]):
+        difference = base[i, k] - base[j, k]
+        u += difference * difference
+    phi, _, _ = profile_at(kernel, u)
+    return phi
+
+
+@inlined
+def stream_row(kernels, slots, pool, new, others, lanes, row):
+    """Write the part of the stream term in the kernel of a draw with the draws ``others``, which fill the slots.
 
     Reference: `reference.base_values`.
     """
     if pool.stream_weight == 0.0:
-        return 0.0
-    u = 0.0
-    for k in range(pool.draws.shape[2]):
-        difference = pool.draws[i, 0, k] - pool.draws[j, 0, k]
-        u += difference * difference
-    phi, _, _ = profile_at(kernel, u)
-    return pool.stream_weight * (phi - pool.base_means[i] - pool.base_means[j] + pool.base_mean)
+        return
+    for k in range(others.shape[0]):
+        row[k] = 0.0
+    base_row(kernels[1], ADD, pool.base[new], slots.base_tiles, slots.masses, row, lanes, 0, slots.base_tiles.shape[0])
+    for k in range(others.shape[0]):
+        centred = row[k] - pool.base_means[new] - pool.base_means[others[k]] + pool.base_mean
+        row[k] = pool.stream_weight * centred
 
 
 @jit
-def add_to_sums(kernel, pool, i, mass, row, others, sums) -> None:
-    """Add draw i with this mass to the row sums of the draws ``others``; subtract it if the mass is negative.
+def add_to_sums(mass, row, stream, sums) -> None:
+    """Add a draw with this mass and this kernel row to row sums; subtract it if the mass is negative.
 
     Reference: `reference.row_sums`.
     """
-    for k in range(others.shape[0]):
+    for k in range(sums.high.shape[0]):
         sums.high[k], sums.low[k] = add_product(sums.high[k], sums.low[k], mass, row[k])
-        sums.stream[k] += mass * stream_product(kernel, pool, i, others[k])
+        sums.stream[k] += mass * stream[k]
 
 
 @jit
-def drop(kernel, tiles, pool, sums, alive, limits) -> None:
+def drop(kernels, slots, pool, sums, alive, limits) -> None:
     """Drop draws of the pool, each time the one without which the objective is smallest, of equals the first.
+
+    ``kernels`` is a pair: the kernel of the draws and that of the base vectors. ``slots`` holds the whole pool.
 
     Reference: `reference.drop_draws`.
     """
     masses, diagonal, high, low, stream = pool.masses, pool.diagonal, sums.high, sums.low, sums.stream
-    count = alive.shape[0]
-    row, lanes, every = np.zeros(tiles.shape[0] * LANES), new_lanes(), np.arange(count)
+    count, tiles = alive.shape[0], slots.tiles
+    row, shift = np.zeros(tiles.shape[0] * LANES), np.zeros(tiles.shape[0] * LANES)
+    lanes, base_lanes, every = new_lanes(), np.zeros((2, LANES)), np.arange(count)
     energy, mass = energy_with_stream_term(masses, sums, alive)
     rest = 0.0
     for left in range(count, limits.least, -1):
@@ -195,71 +273,84 @@ def drop(kernel, tiles, pool, sums, alive, limits) -> None:
         energy, rest = add_product(energy, rest, -2.0 * masses[best], high[best] + stream[best])
         energy, rest = double_double.add(energy, rest, masses[best] * (masses[best] * diagonal[best] - 2.0 * low[best]))
         mass -= masses[best]
-        compute_row(kernel, STORE, store_arrays(pool.draws[best], tiles, row, lanes), None, 0, tiles.shape[0])
-        add_to_sums(kernel, pool, best, -masses[best], row, every, sums)
+        if pool.stein > 0.0:
+            compute_row(kernels[0], STORE, store_arrays(pool.draws[best], tiles, row, lanes), None, 0, tiles.shape[0])
+        stream_row(kernels, slots, pool, best, every, base_lanes, shift)
+        add_to_sums(-masses[best], row, shift, sums)
         alive[best] = False
 
 
 @jit
-def swap(kernel, points, pool, kept, sums, order) -> int:
+def swap(kernels, slots, pool, kept, sums, order) -> int:
     """Offer each draw of the pool that is not kept, in this order, the place of a kept one; return the number of swaps.
 
     The kept draw to be replaced is the one whose removal then leaves the smallest objective. A swap is made only if it
-    lowers the objective by more than rounding. ``points`` (:class:`~steinstream._engine.pairwise.TiledDraws`) holds the
-    kept draws, ``kept`` their indices in the pool and ``sums`` their row sums; all three are updated.
+    lowers the objective by more than rounding. ``slots`` holds the kept draws, ``kept`` their indices in the pool and
+    ``sums`` their row sums; all three are updated.
 
     Reference: `reference.swap_draws`.
     """
-    tiles, padded, masses, diagonal = points.tiles, points.copies, pool.masses, pool.diagonal
-    size, every, slots = kept.shape[0], np.ones(kept.shape[0], dtype=np.bool_), tiles.shape[0] * LANES
-    row, old_row, spare, lanes, swaps = np.zeros(slots), np.zeros(slots), np.zeros(slots), new_lanes(), 0
+    tiles, own_masses, masses, diagonal = slots.tiles, slots.masses, pool.masses, pool.diagonal
+    size, every, number = kept.shape[0], np.ones(kept.shape[0], dtype=np.bool_), tiles.shape[0] * LANES
+    row, old_row, spare, shift = np.zeros(number), np.zeros(number), np.zeros(number), np.zeros(number)
+    lanes, base_lanes, swaps = new_lanes(), np.zeros((2, LANES)), 0
     is_kept = np.zeros(masses.shape[0], dtype=np.bool_)
     is_kept[kept] = True
-    energy, mass = energy_with_stream_term(padded[:size], sums, every)
+    energy, mass = energy_with_stream_term(own_masses[:size], sums, every)
     for new in order:
         if is_kept[new]:
             continue
-        arrays = RowArrays(pool.draws[new], tiles, padded, spare, spare, row, lanes)
-        compute_row(kernel, EVALUATE, arrays, None, 0, tiles.shape[0])
-        own, _, _ = combine_lanes(lanes)
+        own = 0.0
+        if pool.stein > 0.0:
+            arrays = RowArrays(pool.draws[new], tiles, own_masses, spare, spare, row, lanes)
+            compute_row(kernels[0], EVALUATE, arrays, None, 0, tiles.shape[0])
+            own, _, _ = combine_lanes(lanes)
+        stream_row(kernels, slots, pool, new, kept, base_lanes, shift)
         for i in range(size):
-            spare[i] = stream_product(kernel, pool, new, kept[i])
-            own += padded[i] * spare[i]
+            own += own_masses[i] * shift[i]
         more = masses[new] * (2.0 * own + masses[new] * diagonal[new])
         best, lowest = -1, energy / mass**2 * (1.0 - 1e-12)
         for i in range(size):
-            with_new = sums.high[i] + sums.stream[i] + masses[new] * (row[i] + spare[i])
-            gain = padded[i] * (2.0 * with_new - padded[i] * diagonal[kept[i]])
-            without = (energy + more - gain) / (mass + masses[new] - padded[i]) ** 2
+            with_new = sums.high[i] + sums.stream[i] + masses[new] * (row[i] + shift[i])
+            gain = own_masses[i] * (2.0 * with_new - own_masses[i] * diagonal[kept[i]])
+            without = (energy + more - gain) / (mass + masses[new] - own_masses[i]) ** 2
             if without < lowest:
                 best, lowest = i, without
-            spare[i] = 0.0
         if best < 0:
             continue
         old = kept[best]
-        compute_row(kernel, STORE, store_arrays(pool.draws[old], tiles, old_row, lanes), None, 0, tiles.shape[0])
-        add_to_sums(kernel, pool, new, masses[new], row, kept, sums)
-        add_to_sums(kernel, pool, old, -masses[old], old_row, kept, sums)
-        kept[best], padded[best] = new, masses[new]
-        replace(kernel, points, pool, kept, sums, best)
+        add_to_sums(masses[new], row, shift, sums)
+        if pool.stein > 0.0:
+            arrays = store_arrays(pool.draws[old], tiles, old_row, lanes)
+            compute_row(kernels[0], STORE, arrays, None, 0, tiles.shape[0])
+        stream_row(kernels, slots, pool, old, kept, base_lanes, shift)
+        add_to_sums(-masses[old], old_row, shift, sums)
+        kept[best], own_masses[best] = new, masses[new]
+        replace(kernels, slots, pool, kept, sums, best, shift)
         is_kept[old], is_kept[new] = False, True
-        energy, mass = energy_with_stream_term(padded[:size], sums, every)
+        energy, mass = energy_with_stream_term(own_masses[:size], sums, every)
         swaps += 1
     return swaps
 
 
 @jit
-def replace(kernel, points, pool, kept, sums, slot) -> None:
-    """Write the draw ``kept[slot]`` into its slot and compute its row sum over the kept draws.
+def replace(kernels, slots, pool, kept, sums, slot, shift) -> None:
+    """Write the draw ``kept[slot]`` into its slot and compute its row sum over the kept draws; ``shift`` is scratch.
 
     Reference: `reference.row_sums`.
     """
-    tiles, padded, new, lanes = points.tiles, points.copies, kept[slot], new_lanes()
+    tiles, masses, new = slots.tiles, slots.masses, kept[slot]
     tile, lane = slot // LANES, slot % LANES
     for k in range(pool.draws.shape[2]):
         tiles[tile, k, 0, lane], tiles[tile, k, 1, lane] = pool.draws[new, 0, k], pool.draws[new, 1, k]
-    compute_row(kernel, SUM, sum_arrays(pool.draws[new], tiles, padded, lanes), None, 0, tiles.shape[0])
-    sums.high[slot], sums.low[slot], _ = combine_lanes(lanes)
+    for k in range(pool.base.shape[1]):
+        slots.base_tiles[tile, k, lane] = pool.base[new, k]
+    if pool.stein > 0.0:
+        lanes = new_lanes()
+        compute_row(kernels[0], SUM, sum_arrays(pool.draws[new], tiles, masses, lanes), None, 0, tiles.shape[0])
+        sums.high[slot], sums.low[slot], _ = combine_lanes(lanes)
     sums.stream[slot] = 0.0
-    for i in range(kept.shape[0]):
-        sums.stream[slot] += padded[i] * stream_product(kernel, pool, new, kept[i])
+    if pool.stream_weight > 0.0:
+        stream_row(kernels, slots, pool, new, kept, np.zeros((2, LANES)), shift)
+        for i in range(kept.shape[0]):
+            sums.stream[slot] += masses[i] * shift[i]

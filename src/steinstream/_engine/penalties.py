@@ -19,13 +19,20 @@ where u_j is its influence. The stream sum of a new draw is computed from a summ
 the value of phi is part of the kernel row of the new draw. Keys change with every draw of the stream, so every search
 recomputes them.
 
-The weight is w = gamma kappa / nu, with kappa the geometric mean of k0(x, x) over the stream and
-nu = phi(0) - C / t^2. For n independent draws, KSD^2 is then about kappa / n and the stream term gamma kappa / n in any
-coordinates: gamma has no unit. Without scores the influence is left out of the keys and w = 1 / nu.
+The weight is w = gamma kappa / nu, with kappa the mean of k0(x, x) over the last half to three quarters of the stream
+and nu = phi(0) - C / t^2. For n independent draws, KSD^2 is then kappa / n in the mean and the stream term
+gamma kappa / n in any coordinates: gamma has no unit. With the geometric mean in place of the mean, KSD would decide
+almost alone where a few draws have very large scores, in the neck of a funnel, and keep sets that are too narrow there.
+Older draws are forgotten because scores are large in a burn-in. Without scores the influence is left out of the keys
+and w = 1 / nu.
 
-A draw of cost c is treated as if k0(x, x) were larger by lambda kappa c / (mean cost): the search is for the largest
+A draw of cost c is treated as if k0(x, x) were larger by lambda g c / (mean cost), with g the geometric mean of
+k0(x, x): the search is for the largest
 *penalised key* key_j + cost_scale * removal_cost_j. ``removal_cost`` is the cost of the copy in the slot that is
 removed first, or -inf if all copies are pinned.
+
+If the draws have scores and the stream term compares features, phi is that of the features, which have tiles of their
+own. Otherwise phi is that of the coordinates of the kept draws.
 
 ``penalties`` may be None. Then the functions below do nothing, and their code is not compiled.
 """
@@ -40,9 +47,11 @@ from numba.extending import overload
 
 from steinstream._engine import double_double
 from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.by_reference import by_reference
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import diagonal, profile_at
 from steinstream._engine.kernel_row import RowPenalties
+from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES, fma
 from steinstream._engine.state import NONE, KeptState, aligned, new_record
 from steinstream._engine.stream_summary import (
@@ -69,6 +78,7 @@ SCALARS = np.dtype(
         ("stein", np.float64),  # 1, or 0 without scores
         ("gamma", np.float64),  # weight of the stream term
         ("cost_weight", np.float64),  # lambda
+        ("features", np.float64),  # 1 if phi is that of features, 0 if it is that of the draws
         # Sums over the stream.
         ("count", np.float64),  # draws, t
         ("pair_sum", np.float64),  # C
@@ -82,12 +92,19 @@ SCALARS = np.dtype(
         # Sums over the draws kept at the last change of the preconditioner and the stream since then.
         ("log_diagonal_sum", np.float64),  # of log k0(x, x)
         ("log_diagonal_count", np.float64),
+        # Sums of k0(x, x) since the number of draws last doubled, and between the two doublings before.
+        ("diagonal_sum", np.float64),
+        ("diagonal_count", np.float64),
+        ("previous_diagonal_sum", np.float64),
+        ("previous_diagonal_count", np.float64),
+        ("diagonal_doubling", np.float64),
     ]
 )
 
 _SMALLEST_SPREAD = 1e-6  # nu relative to phi(0): below it the stream term has no effect
 
 
+@by_reference
 class Penalties(NamedTuple):
     """Slots and labels as in the state."""
 
@@ -99,15 +116,17 @@ class Penalties(NamedTuple):
     next_removed: Integers  # (slots,): label of the copy that is removed first, or NONE
     cost: Array  # (labels,)
     pinned: Flags  # (labels,)
+    tiles: Array  # (slots / 16, q, 16): features of the kept draws; without features (0, q, 16)
+    given_row: Array  # (slots,): phi of features for the next row
     summary: StreamSummary
     point: Array  # (d,): scratch
     lanes: Array  # (2, 16): scratch
     scalars: Any  # a record of SCALARS
 
 
-def empty_penalties(summary: StreamSummary, slots: int, labels: int) -> Penalties:
+def empty_penalties(summary: StreamSummary, slots: int, labels: int, features: bool = False) -> Penalties:
     """Return the penalties of a state with this number of slots and labels, with the summary of a stream."""
-    return Penalties(
+    penalties = Penalties(
         kept_sum=aligned(slots),
         stream_sum=aligned(slots),
         base_row=aligned(slots),
@@ -116,17 +135,23 @@ def empty_penalties(summary: StreamSummary, slots: int, labels: int) -> Penaltie
         next_removed=np.full(slots, NONE, dtype=np.int64),
         cost=np.zeros(labels),
         pinned=np.zeros(labels, dtype=np.bool_),
+        tiles=aligned(slots // LANES if features else 0, len(summary.point), LANES),
+        given_row=aligned(slots),
         summary=summary,
         point=np.zeros_like(summary.point),
         lanes=aligned(2, LANES),
         scalars=new_record(SCALARS),
     )
+    penalties.scalars["features"] = features
+    return penalties
 
 
 def enlarged_penalties(penalties: Penalties, state: KeptState) -> Penalties:
     """Copy the penalties into arrays that fit an enlarged state."""
-    new = empty_penalties(penalties.summary, len(state.copies), len(state.following))
-    sized = ("kept_sum", "stream_sum", "base_row", "removal_cost", "keys", "next_removed", "cost", "pinned")
+    features = bool(penalties.scalars["features"])
+    new = empty_penalties(penalties.summary, len(state.copies), len(state.following), features)
+    sized = ["kept_sum", "stream_sum", "base_row", "removal_cost", "keys", "next_removed", "cost", "pinned"]
+    sized += ["tiles", "given_row"]
     for name in sized:
         old = getattr(penalties, name)
         getattr(new, name)[: len(old)] = old
@@ -152,11 +177,13 @@ def _row_penalties(penalties):
             penalties.stream_sum,
             penalties.removal_cost,
             penalties.keys,
+            penalties.given_row,
             scalars.stein,
             scalars.weight,
             scalars.share,
             scalars.first_pass,
             scalars.cost_scale,
+            scalars.features,
         )
 
     return terms
@@ -168,8 +195,75 @@ def _row_penalties(penalties):
 @inlined
 def load_point(penalties, batch, i):
     """Copy draw i of a batch to ``penalties.point``. Storage bookkeeping."""
-    for k in range(batch.draws.shape[1]):
-        penalties.point[k] = batch.draws[i, k]
+    for k in range(penalties.point.shape[0]):
+        penalties.point[k] = batch.base[i, k]
+
+
+@inlined
+def load_kept_point(state, penalties, slot):
+    """Copy the base vector of a kept draw to ``penalties.point``. Storage bookkeeping."""
+    tile, lane = slot // LANES, slot % LANES
+    if penalties.scalars.features > 0.0:
+        for k in range(penalties.point.shape[0]):
+            penalties.point[k] = penalties.tiles[tile, k, lane]
+    else:
+        for k in range(penalties.point.shape[0]):
+            penalties.point[k] = state.tiles[tile, k, 0, lane]
+
+
+@inlined
+def kept_total(state, kernel, penalties):
+    """Return the sum of phi between ``penalties.point`` and the kept draws.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    slots = state.scalars.slots
+    if penalties.scalars.features > 0.0:
+        return row_total(kernel, penalties.point, penalties.tiles, state.copies, penalties.lanes, slots)
+    return row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+
+
+@inlined
+def add_kept_row(state, kernel, penalties, row, slots):
+    """Add phi between ``penalties.point`` and the draws in the first slots to a row.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    tiles = (slots + LANES - 1) // LANES
+    if penalties.scalars.features > 0.0:
+        base_row(kernel, ADD, penalties.point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
+    else:
+        base_row(kernel, ADD, penalties.point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
+
+
+@inlined
+def store_features(penalties, batch, new, slot):
+    """Write the features of a draw of the batch into a spare slot and ``penalties.point``. Storage bookkeeping."""
+    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
+        if penalties.scalars.features > 0.0:
+            for k in range(penalties.point.shape[0]):
+                penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES] = batch.base[new, k]
+
+
+@inlined
+def load_removed_features(state, penalties, slot):
+    """Copy the features of a draw that is removed to ``penalties.point``. Storage bookkeeping."""
+    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
+        if penalties.scalars.features > 0.0:
+            load_kept_point(state, penalties, slot)
+
+
+@inlined
+def fill_given_row(state, kernel, penalties, slots):
+    """Compute phi of the features in ``penalties.point`` with the first slots, for the next kernel row.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
+        if penalties.scalars.features > 0.0:
+            for other in range((slots + LANES - 1) // LANES * LANES):
+                penalties.given_row[other] = 0.0
+            add_kept_row(state, kernel, penalties, penalties.given_row, slots)
 
 
 @inlined
@@ -197,7 +291,7 @@ def base_at_zero(kernel):
     return (own + shift) - shift
 
 
-@inlined
+@called_late()
 def observe_stream(state, kernel, penalties, batch, first):
     """Compute the stream sum of each candidate of a step; in the first pass, add the candidates to the stream.
 
@@ -217,30 +311,44 @@ def observe_stream(state, kernel, penalties, batch, first):
                 scalars.pair_sum += 2.0 * batch.stream_sums[i]
             for i in range(first, last):
                 for j in range(first, last):
-                    value = base_value(kernel, batch.draws, i, j)
+                    value = base_value(kernel, batch.base, i, j)
                     batch.stream_sums[i] += value
                     scalars.pair_sum += value
                 load_point(penalties, batch, i)
-                add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i])
+                add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i], batch.ids[i])
         if observed:
             for i in range(first, last):
                 scalars.count += 1.0
                 scalars.cost_sum += batch.costs[i]
-                scalars.log_diagonal_sum += np.log(diagonal(kernel, batch.draws, batch.scores, i))
-                scalars.log_diagonal_count += 1.0
+                add_diagonal(scalars, diagonal(kernel, batch.draws, batch.scores, i))
         update_weights(kernel, penalties)
         state.scalars.largest = np.nan
 
 
+@inlined
+def add_diagonal(scalars, value):
+    """Add k0(x, x) of a draw to the means.
+
+    Reference: `reference.recent_mean`.
+    """
+    scalars.log_diagonal_sum += np.log(value)
+    scalars.log_diagonal_count += 1.0
+    if scalars.diagonal_count >= max(scalars.diagonal_doubling, 1.0):
+        scalars.diagonal_doubling = max(scalars.diagonal_doubling, 1.0) + scalars.diagonal_count
+        scalars.previous_diagonal_sum, scalars.previous_diagonal_count = scalars.diagonal_sum, scalars.diagonal_count
+        scalars.diagonal_sum = scalars.diagonal_count = 0.0
+    scalars.diagonal_sum += value
+    scalars.diagonal_count += 1.0
+
+
 @jit
-def add_log_diagonals(kernel, penalties, draws, scores) -> None:
-    """Add log k0(x, x) of draws that are inserted without being part of the stream.
+def add_diagonals(kernel, penalties, draws, scores) -> None:
+    """Add k0(x, x) of draws that are inserted without being part of the stream.
 
     Reference: `reference.Reference.kappa`.
     """
     for i in range(draws.shape[0]):
-        penalties.scalars.log_diagonal_sum += np.log(diagonal(kernel, draws, scores, i))
-        penalties.scalars.log_diagonal_count += 1.0
+        add_diagonal(penalties.scalars, diagonal(kernel, draws, scores, i))
 
 
 @inlined
@@ -252,23 +360,11 @@ def observe_others(state, kernel, penalties, batch, first, new):
     if penalties is not None:
         scalars, slots = penalties.scalars, state.scalars.slots
         if batch.candidates > 1 and scalars.first_pass > 0.0 and scalars.gamma > 0.0 and slots > 0:
-            tiles = (slots + LANES - 1) // LANES
             for i in range(first, first + batch.candidates):
                 if i != new:
                     load_point(penalties, batch, i)
-                    total = row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
-                    add_to_stream_total(scalars, total)
-                    base_row(
-                        kernel,
-                        ADD,
-                        penalties.point,
-                        state.tiles,
-                        state.copies,
-                        penalties.stream_sum,
-                        penalties.lanes,
-                        0,
-                        tiles,
-                    )
+                    add_to_stream_total(scalars, kept_total(state, kernel, penalties))
+                    add_kept_row(state, kernel, penalties, penalties.stream_sum, slots)
 
 
 @inlined
@@ -287,14 +383,16 @@ def update_weights(kernel, penalties):
     """
     scalars = penalties.scalars
     count = scalars.count
-    kappa = np.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count)
+    seen = scalars.diagonal_count + scalars.previous_diagonal_count
+    kappa = (scalars.diagonal_sum + scalars.previous_diagonal_sum) / seen if seen > 0.0 else 0.0
     own = base_at_zero(kernel)
     spread = own - scalars.pair_sum / (count * count)
     scalars.weight, scalars.cost_scale = 0.0, 1.0  # not 0: it multiplies -inf where a draw is pinned
     if scalars.gamma > 0.0 and spread > _SMALLEST_SPREAD * own:
         scalars.weight = scalars.gamma * kappa / spread if scalars.stein > 0.0 else 1.0 / spread
     if scalars.cost_weight * scalars.cost_sum > 0.0:
-        scale = kappa if scalars.stein > 0.0 else 1.0
+        geometric = np.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count)
+        scale = geometric if scalars.stein > 0.0 else 1.0
         scalars.cost_scale = 0.5 * scalars.cost_weight * scale / (scalars.cost_sum / count)
 
 
@@ -320,6 +418,27 @@ def squared_mmd(penalties, kept_total, stream_total, draws):
     """
     count, size, pair_sum = penalties.scalars.count, float(draws), penalties.scalars.pair_sum
     return kept_total / (size * size) - 2.0 * (stream_total / (size * count)) + pair_sum / (count * count)
+
+
+@inlined
+def logged_mmd(state, penalties):
+    """Return MMD^2 of the kept draws, at least 0; NaN without a stream term.
+
+    Reference: `reference.Reference.squared_mmd`.
+    """
+    if penalties is None or penalties.scalars.gamma == 0.0 or penalties.scalars.count == 0.0:
+        return np.nan
+    scalars = penalties.scalars
+    return max(squared_mmd(penalties, scalars.kept_total, scalars.stream_total, state.scalars.draws), 0.0)
+
+
+@jit
+def running_squared_mmd(state, penalties) -> float:
+    """Return MMD^2 of the kept draws as a step logs it.
+
+    Reference: `reference.Reference.squared_mmd`.
+    """
+    return float(logged_mmd(state, penalties))
 
 
 @inlined
@@ -363,13 +482,27 @@ def stream_term_without(state, penalties, slot):
 
 
 @jit
-def current_stream_term(state, kernel, penalties) -> float:
-    """Return the stream term of the kept draws with weights that are up to date.
+def current_weight(kernel, penalties) -> float:
+    """Return the factor w of the squared MMD, up to date.
 
-    Reference: `reference.Reference.stream_term`.
+    Reference: `reference.Reference.mmd_weight`.
     """
     update_weights(kernel, penalties)
-    return float(stream_term(state, penalties))
+    return float(penalties.scalars.weight)
+
+
+@jit
+def stream_squares(state, kernel, penalties, squares) -> float:
+    """Write w |phi(x, .) - mean embedding of the stream|^2 for each slot; return its mean over the stream.
+
+    Reference: `reference.Reference.squared_distances`.
+    """
+    update_weights(kernel, penalties)
+    scalars, own = penalties.scalars, base_at_zero(kernel)
+    pairs = scalars.pair_sum / (scalars.count * scalars.count)
+    for slot in range(state.scalars.slots):
+        squares[slot] = scalars.weight * (own - 2.0 * penalties.stream_sum[slot] / scalars.count + pairs)
+    return float(scalars.weight * (own - pairs))
 
 
 @jit
@@ -380,9 +513,8 @@ def sums_over_summary(state, kernel, penalties, kept_sums, stream_sums) -> float
     """
     slots = state.scalars.slots
     for slot in range(slots):
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = state.tiles[slot // LANES, k, 0, slot % LANES]
-        kept_sums[slot] = row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+        load_kept_point(state, penalties, slot)
+        kept_sums[slot] = kept_total(state, kernel, penalties)
         stream_sums[slot] = sum_over_stream(kernel, penalties.summary, penalties.point)
     return sum_over_pairs(kernel, penalties.summary)
 
@@ -421,15 +553,13 @@ def candidate_key(state, kernel, penalties, batch, new, influence):
 
     Reference: `reference.Reference.candidate_key`.
     """
-    scalars, slots = penalties.scalars, state.scalars.slots
+    scalars = penalties.scalars
     if batch.pinned[new]:
         return -np.inf
     key = scalars.stein * influence
     if scalars.weight > 0.0:
         load_point(penalties, batch, new)
-        kept_sum = 0.5 * base_at_zero(kernel) + row_total(
-            kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots
-        )
+        kept_sum = 0.5 * base_at_zero(kernel) + kept_total(state, kernel, penalties)
         share = scalars.weight * float(state.scalars.draws + 1) / scalars.count
         key = fma(scalars.weight, kept_sum, key - share * batch.stream_sums[new])
     return fma(scalars.cost_scale, batch.costs[new], key)
@@ -525,6 +655,9 @@ def move_penalties(penalties, slot, last):
         penalties.base_row[slot], penalties.keys[slot] = penalties.base_row[last], penalties.keys[last]
         penalties.removal_cost[slot] = penalties.removal_cost[last]
         penalties.next_removed[slot] = penalties.next_removed[last]
+        if penalties.scalars.features > 0.0:
+            for k in range(penalties.point.shape[0]):
+                penalties.tiles[slot // LANES, k, slot % LANES] = penalties.tiles[last // LANES, k, last % LANES]
 
 
 @inlined
@@ -579,9 +712,8 @@ def restore_sums(state, kernel, penalties) -> None:
     scalars, slots = penalties.scalars, state.scalars.slots
     scalars.kept_total, scalars.stream_total, scalars.stream_total_low = 0.0, 0.0, 0.0
     for slot in range(slots):
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = state.tiles[slot // LANES, k, 0, slot % LANES]
-        total = row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
+        load_kept_point(state, penalties, slot)
+        total = kept_total(state, kernel, penalties)
         penalties.kept_sum[slot] = total - 0.5 * base_at_zero(kernel)
         scalars.kept_total += state.copies[slot] * total
         for _ in range(int(state.copies[slot])):
@@ -590,7 +722,5 @@ def restore_sums(state, kernel, penalties) -> None:
     if latest != NONE and slots > 0:
         for slot in range(slots):
             penalties.base_row[slot] = 0.0
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = state.tiles[latest // LANES, k, 0, latest % LANES]
-        tiles = (slots + LANES - 1) // LANES
-        base_row(kernel, ADD, penalties.point, state.tiles, state.copies, penalties.base_row, penalties.lanes, 0, tiles)
+        load_kept_point(state, penalties, latest)
+        add_kept_row(state, kernel, penalties, penalties.base_row, slots)

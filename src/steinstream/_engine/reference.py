@@ -35,7 +35,7 @@ def mean_over_pairs(total: float, size: int) -> float:
 
 def base_values(kernel: Kernel, x: Array, y: Array) -> Array:
     """Return phi of every row of ``x`` (n, d) with every row of ``y`` (m, d), rounded to the grid."""
-    grid = kernel.compiled(x.shape[1]).base_grid
+    grid = kernel.parameters(x.shape[1]).base_grid
     return np.asarray(np.round(kernel.base_matrix(x, y) / grid) * grid)
 
 
@@ -221,10 +221,15 @@ class Reference:
             self.summary.add(draw)
 
     @property
-    def kappa(self) -> float:
-        """Geometric mean of k0(x, x) over the stream."""
+    def diagonals(self) -> Array:
+        """Values k0(x, x) of the draws of the stream."""
         x, s = (np.array([draw[part] for draw in self.stream]) for part in (0, 1))
-        return math.exp(np.mean(np.log(self.kernel.diagonal(s, x))))
+        return self.kernel.diagonal(s, x)
+
+    @property
+    def kappa(self) -> float:
+        """Mean of k0(x, x) over the last half to three quarters of the stream."""
+        return recent_mean(self.diagonals)
 
     @property
     def mmd_weight(self) -> float:
@@ -243,7 +248,8 @@ class Reference:
         total = sum(cost for _, _, cost in self.stream)
         if not self.cost_weight * total > 0:
             return 1.0
-        return 0.5 * self.cost_weight * (self.kappa if self.scored else 1.0) / (total / len(self.stream))
+        geometric = math.exp(np.mean(np.log(self.diagonals)))
+        return 0.5 * self.cost_weight * (geometric if self.scored else 1.0) / (total / len(self.stream))
 
     # -- the objective -------------------------------------------------------------------------------------------------
 
@@ -254,6 +260,12 @@ class Reference:
         inner = math.fsum(base_values(self.kernel, some, some).ravel())
         mixed = math.fsum(self.stream_sums[self.ids[i]] for i in kept)
         return inner / size**2 - 2.0 * mixed / (size * count) + self.pair_sum / count**2
+
+    def squared_distances(self) -> tuple[list[float], float]:
+        """Return w |phi(x, .) - mean embedding of the stream|^2 for each kept draw, and its mean over the stream."""
+        count, own = len(self.stream), float(base_values(self.kernel, *[np.array(self.draws[:1])] * 2)[0, 0])
+        pairs, weight = self.pair_sum / count**2, self.mmd_weight
+        return [weight * (own - 2.0 * self.stream_sums[id] / count + pairs) for id in self.ids], weight * (own - pairs)
 
     def stream_term(self, kept: Sequence[int]) -> float:
         """Return the stream term of the objective for some of the kept draws."""
@@ -528,49 +540,84 @@ def swap_draws(matrix: Array, masses: Array, kept: Sequence[int], order: Iterabl
 # -- local search ------------------------------------------------------------------------------------------------------
 
 
-def subset_sums(matrix: Array, chosen: Sequence[int]) -> Array:
-    """Return k0(x, x) / 2 plus the sum of k0(x, y) over the chosen draws y, for all draws x."""
-    return np.array([row_sum([0.5 * row[i], *row[list(chosen)]]) for i, row in enumerate(matrix)])
+def objective_matrix(
+    kernel: Kernel, draws: Array, scores: Array | None, stream_weight: float, size: int
+) -> tuple[Array, Array]:
+    """Return the kernel G of the objective for all pairs of draws, and size * b for each draw.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Base kernel.
+    draws : array
+        Draws (n, d), which are also the stream.
+    scores : array, optional
+        Scores (n, d).
+    stream_weight : float
+        Weight gamma of the stream term.
+    size : int
+        Number of draws of the subset.
+
+    Returns
+    -------
+    tuple of array
+        G (n, n) and size * b (n,).
+
+    """
+    phi, matrix, scale = base_values(kernel, draws, draws), np.zeros((len(draws), len(draws))), 1.0
+    if scores is not None:
+        matrix = kernel.matrix(draws, scores, draws, scores)
+        scale = stream_weight * float(kernel.diagonal(scores, draws).mean())
+    weight = scale / float(phi[0, 0] - phi.mean())
+    return matrix + weight * phi, size * weight * phi.mean(axis=1)
 
 
-def subset_energy(matrix: Array, chosen: Sequence[int]) -> float:
-    """Return n^2 KSD^2 of the chosen draws."""
-    return row_sum(matrix[np.ix_(list(chosen), list(chosen))].ravel())
+def subset_sums(matrix: Array, chosen: Sequence[int], bias: Array | float = 0.0) -> Array:
+    """Return G(x, x) / 2 - bias(x) plus the sum of G(x, y) over the chosen draws y, for all draws x."""
+    return np.array([row_sum([0.5 * row[i], *row[list(chosen)]]) for i, row in enumerate(matrix)]) - bias
 
 
-def _best_addition(matrix: Array, chosen: Sequence[int]) -> int:
+def subset_energy(matrix: Array, chosen: Sequence[int], bias: Array | float = 0.0) -> float:
+    """Return n^2 times the objective of the chosen draws, up to a constant."""
+    outer = 2.0 * float(np.broadcast_to(bias, len(matrix))[list(chosen)].sum())
+    return row_sum(matrix[np.ix_(list(chosen), list(chosen))].ravel()) - outer
+
+
+def _best_addition(matrix: Array, chosen: Sequence[int], bias: Array | float) -> int:
     """Return the draw outside the subset with the smallest sum."""
-    sums = subset_sums(matrix, chosen)
+    sums = subset_sums(matrix, chosen, bias)
     sums[list(chosen)] = math.inf
     return int(np.argmin(sums))
 
 
-def greedy_subset(matrix: Array, chosen: Sequence[int], size: int) -> list[int]:
+def greedy_subset(matrix: Array, chosen: Sequence[int], size: int, bias: Array | float = 0.0) -> list[int]:
     """Add the best draws to a subset, one after another, until it has this size."""
     chosen = list(chosen)
     while len(chosen) < size:
-        chosen.append(_best_addition(matrix, chosen))
+        chosen.append(_best_addition(matrix, chosen, bias))
     return chosen
 
 
-def swap_subset(matrix: Array, chosen: Sequence[int]) -> list[int]:
-    """Replace each draw of a subset in turn by the best draw, if that lowers KSD."""
+def swap_subset(matrix: Array, chosen: Sequence[int], bias: Array | float = 0.0) -> list[int]:
+    """Replace each draw of a subset in turn by the best draw, if that lowers the objective."""
     chosen = list(chosen)
     for place, old in enumerate(chosen):
         rest = [*chosen[:place], *chosen[place + 1 :]]
-        sums, best = subset_sums(matrix, rest), _best_addition(matrix, rest)
+        sums, best = subset_sums(matrix, rest, bias), _best_addition(matrix, rest, bias)
         if sums[best] < sums[old]:
             chosen[place] = best
     return chosen
 
 
-def reselect_subset(matrix: Array, chosen: Sequence[int], trials: Iterable[Sequence[int]]) -> list[int]:
-    """Re-select the draws at the places of each trial greedily, if that lowers KSD."""
+def reselect_subset(
+    matrix: Array, chosen: Sequence[int], trials: Iterable[Sequence[int]], bias: Array | float = 0.0
+) -> list[int]:
+    """Re-select the draws at the places of each trial greedily, if that lowers the objective."""
     chosen = list(chosen)
     for places in trials:
         rest = [i for place, i in enumerate(chosen) if place not in places]
-        added = greedy_subset(matrix, rest, len(chosen))[len(rest) :]
-        if subset_energy(matrix, [*rest, *added]) < subset_energy(matrix, chosen):
+        added = greedy_subset(matrix, rest, len(chosen), bias)[len(rest) :]
+        if subset_energy(matrix, [*rest, *added], bias) < subset_energy(matrix, chosen, bias):
             for place, i in zip(places, added, strict=True):
                 chosen[place] = i
     return chosen
@@ -589,10 +636,10 @@ def stein_thinning(matrix: Array, size: int) -> list[int]:
 
 def weighted_matrix(kernel: Kernel, draws: Array, scores: Array, weights: Array) -> Array:
     """Return a Stein kernel whose derivatives have a weight per coordinate, for all pairs of draws (n, d)."""
-    compiled = kernel.compiled(draws.shape[1])
+    parameters = kernel.parameters(draws.shape[1])
     difference, slope = draws[:, None] - draws[None], scores[:, None] - scores[None]
     u = np.sum(difference**2, axis=-1)
-    phi, first, second = PROFILES[compiled.profile](u, compiled.first, compiled.second)
+    phi, first, second = PROFILES[parameters.profile](u, parameters.first, parameters.second)
     cross = np.sum(weights * (1.0 + slope * difference), axis=-1)
     products = np.sum(weights * (scores[:, None] * scores[None]), axis=-1)
     return np.asarray(phi * products + first * cross - second * np.sum(weights * difference**2, axis=-1))

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from steinstream._engine.by_reference import by_reference
 from steinstream._engine.simd import LANES
 from steinstream._typing import AnyArray, Array, Integers
 
-NONE = -1
+NONE: Any = np.int64(-1)  # a plain integer would compile each function that passes it on once more
 
 #: Numbers of a state; ``new`` refers to the draw that was evaluated last.
 SCALARS = np.dtype(
@@ -42,6 +43,7 @@ SCALARS = np.dtype(
 )
 
 
+@by_reference
 class KeptState(NamedTuple):
     """Kept draws by slots and labels. Entries beyond the counts in ``scalars`` are spare."""
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from steinstream._engine.by_reference import by_reference
 from steinstream._typing import Array, Integers
 
 #: Factor that absorbs rounding. The objectives before and after a removal are often equal in exact arithmetic (repeated
@@ -31,6 +32,7 @@ TIE = 1.0 + 2.0**-50
 NO_CAP = np.iinfo(np.int64).max
 
 
+@by_reference
 class StepLimits(NamedTuple):
     """Limits of a run of steps; the arrays have one entry per step."""
 

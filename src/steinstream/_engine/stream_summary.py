@@ -30,10 +30,12 @@ import numpy as np
 
 from steinstream._engine import double_double
 from steinstream._engine.base_row import SUM, base_row
+from steinstream._engine.by_reference import by_reference
 from steinstream._engine.jit import inlined, jit
+from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
-from steinstream._typing import Array, Integers
+from steinstream._typing import Array, Flags, Integers
 
 RADIUS = 512  # r: half the capacity of the highest level
 LEVELS = 48
@@ -41,12 +43,13 @@ _DECAY = 0.574  # ratio of the capacities of neighbouring levels
 _SMALLEST = 32  # capacity
 
 
+@by_reference
 class StreamSummary(NamedTuple):
     """Weighted draws by slots. A free slot has weight 0."""
 
     tiles: Array  # (slots / 16, d, 16): draws in the coordinates of the kernel
     weights: Array  # (slots,)
-    raw: Array  # (slots, d): draws as given
+    raw: Array  # (slots, w): draws as given
     members: Integers  # (LEVELS, draws): slots of each level, in order of arrival
     counts: Integers  # (LEVELS,): number of draws of each level
     free: Integers  # (slots,): stack of free slots
@@ -54,7 +57,7 @@ class StreamSummary(NamedTuple):
     signs: Array  # (draws,): 1 if selected, -1 if forgotten, 0 if not yet decided
     lanes: Array  # (2, 16): exact sum of a row, one pair per lane
     point: Array  # (d,): scratch
-    arrivals: Integers  # (slots,): number of draws of the stream before each draw
+    ids: Integers  # (slots, 2): chain and index of each draw
     numbers: Integers  # (4,): free slots, highest level, slots that were ever used, draws of the stream
 
 
@@ -72,13 +75,16 @@ _capacity = inlined(capacity)
 _SLOTS = sum(capacity(level, LEVELS - 1) for level in range(LEVELS)) + 2 * RADIUS
 
 
-def empty_summary(dim: int, used: bool = True) -> StreamSummary:
-    """Return the summary of a stream without draws; one that is not used has no space for any."""
+def empty_summary(dim: int, raw: int, used: bool = True) -> StreamSummary:
+    """Return the summary of a stream without draws; one that is not used has no space for any.
+
+    ``dim`` is the number of coordinates of the kernel, ``raw`` the number of entries of a draw as given.
+    """
     slots, most = (-(-_SLOTS // LANES) * LANES, 4 * RADIUS) if used else (0, 0)
     summary = StreamSummary(
         tiles=aligned(slots // LANES, dim, LANES),
         weights=aligned(slots),
-        raw=np.zeros((slots, dim)),
+        raw=np.zeros((slots, raw)),
         members=np.zeros((LEVELS, most), dtype=np.int64),
         counts=np.zeros(LEVELS, dtype=np.int64),
         free=np.arange(slots - 1, -1, -1),
@@ -86,7 +92,7 @@ def empty_summary(dim: int, used: bool = True) -> StreamSummary:
         signs=aligned(most),
         lanes=aligned(2, LANES),
         point=np.zeros(dim),
-        arrivals=np.zeros(slots, dtype=np.int64),
+        ids=np.zeros((slots, 2), dtype=np.int64),
         numbers=np.zeros(4, dtype=np.int64),
     )
     summary.numbers[0] = slots
@@ -119,7 +125,7 @@ def sum_over_stream(kernel, summary, point):
 
 
 @inlined
-def add_to_summary(kernel, summary, draw, raw):
+def add_to_summary(kernel, summary, draw, raw, id):
     """Add a draw, given in the coordinates of the kernel and as it was before, and halve the levels that are full.
 
     Reference: `reference.ReferenceSummary.add`.
@@ -131,8 +137,9 @@ def add_to_summary(kernel, summary, draw, raw):
     tile, lane = slot // LANES, slot % LANES
     for k in range(draw.shape[0]):
         summary.tiles[tile, k, lane] = draw[k]
+    for k in range(raw.shape[0]):
         summary.raw[slot, k] = raw[k]
-    summary.weights[slot], summary.arrivals[slot] = 1.0, numbers[3]
+    summary.weights[slot], summary.ids[slot, 0], summary.ids[slot, 1] = 1.0, id[0], id[1]
     numbers[3] += 1
     summary.members[0, summary.counts[0]] = slot
     summary.counts[0] += 1
@@ -145,7 +152,25 @@ def add_to_summary(kernel, summary, draw, raw):
 
 
 @jit
-def halve_level(kernel, summary, level) -> None:
+def stream_sum(kernel, summary, point) -> float:
+    """Return the result of :func:`sum_over_stream`; callable from Python.
+
+    Reference: `reference.ReferenceSummary.sum`.
+    """
+    return float(sum_over_stream(kernel, summary, point))
+
+
+@jit
+def append_to_summary(kernel, summary, draw, raw, id) -> None:
+    """Add a draw as :func:`add_to_summary` does; callable from Python.
+
+    Reference: `reference.ReferenceSummary.add`.
+    """
+    add_to_summary(kernel, summary, draw, raw, id)
+
+
+@called_late()
+def halve_level(kernel, summary, level):
     """Select one of every two consecutive draws of a level for the next one and forget the other.
 
     Reference: `reference.ReferenceSummary.halve`.
@@ -202,16 +227,20 @@ def sum_over_pairs(kernel, summary) -> float:
 class SummaryDraws(NamedTuple):
     """The draws of a summary, level by level and in order of arrival."""
 
-    draws: Array  # (n, d): as given
+    draws: Array  # (n, w): as given
     levels: Integers  # (n,)
-    arrivals: Integers  # (n,)
+    ids: Integers  # (n, 2)
     seen: int  # draws of the stream
     highest: int  # level
 
-    def after(self, arrival: int) -> SummaryDraws:
-        """Return the draws that arrived at this number of draws or later."""
-        late = self.arrivals >= arrival
-        return self._replace(draws=self.draws[late], levels=self.levels[late], arrivals=self.arrivals[late])
+    @property
+    def weights(self) -> Array:
+        """Number of draws of the stream that each draw represents, (n,)."""
+        return np.asarray(2.0**self.levels)
+
+    def take(self, rows: Flags) -> SummaryDraws:
+        """Return some of the draws."""
+        return self._replace(draws=self.draws[rows], levels=self.levels[rows], ids=self.ids[rows])
 
 
 def summary_draws(summary: StreamSummary) -> SummaryDraws:
@@ -219,19 +248,19 @@ def summary_draws(summary: StreamSummary) -> SummaryDraws:
     slots = np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
     levels = np.repeat(np.arange(LEVELS), summary.counts)
     seen, highest = int(summary.numbers[3]), int(summary.numbers[1])
-    return SummaryDraws(summary.raw[slots], levels, summary.arrivals[slots], seen, highest)
+    return SummaryDraws(summary.raw[slots], levels, summary.ids[slots], seen, highest)
 
 
 def filled_summary(content: SummaryDraws, scaled: Array) -> StreamSummary:
-    """Return a summary with these draws; ``scaled`` are the draws in the coordinates of the kernel."""
+    """Return a summary with these draws; ``scaled`` (n, d) are the draws in the coordinates of the kernel."""
     draws, level = content.draws, content.levels
-    summary, counts = empty_summary(draws.shape[1]), np.bincount(level, minlength=LEVELS)
+    summary, counts = empty_summary(scaled.shape[1], draws.shape[1]), np.bincount(level, minlength=LEVELS)
     summary.numbers[:] = len(summary.free) - len(draws), content.highest, len(draws), content.seen
     summary.counts[:] = counts
     slot = np.arange(len(draws))
-    summary.arrivals[slot] = content.arrivals
+    summary.ids[slot] = content.ids
     summary.tiles[slot // LANES, :, slot % LANES] = scaled
     summary.raw[slot] = draws
-    summary.weights[slot] = 2.0**level
+    summary.weights[slot] = content.weights
     summary.members[level, slot - (np.cumsum(counts) - counts)[level]] = slot
     return summary

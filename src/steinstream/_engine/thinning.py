@@ -16,16 +16,18 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine.argmax import new_value
+from steinstream._engine.by_reference import by_reference
 from steinstream._engine.candidates import best_candidate, next_removal
 from steinstream._engine.jit import bare
 from steinstream._engine.objective import objective, objective_with_new, squared_ksd
-from steinstream._engine.penalties import observe_others, observe_stream
+from steinstream._engine.penalties import logged_mmd, observe_stream
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
 from steinstream._engine.updates import evaluate, insert, is_full, reject, remove
 from steinstream._typing import Array, Flags, Integers
 
 
+@by_reference
 class Batch(NamedTuple):
     """Draws of some steps, in the coordinates of the kernel."""
 
@@ -36,7 +38,10 @@ class Batch(NamedTuple):
     candidates: int  # draws per step
     start: int  # number of steps before
     influence: Array  # (candidates, 2): scratch
-    unscaled: Array | None = None  # (n, d): draws before preconditioning; this and the next three only with penalties
+    base: Array | None = (
+        None  # (n, q): base vectors, which the stream term compares; this and what follows with penalties
+    )
+    unscaled: Array | None = None  # (n, w): the same as given
     costs: Array | None = None  # (n,)
     pinned: Flags | None = None  # (n,)
     stream_sums: Array | None = None  # (n,): written: sum of phi over the stream
@@ -48,21 +53,24 @@ class Batch(NamedTuple):
             return self
         draws, scores, raw, ids = self.draws[rows], self.scores[rows], self.raw[rows], self.ids[rows]
         part = Batch(draws, scores, raw, ids, self.candidates, self.start + steps.start, self.influence)
-        if self.unscaled is None or self.costs is None or self.pinned is None or self.stream_sums is None:
+        if self.base is None or self.unscaled is None or self.costs is None or self.pinned is None:
             return part
         return part._replace(
+            base=self.base[rows],
             unscaled=self.unscaled[rows],
             costs=self.costs[rows],
             pinned=self.pinned[rows],
-            stream_sums=self.stream_sums[rows],
+            stream_sums=None if self.stream_sums is None else self.stream_sums[rows],
         )
 
 
+@by_reference
 class StepLog(NamedTuple):
     """Results of some steps, written by :func:`thin_block`."""
 
     sizes: Integers  # (steps,): draws kept after each step
     squared_ksd: Array  # (steps,): KSD^2 after each step
+    squared_mmd: Array  # (steps,): squared MMD to the stream after each step; NaN without a stream term
     dropped: Integers  # (n, 3): chain, draw and step of arrival of the removed draws, in order
 
 
@@ -70,7 +78,7 @@ class StepLog(NamedTuple):
 def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[int, int]:
     """Run the steps of a batch until the state is full. Return the number of steps done and of draws removed.
 
-    ``penalties`` is None without stream term, costs and pins; ``workers`` is None or a number of threads for long rows.
+    ``penalties`` is None without stream term, costs and pins; long rows are shared among ``workers`` threads.
 
     Reference: `reference.Reference.step`.
     """
@@ -79,9 +87,9 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
         if is_full(state):
             return step, removed
         arrival, first = batch.start + step + 1, step * batch.candidates
-        observe_stream(state, kernel, penalties, batch, first)
-        new = best_candidate(state, kernel, penalties, batch, first, workers)
-        observe_others(state, kernel, penalties, batch, first, new)
+        if penalties is not None:
+            observe_stream(state, kernel, penalties, batch, first)
+        new = first if batch.candidates == 1 else best_candidate(state, kernel, penalties, batch, first, workers)
         size = state.scalars.draws + 1
         skip_others = size <= limits.floor[step]
         evaluate(state, kernel, penalties, batch, new, skip_others=skip_others, workers=workers)
@@ -96,10 +104,12 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
         else:
             insert(state, penalties, batch, new, arrival)
         while True:
-            slot = next_removal(state, penalties, removal_limit(allowed, state.scalars.draws, limits, step))
+            limit = removal_limit(allowed, state.scalars.draws, limits, step)
+            slot = NONE if limit == -np.inf else next_removal(state, penalties, limit)
             if slot == NONE:
                 break
             remove(state, kernel, penalties, slot, log.dropped[removed], workers)
             removed += 1
         log.sizes[step], log.squared_ksd[step] = state.scalars.draws, squared_ksd(state)
+        log.squared_mmd[step] = logged_mmd(state, penalties)
     return limits.floor.shape[0], removed

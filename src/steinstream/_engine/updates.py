@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+from numba import types
 from numba.extending import register_jitable
 
 from steinstream._engine import double_double
@@ -30,11 +31,14 @@ from steinstream._engine.kernel_row import (
     compute_row,
     lane_results,
 )
+from steinstream._engine.late_calls import called_late
 from steinstream._engine.penalties import (
     compare_copies,
     evaluate_new,
     evaluate_repeated,
+    fill_given_row,
     insert_sums,
+    load_removed_features,
     move_penalties,
     remove_totals,
     row_penalties,
@@ -42,6 +46,7 @@ from steinstream._engine.penalties import (
     set_share,
     set_spare_sums,
     store_cost_and_pin,
+    store_features,
     subtract_base_row,
 )
 from steinstream._engine.simd import LANES
@@ -64,8 +69,7 @@ def row_arrays(state, draw):
 def row_of_state(state, kernel, penalties, operation, draw, slots, workers):
     """Compute the row of a draw (2, d) over the first slots; return the exact sum and the largest influence.
 
-    ``workers`` is None or a number of threads. Long rows are shared among threads; sums are exact, so the result is the
-    same.
+    Long rows are shared among ``workers`` threads; sums are exact, so the result is the same.
 
     Reference: `kernels.Kernel.matrix`.
     """
@@ -73,9 +77,8 @@ def row_of_state(state, kernel, penalties, operation, draw, slots, workers):
     if tiles == 0:
         return 0.0, 0.0, -np.inf
     arrays, terms = row_arrays(state, draw), row_penalties(penalties)
-    if workers is not None:  # noqa: SIM102 (numba removes this branch if workers is None, but only as a test of its own)
-        if worth_sharing(slots, draw.shape[1]):
-            return shared_row(kernel, operation, arrays, terms, tiles, workers)
+    if workers > 1 and worth_sharing(slots, draw.shape[1]):
+        return shared_row(kernel, operation, arrays, terms, tiles, workers)
     compute_row(kernel, operation, arrays, terms, 0, tiles)
     return combine_lanes(arrays.lanes)
 
@@ -86,7 +89,7 @@ def worth_sharing(slots: int, dim: int) -> bool:
     return slots * (dim + 8) >= _SHARED_WORK
 
 
-@jit(parallel=True)
+@called_late(types.UniTuple(types.float64, 3), parallel=True, _nrt=True)
 def shared_row(kernel, operation, arrays, penalties, tiles, workers):
     """Compute a row in one piece per worker.
 
@@ -190,19 +193,33 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     Reference: `reference.Reference.keys`.
     """
     scalars = state.scalars
-    slots, slot = scalars.slots, scalars.latest
     load_draw(state, batch, new)
     set_share(state, penalties, scalars.draws)
-    if not slot_holds_draw(state, slot):
-        store_draw(state, slots)
-        set_spare_sums(penalties, slots)
+    if slot_holds_draw(state, scalars.latest):
+        evaluate_copy(state, penalties, batch, new, skip_others)
+    else:
+        slot = scalars.slots
+        store_draw(state, slot)
+        set_spare_sums(penalties, slot)
+        store_features(penalties, batch, new, slot)
+        fill_given_row(state, kernel, penalties, slot + 1)
         high, low, scalars.largest_other = row_of_state(
-            state, kernel, penalties, EVALUATE, state.draw, slots=slots + 1, workers=workers
+            state, kernel, penalties, EVALUATE, state.draw, slots=slot + 1, workers=workers
         )
-        scalars.new_influence, scalars.new_influence_low = double_double.add(high, low, 0.5 * state.row[slots])
-        scalars.latest = slots
+        scalars.new_influence, scalars.new_influence_low = double_double.add(high, low, 0.5 * state.row[slot])
+        scalars.latest = slot
         evaluate_new(kernel, penalties, batch, new, base_sum(lane_results(state.lanes)))
-    elif slot < slots:  # it repeats a kept state
+    set_new_key(state, penalties, batch, new)
+
+
+@called_late()
+def evaluate_copy(state, penalties, batch, new, skip_others):
+    """Do what :func:`evaluate` does for a draw that repeats the latest state.
+
+    Reference: `reference.Reference.keys`.
+    """
+    scalars, slot = state.scalars, state.scalars.latest
+    if slot < scalars.slots:  # it repeats a kept state
         evaluate_repeated(state, penalties, batch, new, slot)
         scalars.new_influence, scalars.new_influence_low = double_double.add(
             state.influence[slot], state.influence_low[slot], state.row[slot]
@@ -215,10 +232,9 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     elif penalties is not None:  # it repeats a rejected draw: the influences are the same, but the keys are not
         evaluate_repeated(state, penalties, batch, new, slot)
         scalars.largest_other = largest_value_with_row(state, penalties)
-    set_new_key(state, penalties, batch, new)
 
 
-@inlined
+@called_late()
 def insert(state, penalties, batch, new, step):
     """Insert the evaluated draw.
 
@@ -250,15 +266,24 @@ def reject(state, penalties, batch, new, step, dropped):
 
     Reference: `reference.Reference.remove`.
     """
-    slot = state.scalars.latest
-    if slot < state.scalars.slots:
-        add_label(state, penalties, slot, batch, new, step)
-        remove_label(state, penalties, slot, dropped)
+    if state.scalars.latest < state.scalars.slots:
+        replace_copy(state, penalties, batch, new, step, dropped)
     else:
         dropped[0], dropped[1], dropped[2] = batch.ids[new, 0], batch.ids[new, 1], step
 
 
-@inlined
+@called_late()
+def replace_copy(state, penalties, batch, new, step, dropped):
+    """Add the evaluated draw, which repeats a kept state, and remove the copy of this state that is removed first.
+
+    Reference: `reference.Reference.remove`.
+    """
+    slot = state.scalars.latest
+    add_label(state, penalties, slot, batch, new, step)
+    remove_label(state, penalties, slot, dropped)
+
+
+@called_late()
 def remove(state, kernel, penalties, slot, dropped, workers):
     """Remove a copy of the state in a slot and write its id.
 
@@ -269,6 +294,7 @@ def remove(state, kernel, penalties, slot, dropped, workers):
     scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, -2.0 * high, -2.0 * low)
     read_slot(state, slot)
     is_latest = slot == scalars.latest
+    load_removed_features(state, penalties, slot)
     remove_totals(penalties, slot)
     remove_label(state, penalties, slot, dropped)
     state.copies[slot] -= 1.0
@@ -282,6 +308,7 @@ def remove(state, kernel, penalties, slot, dropped, workers):
         scalars.largest = largest_value(state, penalties)
     else:
         set_share(state, penalties, scalars.draws - 1)
+        fill_given_row(state, kernel, penalties, scalars.slots)
         _, _, scalars.largest = row_of_state(
             state, kernel, penalties, SUBTRACT, state.removed, slots=scalars.slots, workers=workers
         )
@@ -312,8 +339,8 @@ def beyond_exact_range(kernel, value):
     return value > kernel.grid * double_double.EXACT_RANGE
 
 
-@jit
-def recompute_sums(state, kernel) -> bool:
+@called_late(types.boolean)
+def recompute_sums(state, kernel):
     """Recompute all sums if no value beyond the exact range remains, or none that dominates the rounding errors.
 
     Reference: `reference.Reference.keys`, whose sums are always exact.
@@ -328,7 +355,7 @@ def recompute_sums(state, kernel) -> bool:
     scalars.total, scalars.total_low, scalars.largest_diagonal = 0.0, 0.0, largest
     for slot in range(slots):
         read_slot(state, slot)
-        high, low, _ = row_of_state(state, kernel, None, SUM, state.removed, slots=slots, workers=None)
+        high, low, _ = row_of_state(state, kernel, None, SUM, state.removed, slots=slots, workers=1)
         for _ in range(int(state.copies[slot])):
             scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, high, low)
         state.influence[slot], state.influence_low[slot] = double_double.add(
@@ -412,4 +439,4 @@ def restore_derived(state, kernel) -> None:
     state.scalars.largest = largest_value(state, None)
     if state.scalars.latest != NONE:
         read_slot(state, state.scalars.latest)
-        row_of_state(state, kernel, None, STORE, state.removed, slots=state.scalars.slots, workers=None)
+        row_of_state(state, kernel, None, STORE, state.removed, slots=state.scalars.slots, workers=1)

@@ -1,0 +1,96 @@
+"""Files with machine code.
+
+Each function has one file per signature and processor. A file starts with a checksum of its key and its content. A file
+that does not match it, for example because it was truncated, is ignored and replaced after compilation. Files are
+replaced as a whole, so that several processes can share the folder.
+
+Numba by itself loads a damaged file, and two processes that start at once can give one number to two files. It compares
+only the time stamp of the source file with the outermost function. Here the key contains the text of all sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import pickle
+import uuid
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.serialize import dumps
+
+_log = logging.getLogger("steinstream")
+_CHECKSUM = 32  # bytes
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of the sources of all compiled functions."""
+    package = Path(__file__).resolve().parent.parent
+    sources = [package / "kernels.py"]
+    sources += [
+        path for folder in ("_engine", "targets", "samplers") for path in sorted((package / folder).glob("*.py"))
+    ]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+
+
+class CodeFiles:
+    """Files of one function, in place of numba's own.
+
+    Parameters
+    ----------
+    folder : str
+        Folder of the files.
+    function : callable
+        The function before compilation.
+
+    """
+
+    def __init__(self, folder: str, function: Callable[..., Any]) -> None:
+        self._folder, self._name = Path(folder), function.__name__
+        self._function = f"{function.__module__}.{function.__qualname__}"
+
+    def load(self, key: Any) -> Any:
+        """Return what was saved with a key, or None. The key contains the signature and the processor."""
+        text = self._text(key)
+        try:
+            content = self._path(text).read_bytes()
+        except OSError:
+            return None
+        if content[:_CHECKSUM] != _checksum(text, content[_CHECKSUM:]):
+            _log.info("A damaged file with machine code is ignored: %s.", self._path(text))
+            return None
+        return pickle.loads(content[_CHECKSUM:])
+
+    def save(self, key: Any, data: Any) -> None:
+        """Save data with a key. Without space or permission nothing is saved."""
+        text, content = self._text(key), dumps(data)
+        path = self._path(text)
+        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
+        try:
+            temporary.write_bytes(_checksum(text, content) + content)
+            temporary.replace(path)
+        except OSError as problem:
+            temporary.unlink(missing_ok=True)
+            _log.info("Machine code is not saved: %s.", problem)
+
+    def flush(self) -> None:
+        """Remove the files of this function."""
+        for path in self._folder.glob(f"{self._name}-*"):
+            path.unlink(missing_ok=True)
+
+    def _text(self, key: Any) -> bytes:
+        """Return everything on which the machine code depends."""
+        return repr((numba.__version__, _sources(), self._function, key)).encode()
+
+    def _path(self, text: bytes) -> Path:
+        """Return the file of a key."""
+        return self._folder / f"{self._name}-{hashlib.sha256(text).hexdigest()[:32]}"
+
+
+def _checksum(key: bytes, content: bytes) -> bytes:
+    """Return the checksum of a file."""
+    return hashlib.sha256(key + content).digest()

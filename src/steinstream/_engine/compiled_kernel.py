@@ -1,0 +1,88 @@
+"""Kernels as the engine uses them: parameters, and the addresses of the compiled rows.
+
+The rows of a profile, with or without linear term, are compiled when a kernel of this kind is first used.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from steinstream._engine import base_row, kernel_row
+from steinstream._engine.by_reference import by_reference
+from steinstream._engine.jit import jit
+from steinstream._engine.simd import integer
+from steinstream._typing import Integers
+from steinstream.kernels import PROFILES, Kernel
+
+
+@by_reference
+class CompiledKernel(NamedTuple):
+    """Parameters of a kernel, as in :class:`steinstream.kernels.KernelParameters`, and its compiled rows."""
+
+    profile: int
+    first: float
+    second: float
+    grid: float
+    linear: float
+    base_grid: float
+    rows: int  # address of the table of addresses
+
+
+def compile_kernel(kernel: Kernel, dim: int) -> CompiledKernel:
+    """Return a kernel for compiled functions.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    dim : int
+        Number of dimensions.
+
+    Returns
+    -------
+    CompiledKernel
+        Parameters and compiled rows.
+
+    """
+    parameters = kernel.parameters(dim)
+    return CompiledKernel(*parameters, rows=_row_table(parameters.profile, parameters.linear > 0.0).ctypes.data)
+
+
+@cache
+def _row_table(profile: int, linear: bool) -> Integers:
+    """Return the addresses of the rows of a profile, with or without linear term."""
+    table = np.zeros(len(kernel_row.VARIANTS) + len(base_row.VARIANTS), dtype=np.int64)
+    signature = (types.literal(profile), types.literal(linear), types.int64[::1])
+    compiled: Any = _write_addresses
+    compiled.compile(signature)
+    compiled.overloads[signature].entry_point(profile, linear, table)
+    return table
+
+
+@jit
+def _write_addresses(profile, linear, table):
+    """Write the addresses of all rows. ``profile`` and ``linear`` are literals. Storage bookkeeping."""
+    _compile_rows(profile, linear, table)
+
+
+@intrinsic(prefer_literal=True)
+def _compile_rows(context: Any, profile: Any, linear: Any, table: Any) -> Any:
+    """Compile the rows of a profile and write their addresses. Storage bookkeeping."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        module, phi = builder.module, PROFILES[profile.literal_value]
+        functions = [kernel_row.row_function(module, phi, linear.literal_value, each) for each in kernel_row.VARIANTS]
+        functions += [base_row.base_row_function(module, phi, each) for each in base_row.VARIANTS]
+        addresses = context.make_array(signature.args[2])(context, builder, values[2]).data
+        for index, function in enumerate(functions):
+            address = builder.ptrtoint(function, cgutils.intp_t)
+            builder.store(address, builder.gep(addresses, [integer(index)]))
+        return context.get_dummy_value()
+
+    return types.void(profile, linear, table), generate
