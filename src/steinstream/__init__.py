@@ -3,7 +3,7 @@
 >>> import numpy as np, steinstream as ss
 >>> draws = np.random.default_rng(0).normal(size=(2000, 3))
 >>> ss.thin(draws, -draws, size=50)  # the score of a standard normal is -x
-Kept(50 of 2000 draws, 3 dimensions, KSD 0.09579)
+Kept(50 of 2000 draws, 3 dimensions, KSD 0.105)
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from steinstream.discrepancy import normalised_ksd as normalised_ksd
     from steinstream.draw_store import DrawStore as DrawStore
     from steinstream.ensemble import EnsemblePrediction as EnsemblePrediction
-    from steinstream.errors import PreconditionerWarning as PreconditionerWarning
     from steinstream.errors import ScoresWarning as ScoresWarning
     from steinstream.errors import SteinstreamError as SteinstreamError
     from steinstream.gradient_free import gradient_free_ksd as gradient_free_ksd
@@ -62,7 +61,6 @@ _HOME = {
     "cumulative_ksd": "discrepancy",
     "ksd": "discrepancy",
     "normalised_ksd": "discrepancy",
-    "PreconditionerWarning": "errors",
     "ScoresWarning": "errors",
     "SteinstreamError": "errors",
     "gradient_free_ksd": "gradient_free",

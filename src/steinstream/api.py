@@ -1,24 +1,24 @@
 """Thin a chain that can be read from start to end: the function `thin`, and the pipeline behind it.
 
 `thin_source` is the only pipeline: take a subsample, fit the preconditioner, run the thinner, make further passes. It
-serves arrays, files, workers and proxies. `fit_source` is its first part, which the baselines share.
+serves arrays, files and workers. `fit_source` is its first part, which the baselines share.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream import validation
-from steinstream._typing import AnyArray
+from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError
-from steinstream.gradient_free import proxy_scores, thin_by_ratio, with_proxy_scores
+from steinstream.gradient_free import thin_by_ratio, with_proxy_scores
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
@@ -42,9 +42,10 @@ def thin(
     config: ThinConfig | None = None,
     costs: ArrayLike | None = None,
     pinned: ArrayLike | None = None,
+    features: ArrayLike | Callable[[Array], ArrayLike] | None = None,
     names: Sequence[str] | None = None,
     log_density: ArrayLike | None = None,
-    proxy: str | Target | None = None,
+    proxy: str | Target = "gaussian",
     clip: float = 1.0,
     **settings: Any,
 ) -> Kept:
@@ -53,27 +54,31 @@ def thin(
     Parameters
     ----------
     draws : array_like
-        Unconstrained draws, (n, d) or (chains, n, d).
+        Draws, (n, d) or (chains, n, d), in unconstrained space if there are scores.
     scores : array_like, optional
-        Score of each draw, the gradient of the log density, in the shape of ``draws``. Required unless ``proxy`` is
-        given.
+        Score of each draw, the gradient of the log density, in the shape of ``draws``. Without scores the kept draws
+        represent the chain; with scores they also correct burn-in and slow mixing.
     size : int, optional
         Number of draws to keep. If fewer draws are given, all are kept. Default: about sqrt(n log n), or more if the
-        target requires it.
+        objective requires it.
     config : ThinConfig, optional
         Settings. Default: the default settings.
     costs, pinned : array_like, optional
         Cost of keeping each draw, and whether it must stay, (n,) or (chains, n).
+    features : array_like or callable, optional
+        Features of the draws, (n, ...) or (chains, n, ...), or a function of one draw (d,) that returns them:
+        predictions of a network, outputs of a surrogate model. The stream term then compares the features instead of
+        the draws, or both with ``stream_on="both"``.
     names : sequence of str, optional
         Parameter names. Default: the column names if ``draws`` is a DataFrame.
     log_density : array_like, optional
-        Log density of the target at each draw, (n,) or (chains, n), used with ``proxy``.
-    proxy : str or Target, optional
-        Density whose score replaces missing scores: ``"gaussian"`` (fitted to the draws), or an object with
-        ``log_density`` and ``score``. With ``log_density`` the kept draws still represent the target, without it the
-        proxy: see :mod:`steinstream.gradient_free`.
+        Log density of the target at each draw, (n,) or (chains, n), for draws without scores: KSD is replaced by the
+        gradient-free KSD, see :mod:`steinstream.gradient_free`.
+    proxy : str or Target, default "gaussian"
+        Density of the gradient-free KSD: ``"gaussian"`` (fitted to the draws), or an object with ``log_density`` and
+        ``score``.
     clip : float, default 1.0
-        Limit of the log density ratio between proxy and target.
+        Limit of the log density ratio between proxy and target in the gradient-free KSD.
     **settings
         Settings by name, which replace those in ``config``: see `ThinConfig`. The preconditioner is estimated from
         the draws unless it is given. ``**ss.PAPER`` selects the settings of the paper.
@@ -92,43 +97,26 @@ def thin(
     --------
     >>> draws = np.random.default_rng(1).normal(size=(500, 2)) * [1.0, 0.01]
     >>> thin(draws, -draws / [1.0, 0.0001], size=25)
-    Kept(25 of 500 draws, 2 dimensions, KSD 0.09746)
+    Kept(25 of 500 draws, 2 dimensions, KSD 0.1323)
     >>> thin(draws, -draws / [1.0, 0.0001], size=25, passes="auto")
-    Kept(25 of 500 draws, 2 dimensions, KSD 0.08777)
+    Kept(25 of 500 draws, 2 dimensions, KSD 0.1283)
+    >>> thin(draws, size=25)
+    Kept(25 of 500 draws, 2 dimensions, MMD 0.01215, no scores)
 
     """
     validation.reject_path(draws, "draws")
     if size is not None:
         settings["size"] = size
     chosen = ThinConfig.of(config, **settings)
-    if scores is None:
-        kept = _thin_without_scores(draws, log_density, proxy, clip, chosen, costs, pinned)
-    elif proxy is not None or log_density is not None:
-        raise InputError("proxy and log_density have no effect because scores are given.", "Leave them out.")
-    else:
-        kept = thin_source(ArraySource.of(draws, scores, costs, pinned), chosen).kept
-    return _with_names(kept, names, draws)
-
-
-def _thin_without_scores(
-    draws: ArrayLike,
-    log_density: ArrayLike | None,
-    proxy: str | Target | None,
-    clip: float,
-    config: ThinConfig,
-    costs: ArrayLike | None,
-    pinned: ArrayLike | None,
-) -> Kept:
-    """Thin by the scores of a proxy, with the density ratio if the log density of the target is known."""
-    proxied = with_proxy_scores(draws, log_density, proxy, config)
+    validation.reject_transposed(draws, chosen.size)
     if log_density is not None:
-        for name, value in (("costs", costs), ("pinned", pinned)):
+        for name, value in (("scores", scores), ("costs", costs), ("pinned", pinned), ("features", features)):
             if value is not None:
-                raise InputError(f"{name} cannot be used with log_density.", "Leave it out, or leave out log_density.")
-        return thin_by_ratio(proxied, clip, config)
-    scores = proxy_scores(proxied, np.shape(np.asarray(draws)))
-    kept = thin_source(ArraySource.of(draws, scores, costs, pinned), config.replace(validate_scores=False)).kept
-    return replace(kept, settings={**kept.settings, "proxy": proxied.proxy})
+                raise InputError(f"{name} cannot be used with log_density.", f"Leave out {name} or log_density.")
+        kept = thin_by_ratio(with_proxy_scores(draws, log_density, proxy, chosen), clip, chosen)
+    else:
+        kept = thin_source(ArraySource.of(draws, scores, costs, pinned, features), chosen).kept
+    return _with_names(kept, names, draws)
 
 
 def _with_names(kept: Kept, names: Sequence[str] | None, draws: ArrayLike) -> Kept:
@@ -144,7 +132,7 @@ def _with_names(kept: Kept, names: Sequence[str] | None, draws: ArrayLike) -> Ke
 
 
 class MarkedBlock(NamedTuple):
-    """Draws with their costs and pins, if there are any."""
+    """Draws, with features if there are any, and with their costs and pins."""
 
     block: Block
     costs: AnyArray | None = None
@@ -171,8 +159,8 @@ class DrawSource(Protocol):
         """Whether reading costs nothing, so that all draws are validated before the first step."""
 
     @property
-    def has_pins(self) -> bool:
-        """Whether some draws are pinned."""
+    def has_marks(self) -> bool:
+        """Whether some draws are pinned, or have features."""
 
     def blocks(self, skip: int = 0) -> Iterable[MarkedBlock]:
         """Read the draws in order, without the first ``skip`` ones."""
@@ -189,10 +177,17 @@ class ArraySource:
 
     @classmethod
     def of(
-        cls, draws: ArrayLike, scores: ArrayLike, costs: ArrayLike | None = None, pinned: ArrayLike | None = None
+        cls,
+        draws: ArrayLike,
+        scores: ArrayLike | None,
+        costs: ArrayLike | None = None,
+        pinned: ArrayLike | None = None,
+        features: ArrayLike | Callable[[Array], ArrayLike] | None = None,
     ) -> ArraySource:
-        """Validate arrays (n, d) or (chains, n, d), with costs and pins (n,) or (chains, n)."""
+        """Validate arrays (n, d) or (chains, n, d), with costs and pins (n,) or (chains, n) and their features."""
         blocks = validation.as_chains(draws, scores)
+        if features is not None:
+            blocks = _with_features(blocks, features)
         return cls([*map(MarkedBlock, blocks, _by_chain(costs, blocks, "costs"), _by_chain(pinned, blocks, "pinned"))])
 
     @property
@@ -201,9 +196,9 @@ class ArraySource:
         return int(self.chains[0].block.draws.shape[1])
 
     @property
-    def has_pins(self) -> bool:
-        """Whether some draws are pinned."""
-        return any(chain.pinned is not None for chain in self.chains)
+    def has_marks(self) -> bool:
+        """Whether some draws are pinned, or have features."""
+        return any(chain.pinned is not None or chain.block.features is not None for chain in self.chains)
 
     def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
         """Read the chains, without the first ``skip`` draws."""
@@ -223,7 +218,7 @@ class ChainSource:
     rows: int = 8192
     repeatable: bool = True
     in_memory: bool = False
-    has_pins: bool = False
+    has_marks: bool = False
 
     @property
     def title(self) -> str:
@@ -238,6 +233,24 @@ class ChainSource:
     def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
         """Read the file, without the first ``skip`` draws."""
         return map(MarkedBlock, self.chain.blocks(self.rows, skip))
+
+
+def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], ArrayLike]) -> list[Block]:
+    """Add features, given as an array (n, ...) or (chains, n, ...), or as a function of a draw."""
+    count = sum(len(block.draws) for block in blocks)
+    if callable(features):
+        rows = [np.ravel(validation.as_floats(features(draw), "features")) for block in blocks for draw in block.draws]
+        if len({len(row) for row in rows}) > 1:
+            raise InputError("The function of the features returned vectors of different lengths.")
+        table = np.stack(rows)
+    else:
+        values = validation.as_floats(features, "features")
+        lengths = [len(block.draws) for block in blocks]
+        if len(blocks) > 1 and values.shape[:2] == (len(blocks), lengths[0]):
+            values = values.reshape(count, -1)
+        table = validation.as_features(values, count)
+    parts = np.split(table, np.cumsum([len(block.draws) for block in blocks])[:-1])
+    return [block._replace(features=part) for block, part in zip(blocks, parts, strict=True)]
 
 
 def _by_chain(values: ArrayLike | None, chains: Sequence[Block], what: str) -> list[AnyArray | None]:
@@ -301,7 +314,7 @@ def thin_source(
     config: ThinConfig,
     *,
     thinner: Thinner | None = None,
-    initial: tuple[ArrayLike, ArrayLike] | None = None,
+    initial: tuple[ArrayLike, ArrayLike | None] | None = None,
     hooks: RunHooks | None = None,
 ) -> Thinner:
     """Thin a source: subsample, fit the preconditioner, run, make further passes.
@@ -383,7 +396,7 @@ def too_short(title: str, draws: int, candidates: int) -> InputError:
 
 
 def _started(
-    source: DrawSource, config: ThinConfig, initial: tuple[ArrayLike, ArrayLike] | None, hooks: RunHooks
+    source: DrawSource, config: ThinConfig, initial: tuple[ArrayLike, ArrayLike | None] | None, hooks: RunHooks
 ) -> Thinner:
     """Create the thinner for a source."""
     chosen = "auto" if config.preconditioner is None else config.preconditioner
@@ -398,7 +411,7 @@ def _started(
             validated = config.validate_scores
     thinner = Thinner(source.dim, config, initial=initial)
     thinner.state.sign_validated = validated
-    if starts_with_sample(config, thinner.state, source.has_pins):
+    if starts_with_sample(config, thinner.state, source.has_marks):
         if subsample is None:
             subsample, _, _ = _subsample(source, config, hooks)
         start_with_sample(config, thinner.state, subsample.block)
@@ -424,7 +437,8 @@ def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks) -> None:
     """Add the draws of the source that the current pass has not received yet."""
     saved = time.monotonic()
     for block, costs, pinned in source.blocks(thinner.current_pass.received):
-        thinner.extend(block.draws, block.scores, ids=block.ids, costs=costs, pinned=pinned)
+        scores = block.scores if block.has_scores else None
+        thinner.extend(block.draws, scores, ids=block.ids, costs=costs, pinned=pinned, features=block.features)
         hooks.on_block(thinner)
         if hooks.save_interval is not None and time.monotonic() - saved > hooks.save_interval:
             hooks.save(thinner)

@@ -287,10 +287,11 @@ def _row_sums(
     x: Array, s: Array, copies: Array, kernel: Kernel, preconditioner: Preconditioner, progress: Progress | None
 ) -> SumsBefore:
     """Return for each draw the sum of copies * k0 over the preceding draws, as a pair of doubles, and k0(x, x)."""
-    from steinstream._engine.pairwise import empty_sums, rows_before, tiled  # loads numba
+    from steinstream._engine.compiled_kernel import compile_kernel  # loads numba
+    from steinstream._engine.pairwise import empty_sums, rows_before, tiled
 
     x, s = preconditioner.apply(x, s)
-    compiled = kernel.compiled(x.shape[1])
+    compiled = compile_kernel(kernel, x.shape[1])
     points, sums = tiled(x, s, copies), empty_sums(len(x))
 
     def rows(begin: int, end: int) -> int:

@@ -62,12 +62,12 @@ class SamplerError(SteinstreamError, RuntimeError):
     kept: Kept | None = None
 
 
+class ProxyWarning(UserWarning):
+    """The proxy of the gradient-free KSD is not close to the target."""
+
+
 class ScoresWarning(UserWarning):
     """The scores do not match the draws: they belong to another density, or are in another order."""
-
-
-class PreconditionerWarning(UserWarning):
-    """No preconditioner was chosen, and the identity does not fit the widths of the draws."""
 
 
 def one_of(choices: tuple[str, ...], value: str, what: str) -> str:

@@ -11,13 +11,16 @@ the distance to p without the gradient of log p (Fisher and Oates, "Gradient-fre
 
 A draw at which r is near 0, in tails of p that q does not have, costs nothing, so a thinner would collect such draws
 (with a banana for p, the means were wrong by five standard deviations). Therefore log r is clipped to within ``clip``
-= c of its median: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q. With c =
-0, or if no log density is known, r is 1 and KSD is the distance to q. The kept draws then have the mean and the
-spread of the draws, and the shape of the proxy.
+= c of its median: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q.
+
+The objective of thinning is the gradient-free KSD^2 plus the stream term, as for draws with scores. The chain is in
+memory, so the stream term compares with a summary of the whole chain from the first step on. The kept set has no
+scores: those of the proxy are not those of the target.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,11 +29,13 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import Array, Flags
 from steinstream.discrepancy import ksd
-from steinstream.errors import InputError
+from steinstream.errors import InputError, ProxyWarning
 from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner, Streaming, as_preconditioner
-from steinstream.result import History, Kept, Variable
+from steinstream.result import History, Kept, SummarisedStream, Variable
+from steinstream.stream_distance import StreamDistance, summarise
 from steinstream.thinner import Thinner
+from steinstream.thinner.chain_worth import ChainWorth, is_burn_in
 from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.history import HistoryRecorder
 from steinstream.thinner.run import step_limits
@@ -38,14 +43,16 @@ from steinstream.thinner.subsample import Subsample, fit_preconditioner
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
+    from steinstream._engine.density_ratio import WholeStream
     from steinstream.targets import Gaussian, Target
 
 #: Name of the density ratio among the variables of a kept set.
 RATIO = "ratio"
 
 #: Settings that the gradient-free discrepancy does not support.
-_UNSUPPORTED = ("candidates", "passes", "start", "stream_weight", "cost_weight")
+_UNSUPPORTED = ("candidates", "passes", "start", "cost_weight")
 
+_MAX_CLIPPED = 0.1  # fraction of clipped ratios above which the proxy is too far from the target
 _MIN_CORRELATION = -0.5  # of log q and log p; below it the sign of log p is certainly wrong
 
 
@@ -58,10 +65,10 @@ class ProxiedDraws(NamedTuple):
     """Name of the proxy."""
     valid: Flags
     """Which of the given draws are valid, in order."""
-    log_density: Array | None
-    """Log density of the target at each valid draw, if it is known."""
+    log_density: Array
+    """Log density of the target at each valid draw."""
     proxy_log_density: Array
-    """Log density of the proxy at each valid draw, then."""
+    """Log density of the proxy at each valid draw."""
 
     @property
     def skipped(self) -> int:
@@ -114,13 +121,13 @@ def gradient_free_ksd(
     config = ThinConfig(kernel=as_kernel(kernel), preconditioner=chosen, validate_scores=False)
     proxied = with_proxy_scores(draws, log_density, proxy, config)
     ratios, _ = _ratios(proxied, clip)
-    x, s, _ = validation.concatenate(proxied.chains)
+    x, s, *_ = validation.concatenate(proxied.chains)
     fitted = fit_preconditioner(proxied.subsample, config)
     return ksd(x, s, kernel=config.kernel, preconditioner=fitted, weights=ratios) * float(ratios.mean())
 
 
 def with_proxy_scores(
-    draws: ArrayLike, log_density: ArrayLike | None, proxy: str | Target | None, config: ThinConfig
+    draws: ArrayLike, log_density: ArrayLike, proxy: str | Target, config: ThinConfig
 ) -> ProxiedDraws:
     """Validate draws without scores and evaluate a proxy at them.
 
@@ -128,7 +135,7 @@ def with_proxy_scores(
     ----------
     draws : array_like
         Draws, (n, d) or (chains, n, d).
-    log_density : array_like, optional
+    log_density : array_like
         Log density of the target at each draw.
     proxy : str or Target
         The proxy.
@@ -138,19 +145,13 @@ def with_proxy_scores(
     Returns
     -------
     ProxiedDraws
-        The valid draws with the proxy's scores and, if that of the target is known, its log density.
+        The valid draws with the proxy's scores and both log densities.
 
     """
-    if proxy is None:
-        raise InputError(
-            "The draws have no scores.",
-            'Pass scores, or proxy="gaussian" to use the score of a Gaussian fitted to the draws, with log_density if '
-            "it is known.",
-        )
     chains = validation.as_chains(draws, draws)
     lengths, linear = [len(block.draws) for block in chains], config.kernel.linear > 0
-    density = None if log_density is None else _as_log_density(draws, log_density, sum(lengths), config.on_bad)
-    valid = np.ones(sum(lengths), dtype=bool) if density is None else np.isfinite(density)
+    density = _as_log_density(draws, log_density, sum(lengths), config.on_bad)
+    valid = np.isfinite(density)
     valid_by_chain = np.split(valid, np.cumsum(lengths)[:-1])  # views: writing to them changes ``valid``
     subsample = Subsample(chains[0].draws.shape[1])
     for block, rows in zip(chains, valid_by_chain, strict=True):
@@ -162,21 +163,13 @@ def with_proxy_scores(
     for block, rows in zip(chains, valid_by_chain, strict=True):
         good = block.take(rows)
         good = good._replace(scores=_evaluate(source, "score", good.draws))
-        values = np.zeros(len(good.draws)) if density is None else _evaluate(source, "log_density", good.draws)
+        values = _evaluate(source, "log_density", good.draws)
         finite = _finite_proxy(good, values, config.on_bad, linear)
         rows[rows] = finite
         scored.append(good.take(finite))
         own.append(values[finite])
     _require_any(valid)
-    known = None if density is None else density[valid]
-    return ProxiedDraws(scored, subsample, name, valid, known, np.concatenate(own))
-
-
-def proxy_scores(proxied: ProxiedDraws, shape: tuple[int, ...]) -> Array:
-    """Return the proxy's scores in the shape of the draws; NaN at invalid draws, so that they are skipped."""
-    scores = np.full(shape, np.nan)
-    scores.reshape(-1, shape[-1])[proxied.valid] = validation.concatenate(proxied.chains).scores
-    return scores
+    return ProxiedDraws(scored, subsample, name, valid, density[valid], np.concatenate(own))
 
 
 def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kept:
@@ -194,11 +187,13 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     Returns
     -------
     Kept
-        The kept draws; the density ratio is the variable ``"ratio"``.
+        The kept draws, without scores; ``ksd`` is the gradient-free KSD, the variable ``"ratio"`` the density ratio.
 
     """
+    from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.density_ratio import thin_with_ratios  # loads numba
     from steinstream._engine.thinning import StepLog
+    from steinstream.thinner.dictionary import StepRecords
 
     for difference in config.differences(ThinConfig()):
         if difference.name in _UNSUPPORTED:
@@ -212,14 +207,17 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     count, dim = block.draws.shape
     thinner = Thinner(dim, config.replace(preconditioner=fitted))
     ratios, clipped = _ratios(proxied, clip)
+    if clipped > _MAX_CLIPPED:
+        warnings.warn(_poor_proxy(proxied.proxy, clipped), ProxyWarning, stacklevel=3)
     steps = np.arange(1, count + 1)
     limits = step_limits(thinner.config, thinner.state, steps)
-    kept, sizes, squares = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
-    log = StepLog(sizes, squares, np.zeros((0, 3), dtype=np.int64))
+    kept, sizes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    log = StepLog(sizes, np.zeros(count), np.zeros(count), np.zeros((0, 3), dtype=np.int64))
     both = np.stack(fitted.apply(block.draws, block.scores), axis=1)
-    size = thin_with_ratios(config.kernel.compiled(dim), both, ratios, limits, kept, log)
+    stream = _Stream.of(block, both, ratios, config, config.size or int(limits.floor[-1]))
+    size = thin_with_ratios(compile_kernel(config.kernel, dim), both, ratios, stream.whole, limits, kept, log)
     recorder = HistoryRecorder("log")
-    recorder.add(steps, sizes, squares)
+    recorder.add(steps, StepRecords(*log))
     recorded = np.union1d(recorder.history().step, count) - 1
     rows = np.sort(kept[:size])
     settings = {
@@ -227,30 +225,73 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
         "seen": count + proxied.skipped,
         "skipped": proxied.skipped,
         "steps": count,
+        "has_scores": False,
+        **stream.settings,
         "proxy": proxied.proxy,
         "clip": float(clip),
         "clipped": clipped,
     }
+    ksds, mmds = np.sqrt(log.squared_ksd), np.sqrt(log.squared_mmd)
     return Kept(
         block.draws[rows],
-        block.scores[rows],
+        None,
         block.ids[rows],
-        float(np.sqrt(squares[-1])),
-        History(recorded + 1, sizes[recorded], np.sqrt(squares[recorded])),
+        float(ksds[-1]),
+        History(recorded + 1, sizes[recorded], ksds[recorded], mmds[recorded]),
         kernel=config.kernel,
         preconditioner=fitted,
         settings=settings,
+        mmd=float(mmds[-1]),
         variables={RATIO: Variable(ratios[rows])},
+        stream=_without_scores(proxied.subsample.block),
+        stream_summary=stream.summary,
     )
 
 
-def reject_ratios(kept: Kept, what: str) -> None:
-    """Raise an `InputError` if a set was kept by the gradient-free discrepancy, which ``what`` does not support."""
-    if "clip" in kept.settings:
-        raise InputError(
-            f"{what} requires scores, but these draws were kept without scores, by the gradient-free discrepancy.",
-            "Compute the scores of the kept draws and thin those, or thin without log_density.",
-        )
+class _Stream(NamedTuple):
+    """The stream term of a chain in memory."""
+
+    whole: WholeStream
+    summary: SummarisedStream | None
+    settings: dict[str, Any]
+    """What the chain is worth."""
+
+    @classmethod
+    def of(cls, block: Block, both: Array, ratios: Array, config: ThinConfig, size: int) -> _Stream:
+        """Summarise the chain without its burn-in.
+
+        ``both`` are draws and scores in the coordinates of the kernel, ``size`` is the number of draws to keep.
+        """
+        from steinstream._engine.density_ratio import WholeStream  # loads numba
+
+        count = len(ratios)
+        if config.stream_weight == 0.0:
+            return cls(WholeStream(np.zeros(count), 0.0, 0.0), None, {})
+        worth = ChainWorth(block.draws.shape[1])
+        worth.update(block.draws, block.ids)
+        settled = np.flatnonzero(~is_burn_in(block.ids, worth.burn_in_ends))
+        chosen, weights = summarise(config.kernel, both[settled, 0])
+        distance = StreamDistance(config.kernel, both[settled[chosen], 0], weights)
+        trust = worth.trust(size)
+        diagonal = ratios[settled] ** 2 * config.kernel.diagonal(both[settled, 1], both[settled, 0])
+        weight = distance.weight(config.stream_weight * trust, diagonal, np.full(len(settled), 1.0 / len(settled)))
+        whole = WholeStream(distance.means(both[:, 0]), distance.mean, weight)
+        settings = {"effective_draws": worth.effective_draws, "burn_in": worth.burn_in, "trust": trust}
+        settings["burn_in_chains"] = len(worth.burn_in_ends)
+        return cls(whole, SummarisedStream(block.draws[settled[chosen]], weights), settings)
+
+
+def _without_scores(block: Block) -> Block:
+    """Return the draws of a block without the scores of the proxy."""
+    return block._replace(scores=block.scores[:, :0])
+
+
+def _poor_proxy(proxy: str, clipped: float) -> str:
+    return (
+        f"The density ratio of the proxy {proxy!r} and the target was clipped at {clipped:.0%} of the draws: the proxy "
+        "is not close to the target. Leave out log_density, so that the kept draws represent the chain, or pass a "
+        "better proxy."
+    )
 
 
 def fitted_gaussian(subsample: Subsample) -> Gaussian:
@@ -323,7 +364,7 @@ def _evaluate(proxy: Any, what: str, draws: Array) -> Array:
 def _ratios(proxied: ProxiedDraws, clip: float) -> tuple[Array, float]:
     """Return q / p at each draw, clipped, with mean 1, and the fraction of clipped draws."""
     own, density = proxied.proxy_log_density, proxied.log_density
-    if density is None or not (isinstance(clip, int | float) and clip >= 0):
+    if not (isinstance(clip, int | float) and clip >= 0):
         raise InputError(f"clip must be a number of at least 0, got {clip!r}.")
     if len(own) >= validation.IDENTITY_MIN_DRAWS and own.std() > 0 and density.std() > 0:
         correlation = float(np.corrcoef(own, density)[0, 1])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steinstream import validation
 from steinstream._formatting import count
 
+if TYPE_CHECKING:
+    from steinstream.io import Chain
+
 _MANY_REPEATS = 0.95  # fraction of repeated states from which to warn
 
 
 class Inspection:
-    """Shape, invalid values, repeated states and the sign of the scores of a stream.
+    """Shape, invalid values, repeated states and the sign of the scores of a stream, which may have no scores.
 
     Parameters
     ----------
@@ -28,6 +32,8 @@ class Inspection:
         Number of NaN values in ``"draws"`` and ``"scores"``.
     lengths : dict
         Number of draws of each chain.
+    has_scores : bool
+        Whether the draws have scores; False before the first block.
 
     Examples
     --------
@@ -48,12 +54,34 @@ class Inspection:
         self.repeated = 0
         self.missing = {"draws": 0, "scores": 0}
         self.lengths: dict[int, int] = {}
+        self.has_scores = False
         self._first_bad: tuple[int, int] | None = None
         self._identity = validation.SteinIdentity(dim)
         self._previous = validation.empty_block(dim)
 
+    @classmethod
+    def of(cls, chain: Chain) -> Inspection:
+        """Inspect a chain in one pass.
+
+        Parameters
+        ----------
+        chain : Chain
+            The chain, with or without scores.
+
+        Returns
+        -------
+        Inspection
+            Its summary.
+
+        """
+        inspection = cls(chain.dim)
+        for block in chain.blocks():
+            inspection.add(block)
+        return inspection
+
     def add(self, block: validation.Block) -> None:
         """Add the next draws of the stream."""
+        self.has_scores = block.has_scores
         good = validation.finite_rows(block, "skip")
         if not good.all():
             self._first_bad = self._first_bad or tuple(block.ids[~good][0].tolist())
@@ -67,8 +95,8 @@ class Inspection:
         same_chain = joined.ids[1:, 0] == joined.ids[:-1, 0]
         self.repeated += int(((joined.draws[1:] == joined.draws[:-1]).all(axis=1) & same_chain).sum())
         self._previous = block.take(slice(-1, None)).copy()
-        block = block.take(good)
-        self._identity = self._identity.updated(block.draws, block.scores)
+        if self.has_scores:
+            self._identity = self._identity.updated(block.draws[good], block.scores[good])
 
     @property
     def negated(self) -> bool:
@@ -83,7 +111,9 @@ class Inspection:
         return f"{chains} {'chain' if chains == 1 else 'chains'} x {lengths} draws, {self.dim} parameters ({listed})"
 
     def sign(self) -> str:
-        """Describe whether the scores fulfil Stein's identity."""
+        """Describe whether the scores fulfil Stein's identity; "none" without scores."""
+        if not self.has_scores:
+            return "none"
         value, expected = self._identity.value, self._identity.expected
         identity = f"mean of <x - mean, score> is {value:.4g}, expected {expected}"
         if self.negated:
@@ -104,14 +134,37 @@ class Inspection:
         found = f"{count(self.bad_draws)} of {count(self.draws)} draws not finite"
         parts = [f"{_percent(n / (self.draws * self.dim))} of the {name}" for name, n in self.missing.items() if n]
         missing = f" (NaN: {' and '.join(parts)})" if parts else ""
-        return f"{found}, the first is chain {chain}, draw {draw}{missing}; skip them with --on-bad skip"
+        first = f"the first is chain {chain}, draw {draw}{missing}"
+        return f"{found}, {first}; steinstream thin --on-bad skip leaves them out"
 
     def warnings(self) -> list[str]:
         """Return the lines that describe a problem."""
         sign = self.sign()
-        lines = [] if sign.startswith("sign as expected") else [f"scores: {sign}"]
+        lines = [] if not self.has_scores or sign.startswith("sign as expected") else [f"scores: {sign}"]
         lines += [f"bad values: {self.bad()}"] if self.bad_draws else []
         return lines + ([f"repeats: {self.repeats()}"] if self.repeated > _MANY_REPEATS * self.draws else [])
+
+    def lines(self, chain: Chain) -> list[tuple[str, str]]:
+        """Describe a chain after all its blocks were added, as pairs of a label and a line of text.
+
+        Parameters
+        ----------
+        chain : Chain
+            The chain.
+
+        Returns
+        -------
+        list of tuple
+            Shape (without a label), location of the draws, parameters, scores and their sign or the way to get scores,
+            what the file says about itself, repeated draws, and values that are not finite.
+
+        """
+        lines = [("", self.shape(chain.names)), ("draws", chain.draws_from)]
+        lines += [line for line in chain.taken.lines() if line[0] == "parameters"]
+        if self.has_scores:
+            lines.append(("scores", ", ".join(filter(None, [chain.scores_from, self.sign()]))))
+        lines += [*chain.notes(), ("repeats", self.repeats()), ("invalid", self.bad())]
+        return [(label, text) for label, text in lines if text]
 
     def expected_size(self) -> int:
         """Return the number of draws that sqrt growth keeps at least."""

@@ -31,19 +31,19 @@ from steinstream._typing import Array
 from steinstream.errors import InputError
 
 
-class CompiledKernel(NamedTuple):
-    """A kernel as the engine uses it: number of the profile, its two parameters, and the grid of its values.
+class KernelParameters(NamedTuple):
+    """Numbers that define a kernel: number of the profile, its two parameters, and the grid of its values.
 
-    ``linear`` is the weight of the linear term, or None: the engine is then compiled without the term. ``base_grid`` is
-    the grid of the values of phi: sums of 2^17 of them are exact doubles.
+    ``linear`` is the weight of the linear term. ``base_grid`` is the grid of the values of phi: sums of 2^17 of them
+    are exact doubles.
     """
 
     profile: int
     first: float
     second: float
     grid: float
-    linear: float | None = None
-    base_grid: float = 2.0**-36
+    linear: float
+    base_grid: float
 
 
 def inverse_square_root(u: Any, c2: Any, beta: Any) -> Any:
@@ -80,8 +80,8 @@ class Kernel:
 
     linear: float
 
-    def compiled(self, dim: int) -> CompiledKernel:
-        """Return the kernel as the engine uses it.
+    def parameters(self, dim: int) -> KernelParameters:
+        """Return the numbers that define the kernel.
 
         ``k0(x, x) >= -2 phi'(0) d`` for every draw; this number sets the scale. The grid is 2^-53 of it, as fine as the
         rounding of the smallest diagonal entry, and sums are exact up to 2^51 times it.
@@ -93,23 +93,23 @@ class Kernel:
 
         Returns
         -------
-        CompiledKernel
+        KernelParameters
             Profile, parameters, and the grid that makes sums exact.
 
         """
-        profile, first, second = self._parameters(dim)
+        profile, first, second = self._profile(dim)
         phi, slope, _ = PROFILES[profile](0.0, first, second)
         smallest = float(slope) * dim
         grid, base_grid = (2.0 ** (np.floor(np.log2(each)) - bits) for each, bits in ((smallest, 53), (float(phi), 36)))
-        return CompiledKernel(profile, first, second, grid, float(self.linear) if self.linear else None, base_grid)
+        return KernelParameters(profile, first, second, float(grid), self.linear, float(base_grid))
 
-    def _parameters(self, dim: int) -> tuple[int, float, float]:
+    def _profile(self, dim: int) -> tuple[int, float, float]:
         """Return the number of the profile and its two parameters."""
         raise TypeError(f"{type(self).__name__} defines no profile")
 
     def base_matrix(self, x: Array, y: Array) -> Array:
         """Return phi of every row of ``x`` with every row of ``y``, without the linear term, in plain NumPy."""
-        profile, first, second = self._parameters(x.shape[1])
+        profile, first, second = self._profile(x.shape[1])
         u = np.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1)
         return np.asarray(PROFILES[profile](u, first, second)[0])
 
@@ -140,7 +140,7 @@ class Kernel:
         """
         x, sx, y, sy = (np.atleast_2d(np.asarray(a, dtype=np.float64)) for a in (x, sx, y, sy))
         dim = x.shape[1]
-        profile, first, second = self._parameters(dim)
+        profile, first, second = self._profile(dim)
         difference = x[:, None, :] - y[None, :, :]
         u = np.sum(difference**2, axis=-1)
         cross = np.sum((sx[:, None, :] - sy[None, :, :]) * difference, axis=-1)
@@ -180,7 +180,7 @@ class Kernel:
 
         """
         dim = scores.shape[1]
-        profile, first, second = self._parameters(dim)
+        profile, first, second = self._profile(dim)
         phi, slope, _ = PROFILES[profile](0.0, first, second)
         diagonal = np.asarray(phi * np.sum(scores**2, axis=1) + slope * dim)
         if not self.linear:
@@ -217,13 +217,13 @@ class Kernel:
         array([0.5])
 
         """
-        profile, first, second = self._parameters(draws.shape[1])
+        profile, first, second = self._profile(draws.shape[1])
         phi, _, _ = PROFILES[profile](0.0, first, second)
         return np.asarray(phi + self.linear * (1.0 + np.sum(draws**2, axis=1)))
 
     def length(self, dim: int) -> float:
         """Return the length scale sqrt(phi(0) / -2 phi'(0)), which is c for IMQ with beta = -1/2."""
-        profile, first, second = self._parameters(dim)
+        profile, first, second = self._profile(dim)
         phi, slope, _ = PROFILES[profile](0.0, first, second)
         return float(np.sqrt(phi / slope))
 
@@ -278,7 +278,7 @@ class IMQ(Kernel):
     def __repr__(self) -> str:
         return f"IMQ(c={self.c}, beta={self.beta}{_linear_repr(self.linear)})"
 
-    def _parameters(self, dim: int) -> tuple[int, float, float]:
+    def _profile(self, dim: int) -> tuple[int, float, float]:
         return 0 if self.beta == -0.5 else 1, self.c**2, self.beta
 
 
@@ -318,7 +318,7 @@ class RBF(Kernel):
     def __repr__(self) -> str:
         return f"RBF(h={self.h}{_linear_repr(self.linear)})"
 
-    def _parameters(self, dim: int) -> tuple[int, float, float]:
+    def _profile(self, dim: int) -> tuple[int, float, float]:
         return 2, 1.0 / (2.0 * (self.h or dim)), 0.0
 
 

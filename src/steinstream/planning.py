@@ -14,14 +14,14 @@ and if always :math:`f_t \le N_t \le M_t = \min(t, S)`,
 .. math:: E K_n \le \sum_{i \le n} w_i \left(\frac{\kappa}{(f_{i-1} + 1)^2} + \epsilon_i\right), \qquad
           w_i = \prod_{j=i}^{n-1} \left(\frac{M_j}{M_j + 1}\right)^2 .
 
-- ``sizes="any"``: S = infinity, w_i = (i/n)^2. No assumption on the sizes. With f = sqrt(t^(1 + alpha) log t) / 2 and
-  constant eps the two parts behave like n^-alpha / log n and eps n / 3. This is the corollary, for 0 < alpha < 1: the
-  best n is O(eps^(-1/(1 + alpha))), and E K_n is then O(eps^(alpha/(1 + alpha))).
-- ``sizes="planned"``: S = f_n, the set never exceeds its final size. Errors are then forgotten within about S steps,
-  and for growth well below linear the bound is about kappa / (2 f_n) + eps f_n / 2, far below the other. The largest
-  budget for a radius is kappa / f_n^2 with f_n = kappa / radius^2; n is again O(eps^(-1/(1 + alpha))), but E K_n is
-  O(sqrt(eps)). In a set of f_n draws this budget allows a removal at every step (the removal lemma, if k0(x, x) is
-  kappa on average over the set), so the set does not grow larger. That average is an observation, not a theorem.
+- ``bound_for="any"``: S = infinity, w_i = (i/n)^2. No assumption on the sizes. With f = sqrt(t^(1 + alpha) log t) / 2
+  and constant eps the two parts behave like n^-alpha / log n and eps n / 3. This is the corollary, for 0 < alpha < 1:
+  the best n is O(eps^(-1/(1 + alpha))), and E K_n is then O(eps^(alpha/(1 + alpha))).
+- ``bound_for="planned"``: S = f_n, the set never exceeds its final size. Errors are then forgotten within about S
+  steps, and for growth well below linear the bound is about kappa / (2 f_n) + eps f_n / 2, far below the other. The
+  largest budget for a radius is kappa / f_n^2 with f_n = kappa / radius^2; n is again O(eps^(-1/(1 + alpha))), but E
+  K_n is O(sqrt(eps)). In a set of f_n draws this budget allows a removal at every step (the removal lemma, if k0(x, x)
+  is kappa on average over the set), so the set does not grow larger. That average is an observation, not a theorem.
 
 With the budget eta / (N + 1)^2, ``"share"``, all this holds with kappa + eta in place of kappa and 0 in place of eps.
 
@@ -85,7 +85,7 @@ class Plan:
         Constant of the bound.
     diagonal : float
         The value of kappa for independent draws.
-    sizes : str
+    bound_for : str
         Sizes of the set for which the bound holds, ``"planned"`` or ``"any"``.
     kernel : Kernel
         Base kernel.
@@ -104,15 +104,15 @@ class Plan:
     candidates: int
     kappa: float
     diagonal: float
-    sizes: str
+    bound_for: str
     kernel: Kernel
     preconditioner: Preconditioner
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments for :class:`~steinstream.Thinner` and :func:`~steinstream.thin`."""
+        """Keyword arguments for :class:`~steinstream.Thinner` and :func:`~steinstream.thin`, without a stream term."""
         names = ("kernel", "preconditioner", "growth", "budget", "candidates")
-        return {name: getattr(self, name) for name in names}
+        return {**{name: getattr(self, name) for name in names}, "stream_weight": 0.0}
 
     def __str__(self) -> str:
         steps = "" if self.candidates == 1 else f": {count(self.steps)} steps, the best of {self.candidates} at each"
@@ -134,7 +134,7 @@ def plan(
     *,
     growth: str | float = "power:1.5",
     budget: str = "constant",
-    sizes: str = "planned",
+    bound_for: str = "planned",
     **settings: Any,
 ) -> Plan:
     """Plan the number of draws and the budget for a given KSD, from a warm-up.
@@ -150,7 +150,7 @@ def plan(
     budget : str, default "constant"
         ``"constant"``: the largest constant budget that reaches the radius. ``"share"``: the budget eta / n^2 with
         eta = kappa. ``"share:ETA"``: the same with this eta.
-    sizes : {"planned", "any"}, default "planned"
+    bound_for : {"planned", "any"}, default "planned"
         Sizes of the set that the bound allows. ``"any"`` makes no assumption and requires many times more draws.
     **settings
         ``candidates``, ``kernel``, ``preconditioner`` and ``validate_scores``, as in `ThinConfig`. Default of the
@@ -172,11 +172,13 @@ def plan(
     >>> planned = plan(0.4, warmup, -warmup)
     >>> planned.draws, planned.kept, planned.budget
     (329, 93, 0.001777)
+    >>> planned.settings["stream_weight"]  # the plan holds for KSD alone
+    0.0
 
     """
     config = ThinConfig.of(**{"preconditioner": "auto", **settings})
     chains = validation.as_chains(draws, scores)
-    return plan_from_blocks(chains, radius, config, growth=growth, budget=budget, sizes=sizes)
+    return plan_from_blocks(chains, radius, config, growth=growth, budget=budget, bound_for=bound_for)
 
 
 def plan_from_blocks(
@@ -186,11 +188,13 @@ def plan_from_blocks(
     *,
     growth: str | float,
     budget: str,
-    sizes: str,
+    bound_for: str,
 ) -> Plan:
     """Plan from a warm-up of chains of any lengths, one block each; the other arguments are those of :func:`plan`."""
-    _validate(radius, config, sizes)
-    floor, kernel, candidates = _as_growth(growth, sizes), config.kernel, config.candidates
+    _validate(radius, config, bound_for)
+    if not all(block.has_scores for block in chains):
+        raise InputError("A plan requires scores: it is about KSD.", "Give the score of each draw of the warm-up.")
+    floor, kernel, candidates = _as_growth(growth, bound_for), config.kernel, config.candidates
     criterion_for = _as_criterion(budget, floor)
     fitted = fit_source(ArraySource([MarkedBlock(block) for block in chains]), config).preconditioner
     kappa, diagonal = estimate_kappa(chains, kernel, fitted, candidates)
@@ -200,7 +204,7 @@ def plan_from_blocks(
             "Choose a smaller radius.",
         )
     criterion = criterion_for(kappa)
-    terms = choose_steps(radius, criterion, Bound(floor, sizes), candidates)
+    terms = choose_steps(radius, criterion, Bound(floor, bound_for), candidates)
     return Plan(
         radius=float(radius),
         bound=math.sqrt(criterion.squared_bound(radius, terms)),
@@ -212,7 +216,7 @@ def plan_from_blocks(
         candidates=candidates,
         kappa=kappa,
         diagonal=diagonal,
-        sizes=sizes,
+        bound_for=bound_for,
         kernel=kernel,
         preconditioner=fitted,
     )
@@ -240,8 +244,8 @@ class Bound:
     BoundTerms(steps=2, kept=1, sampling=0.5, thinning=1.25)
     """
 
-    def __init__(self, growth: schedules.Schedule, sizes: str) -> None:
-        self._growth, self._planned = growth, sizes == "planned"
+    def __init__(self, growth: schedules.Schedule, bound_for: str) -> None:
+        self._growth, self._planned = growth, bound_for == "planned"
         self._edges = np.append(np.arange(1000.0), np.floor(np.geomspace(1000, 2 * _MAX_DRAWS, 5000)))
         # A set grows by at most one draw per step: it lags behind a growth that is steeper than that.
         self._lag = np.minimum.accumulate(self._floor(self._edges) - self._edges)
@@ -394,17 +398,17 @@ def _diagonal(block: validation.Block, kernel: Kernel, preconditioner: Precondit
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
-def _validate(radius: float, config: ThinConfig, sizes: str) -> None:
+def _validate(radius: float, config: ThinConfig, bound_for: str) -> None:
     if not (isinstance(radius, int | float | np.number) and 0 < radius < math.inf):
         raise InputError(f"radius, the KSD to reach, must be a number above 0, got {radius!r}.")
     unsupported = [one.name for one in config.differences(ThinConfig()) if one.name not in _SETTINGS]
     if unsupported:
         raise InputError(f"A plan has no setting {unsupported[0]}.", f"Its settings are {', '.join(_SETTINGS)}.")
-    if sizes not in SIZES:
-        raise InputError(f"Unknown sizes {sizes!r}.", f"Choose one of {', '.join(SIZES)}.")
+    if bound_for not in SIZES:
+        raise InputError(f"Unknown bound_for {bound_for!r}.", f"Choose one of {', '.join(SIZES)}.")
 
 
-def _as_growth(choice: str | float, sizes: str) -> schedules.Schedule:
+def _as_growth(choice: str | float, bound_for: str) -> schedules.Schedule:
     """Return the growth; raise if no bound is known for it."""
     growth = None if isinstance(choice, int | float | np.number) else schedules.growth(choice)
     exponent = choice if growth is None else growth.alpha if isinstance(growth, schedules.Power) else None
@@ -415,10 +419,10 @@ def _as_growth(choice: str | float, sizes: str) -> schedules.Schedule:
                 'For slower growth plan with "sqrt", for faster growth with "linear".',
             )
         return schedules.Power(float(exponent))
-    if isinstance(growth, schedules.SquareRoot) and sizes == "any":
+    if isinstance(growth, schedules.SquareRoot) and bound_for == "any":
         raise InputError(
             "With sqrt growth the bound for any sizes decreases like 1 / log n and reaches no useful radius.",
-            'Use a power between 1 and 2, or sizes="planned" (--sizes planned).',
+            'Use a power between 1 and 2, or bound_for="planned" (--bound-for planned).',
         )
     if not isinstance(growth, schedules.SquareRoot | schedules.Linear):
         raise InputError(f"No bound is known for growth {choice!r}.", "Plan with power:A (1 < A < 2), linear or sqrt.")

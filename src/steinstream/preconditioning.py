@@ -228,13 +228,25 @@ class Preconditioner:
             Draws and scores in the new coordinates. The bits do not depend on n.
 
         """
+        return self.apply_to_draws(draws), self.apply_to_scores(scores)
+
+    def apply_to_draws(self, draws: Array) -> Array:
+        """Transform draws (n, d). The bits of a row do not depend on the others."""
         if self.centre is not None:
             draws = draws - self.centre
         if self.factor.ndim < 2:
-            return draws / self.factor, scores * self.factor
+            return np.asarray(draws / self.factor)
         from steinstream._engine.linalg import multiply  # loads numba only where it is needed
 
-        return multiply(self._inverse, draws), multiply(self.factor, scores)
+        return multiply(self._inverse, draws)
+
+    def apply_to_scores(self, scores: Array) -> Array:
+        """Transform scores (n, d). The bits of a row do not depend on the others."""
+        if self.factor.ndim < 2:
+            return np.asarray(scores * self.factor)
+        from steinstream._engine.linalg import multiply  # loads numba only where it is needed
+
+        return multiply(self.factor, scores)
 
     @cached_property
     def _inverse(self) -> Array:
@@ -331,8 +343,60 @@ class Streaming:
         return "streaming"
 
 
+class DoublingWindow:
+    """Moments of the draws since the number of draws last doubled.
+
+    Parameters
+    ----------
+    dim : int
+        Number of dimensions.
+    first : int
+        Number of draws before the first result, which uses the second half of them.
+    forget : int, optional
+        Largest number of draws in one window. Default: no limit.
+    covariance : bool, default True
+        Whether to accumulate the covariance, not only the variances.
+
+    """
+
+    def __init__(self, dim: int, first: int, forget: int | None = None, covariance: bool = True) -> None:
+        self._dim, self._first, self._forget, self._covariance = dim, first, forget, covariance
+        self.seen = 0
+        """Number of draws so far."""
+        self._due = first // 2  # number of draws at which the current window ends
+        self._moments = Moments(dim, covariance)
+
+    def steps_until_due(self, candidates: int) -> int:
+        """Return the number of steps of ``candidates`` draws each before the window ends."""
+        return -(-(self._due - self.seen) // candidates)
+
+    def update(self, draws: Array) -> Moments | None:
+        """Add draws (n, d) and return the moments of a window that ended, if it has a result."""
+        self._moments.add(draws)
+        self.seen += len(draws)
+        if self.seen < self._due:
+            return None
+        window, self._moments = self._moments, Moments(self._dim, self._covariance)
+        before_first = self.seen < self._first
+        while self._due <= self.seen:
+            self._due += min(self._due, self._forget or self._due)
+        if before_first:
+            self._due = self._first
+            return None
+        return window
+
+    def state(self) -> dict[str, Any]:
+        """Return counters and moments for a checkpoint."""
+        return {"seen": self.seen, "due": self._due, "moments": self._moments.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state`."""
+        self.seen, self._due = state["seen"], state["due"]
+        self._moments.restore(state["moments"])
+
+
 class StreamingEstimator:
-    """Schedule and estimates of a `Streaming` preconditioner.
+    """Estimates of a `Streaming` preconditioner.
 
     Parameters
     ----------
@@ -344,20 +408,15 @@ class StreamingEstimator:
     """
 
     def __init__(self, streaming: Streaming, dim: int) -> None:
-        self.streaming, self._dim = streaming, dim
-        self.seen = 0
-        """Number of draws so far."""
+        self.streaming = streaming
         self.changes: list[int] = []
         """Steps after which the preconditioner changed: the 100 most recent ones."""
-        self._due = streaming.first // 2  # number of draws at which the current window ends
-        self._window = self._empty_window()
-
-    def _empty_window(self) -> Moments:
-        return Moments(self._dim, needs_covariance(self.streaming.kind, self._dim))
+        covariance = needs_covariance(streaming.kind, dim)
+        self._window = DoublingWindow(dim, streaming.first, streaming.forget, covariance)
 
     def steps_until_due(self, candidates: int) -> int:
         """Return the number of steps of ``candidates`` draws each before the preconditioner may change."""
-        return -(-(self._due - self.seen) // candidates)
+        return self._window.steps_until_due(candidates)
 
     def update(self, draws: Array, step: int) -> Preconditioner | None:
         """Add draws and return a new estimate if one is due.
@@ -375,18 +434,8 @@ class StreamingEstimator:
             The new preconditioner. None if it does not change: no estimate is due, or the chain did not move.
 
         """
-        self._window.add(draws)
-        self.seen += len(draws)
-        if self.seen < self._due:
-            return None
-        window, self._window = self._window, self._empty_window()
-        before_first = self.seen < self.streaming.first
-        while self._due <= self.seen:
-            self._due += min(self._due, self.streaming.forget or self._due)
-        if before_first:
-            self._due = self.streaming.first
-            return None
-        if window.distinct < 2:
+        window = self._window.update(draws)
+        if window is None or window.distinct < 2:
             return None
         self.changes = [*self.changes, step][-_RECORDED_CHANGES:]
         centre = window.mean if self.streaming.centred else None
@@ -394,11 +443,11 @@ class StreamingEstimator:
 
     def state(self) -> dict[str, Any]:
         """Return counters and moments for a checkpoint."""
-        return {"seen": self.seen, "due": self._due, "changes": self.changes, "window": self._window.state()}
+        return {"changes": self.changes, "window": self._window.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the result of `state`."""
-        self.seen, self._due, self.changes = state["seen"], state["due"], state["changes"]
+        self.changes = state["changes"]
         self._window.restore(state["window"])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,24 +30,36 @@ class Block(NamedTuple):
 
     Attributes
     ----------
-    draws, scores : array
-        Draws and scores, (n, d) each. Second scores follow as further columns of ``scores``.
+    draws : array
+        Draws, (n, d).
+    scores : array
+        Scores, (n, d), or (n, 0) for draws without scores. Second scores follow as further columns.
     ids : array
         Identifiers (chain, index), (n, 2).
+    features : array, optional
+        Features of the draws, (n, p), which the stream term compares.
 
     """
 
     draws: Array
     scores: Array
     ids: Integers
+    features: Array | None = None
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the draws have scores."""
+        return bool(self.scores.shape[1])
 
     def take(self, rows: slice | Flags | Integers) -> Block:
         """Return some of the rows."""
-        return Block(self.draws[rows], self.scores[rows], self.ids[rows])
+        features = None if self.features is None else self.features[rows]
+        return Block(self.draws[rows], self.scores[rows], self.ids[rows], features)
 
     def copy(self) -> Block:
         """Return a copy that shares no memory."""
-        return Block(self.draws.copy(), self.scores.copy(), self.ids.copy())
+        features = None if self.features is None else self.features.copy()
+        return Block(self.draws.copy(), self.scores.copy(), self.ids.copy(), features)
 
     def append(self, more: Block) -> Block:
         """Return the rows of both blocks; without a copy if this one is empty."""
@@ -57,13 +69,19 @@ class Block(NamedTuple):
 
 
 def concatenate(blocks: list[Block]) -> Block:
-    """Return the rows of all blocks, in order."""
-    return Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    """Return the rows of all blocks, in order; all or none of them have features."""
+    features = [block.features for block in blocks if block.features is not None]
+    return Block(
+        np.concatenate([block.draws for block in blocks]),
+        np.concatenate([block.scores for block in blocks]),
+        np.concatenate([block.ids for block in blocks]),
+        np.concatenate(features) if features else None,
+    )
 
 
-def empty_block(dim: int) -> Block:
+def empty_block(dim: int, has_scores: bool = True) -> Block:
     """Return a block without rows."""
-    return Block(np.zeros((0, dim)), np.zeros((0, dim)), np.zeros((0, 2), dtype=np.int64))
+    return Block(np.zeros((0, dim)), np.zeros((0, dim if has_scores else 0)), np.zeros((0, 2), dtype=np.int64))
 
 
 def consecutive_ids(chain: int, first: int, count: int) -> Integers:
@@ -113,20 +131,41 @@ def id_tuples(ids: Integers) -> Ids:
 
 
 def as_floats(values: ArrayLike, what: str) -> Array:
-    """Convert a user's array of real numbers to a contiguous float64 array; ``what`` names it in messages."""
+    """Convert a user's array of real numbers to a contiguous float64 array; ``what`` names it in messages.
+
+    The dimensions of an ``xarray.DataArray`` are ordered by their names. Masked entries become NaN.
+    """
     reject_path(values, what)
-    if hasattr(values, "detach"):  # a PyTorch tensor that may require a gradient
-        values = values.detach().cpu()
+    given: Any = values
+    if hasattr(given, "detach"):  # a PyTorch tensor, which may require a gradient, or be one of bfloat16
+        given = given.detach().cpu()
+        given = given if given.is_complex() else given.double()
     try:
-        array = np.asarray(values)
+        array = _ordered_by_name(given) if hasattr(given, "dims") else np.asanyarray(given)
         if np.iscomplexobj(array):
             raise TypeError
+        if np.ma.is_masked(array):
+            array = array.astype(np.float64).filled(np.nan)
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
             f"The {what} must be an array of real numbers with one row per draw, got {type(values).__name__}.",
             "Every row needs the same number of entries.",
         ) from None
+
+
+#: Names of the dimensions along which draws are stored, in the order that is expected.
+_SAMPLE_DIMS = ("chain", "draw", "sample")
+
+
+def _ordered_by_name(array: Any) -> Any:
+    """Return the values of an ``xarray.DataArray``: chain, draw, then all other dimensions as one."""
+    leading = [name for name in _SAMPLE_DIMS if name in array.dims]
+    if not leading:
+        return np.asarray(array.values)  # names that are not known: by position
+    values = np.asarray(array.transpose(*leading, ...).values)
+    shape = values.shape[: len(leading)]
+    return values.reshape(*shape, -1) if values.ndim > len(leading) + 1 else values
 
 
 def reject_path(values: object, what: str) -> None:
@@ -138,9 +177,13 @@ def reject_path(values: object, what: str) -> None:
         )
 
 
-def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
-    """Convert draws and scores to (n, d) float64 arrays of the same shape; ``dim`` is the expected d."""
-    x, s = as_floats(draws, "draws"), as_floats(scores, "scores")
+def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | None = None) -> tuple[Array, Array]:
+    """Convert draws to (n, d) and scores to the same shape, in float64; ``dim`` is the expected d.
+
+    Without scores, the array of scores has shape (n, 0).
+    """
+    scores = _in_order_of(draws, scores)
+    x = as_floats(draws, "draws")
     if x.ndim != 2:
         raise InputError(
             f"Draws must have shape (draws, dimensions), got shape {x.shape}.",
@@ -148,11 +191,9 @@ def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike, dim: int | None = N
             if x.ndim == 1
             else "Pass several chains to ss.thin as (chains, draws, dimensions).",
         )
-    if x.shape != s.shape:
-        raise InputError(
-            f"Draws have shape {x.shape} and scores have shape {s.shape}.",
-            "Every draw needs its own score: the gradient of the log density at that draw.",
-        )
+    s = np.zeros((len(x), 0)) if scores is None else as_floats(scores, "scores")
+    if scores is not None and x.shape != s.shape:
+        raise _wrong_scores(x, s)
     if dim is not None and x.shape[1] != dim:
         raise InputError(f"Expected draws with {dim} dimensions, got {x.shape[1]}.")
     if x.shape[1] == 0:
@@ -160,19 +201,115 @@ def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike, dim: int | None = N
     return x, s
 
 
-def as_chains(draws: ArrayLike, scores: ArrayLike) -> list[Block]:
-    """Convert arrays (n, d) or (chains, n, d) to one block per chain."""
-    x, s = as_floats(draws, "draws"), as_floats(scores, "scores")
-    if x.ndim == 3 and x.shape != s.shape:
-        raise InputError(
-            f"Draws have shape {x.shape} and scores have shape {s.shape}.",
-            "Every draw needs its own score: the gradient of the log density at that draw.",
-        )
-    pairs = [*zip(x, s, strict=True)] if x.ndim == 3 else [(x, s)]
-    arrays = [as_draws_and_scores(*pair) for pair in pairs]
+def as_chains(draws: ArrayLike, scores: ArrayLike | None) -> list[Block]:
+    """Convert arrays (n, d) or (chains, n, d) to one block per chain; ``scores`` is None for draws without scores."""
+    scores = _in_order_of(draws, scores)
+    x, s = as_floats(draws, "draws"), None if scores is None else as_floats(scores, "scores")
+    if x.ndim == 3:
+        _reject_swapped_chains(x)
+    if x.ndim == 3 and s is not None and x.shape != s.shape:
+        raise _wrong_scores(x, s)
+    chains = [*x] if x.ndim == 3 else [x]
+    parts = [None] * len(chains) if s is None else [*s] if x.ndim == 3 else [s]
+    arrays = [as_draws_and_scores(*pair) for pair in zip(chains, parts, strict=True)]
     if sum(len(x) for x, _ in arrays) == 0:
         raise InputError("There are no draws to thin.")
     return [Block(x, s, consecutive_ids(chain, 0, len(x))) for chain, (x, s) in enumerate(arrays)]
+
+
+def _in_order_of(draws: ArrayLike, scores: ArrayLike | None) -> ArrayLike | None:
+    """Return a DataFrame of scores with its columns in the order of those of the draws, if their names are the same."""
+    columns, others = ([*getattr(table, "columns", ())] for table in (draws, scores))
+    if scores is None or columns == others or not {*columns} & {*others}:
+        return scores
+    if len(columns) != len({*columns}) or sorted(map(str, columns)) != sorted(map(str, others)):
+        only = [str(name) for name in columns if name not in others] + [str(n) for n in others if n not in columns]
+        raise InputError(
+            f"Draws and scores have different columns: {', '.join(only[:6]) or 'some names occur twice'}.",
+            "Name the columns of both tables in the same way.",
+        )
+    ordered: ArrayLike = scores[columns]  # type: ignore[index]
+    return ordered
+
+
+#: Correlation of neighbours that shows the order of the axes, and the least number of chains that can show it.
+_SWAPPED_CORRELATION, _SWAPPED_MIN_CHAINS = 0.5, 50
+
+
+def _reject_swapped_chains(draws: Array) -> None:
+    """Raise an `InputError` if draws (chains, n, d) are certainly in the order (n, chains, d), as emcee returns them.
+
+    Different chains are independent: neighbours along the first axis are not correlated, unless that axis is time. The
+    error is raised only if there are more chains than draws, if neighbouring chains are strongly correlated, and if
+    consecutive draws are not.
+    """
+    chains, count, _ = draws.shape
+    if chains < max(_SWAPPED_MIN_CHAINS, count + 1) or count < 2 or not np.isfinite(draws).all():
+        return
+    centred = draws - draws.mean(axis=0)
+    scale = np.sqrt((centred**2).mean(axis=(0, 1)))
+    if not (scale > 0).all():
+        return
+    centred /= scale
+    across = float((centred[1:] * centred[:-1]).mean())
+    within = float((centred[:, 1:] * centred[:, :-1]).mean())
+    if across > _SWAPPED_CORRELATION and within < across / 2:
+        raise InputError(
+            f"Draws of shape {draws.shape} are {chains} chains of {count} draws, but neighbouring chains are "
+            f"correlated ({across:.2f}) and consecutive draws are not ({within:.2f}). "
+            "Is the order (draws, chains, dimensions)?",
+            "Then pass np.swapaxes(draws, 0, 1), and the scores likewise. If the order is right, add the chains to a "
+            "Thinner, one after another.",
+        )
+
+
+#: Largest number of rows, and least number of columns per row, of an array that has its draws along the columns.
+_TRANSPOSED_MAX_ROWS, _TRANSPOSED_RATIO = 10, 100
+
+
+def reject_transposed(draws: ArrayLike, size: int | None) -> None:
+    """Raise an `InputError` if draws (n, d) are so few and so long that their order must be (d, n).
+
+    Parameters
+    ----------
+    draws : array_like
+        Draws, as a user passes them to `steinstream.thin`.
+    size : int or None
+        Number of draws to keep. If it is less than n, the order is taken as intended.
+
+    """
+    try:
+        shape = np.shape(draws)
+    except ValueError:  # rows of different lengths, which `as_floats` reports
+        return
+    if len(shape) != 2 or hasattr(draws, "columns") or hasattr(draws, "dims"):
+        return
+    rows, columns = shape
+    few = rows <= _TRANSPOSED_MAX_ROWS and columns >= _TRANSPOSED_RATIO * rows
+    if few and rows > 1 and (size is None or size >= rows):
+        raise InputError(
+            f"Draws of shape {shape} are {rows} draws in {columns} dimensions, too few to thin. "
+            "Is the order (dimensions, draws)?",
+            "Then pass draws.T, and the scores likewise. If the order is right, set size below the number of draws.",
+        )
+
+
+def as_features(features: ArrayLike, count: int, width: int | None = None) -> Array:
+    """Convert the features of ``count`` draws to a (count, p) float64 array; ``width`` is the expected p."""
+    z = as_floats(features, "features")
+    z = z.reshape(len(z), -1) if z.ndim > 1 else z[:, None] if z.ndim == 1 else z
+    if z.ndim != 2 or len(z) != count or z.shape[1] == 0:
+        raise InputError(f"features must have one row per draw ({count} rows), got shape {np.shape(features)}.")
+    if width is not None and z.shape[1] != width:
+        raise InputError(f"Expected {width} features per draw, got {z.shape[1]}.")
+    return z
+
+
+def _wrong_scores(draws: Array, scores: Array) -> InputError:
+    return InputError(
+        f"Draws have shape {draws.shape} and scores have shape {scores.shape}.",
+        "Every draw needs its own score: the gradient of the log density at that draw.",
+    )
 
 
 def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
@@ -195,14 +332,18 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
         The mask, (n,).
 
     """
-    draws, scores, ids = block
+    draws, scores, ids, features = block
     limit = min(OVERFLOW_LIMIT**0.5 if linear else OVERFLOW_LIMIT, FLOAT32_LIMIT if storage == "float32" else np.inf)
-    if all(part.min(initial=0.0) > -limit and part.max(initial=0.0) < limit for part in (draws, scores)):
+    parts = [("draw", draws), ("score", scores)] + ([] if features is None else [("feature vector", features)])
+    if all(part.min(initial=0.0) > -limit and part.max(initial=0.0) < limit for _, part in parts):
         return np.ones(len(draws), dtype=bool)
-    rows = np.asarray(((np.abs(draws) < limit) & (np.abs(scores) < limit)).all(axis=1))
+    rows = np.ones(len(draws), dtype=bool)
+    for _, part in parts:
+        rows &= (np.abs(part) < limit).all(axis=1)
     if on_bad == "raise" and not rows.all():
         row = int(np.flatnonzero(~rows)[0])
-        for what, values in (("draw", draws[row]), ("score", scores[row])):
+        for what, part in parts:
+            values = part[row]
             bad = np.flatnonzero(~(np.abs(values) < limit))
             if len(bad):
                 chain, draw = (int(i) for i in ids[row])

@@ -1,8 +1,10 @@
-"""The thinner: add each new draw, then remove old ones as long as the KSD stays within a budget.
+"""The thinner: add each new draw, then remove old ones as long as the objective stays within a budget.
 
-Hawkins, Koppel and Zhang, "Online, informative MCMC thinning with kernelized Stein discrepancy" (2022). A step costs
-O((candidates + removed) * kept * d). The memory is O(kept * d) plus a subsample of 4096 draws, whatever the length of
-the stream.
+The algorithm is that of Hawkins, Koppel and Zhang, "Online, informative MCMC thinning with kernelized Stein
+discrepancy" (2022). The objective is KSD^2 plus the stream term, the squared MMD between the kept draws and the stream;
+for draws without scores the stream term alone. A step costs O((candidates + removed) * kept * d), and with the stream
+term O(1000 d) more. The memory is O(kept * d) plus a subsample of 4096 draws and a summary of about 2000, whatever the
+length of the stream.
 
 The package follows a draw: `ingest` validates it, `run` passes blocks of draws to the `dictionary`, which holds the
 kept draws in the arrays of the compiled engine. `config` holds the settings, `state` everything that changes.
@@ -11,7 +13,7 @@ kept draws in the arrays of the compiled engine. `config` holds the settings, `s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ from steinstream.thinner.config import PAPER, ThinConfig
 from steinstream.thinner.ingest import NewDraws, ingest
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
-from steinstream.validation import Block, empty_block
+from steinstream.validation import Block
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
@@ -40,17 +42,22 @@ __all__ = ["PAPER", "Observer", "StepInfo", "ThinConfig", "Thinner"]
 
 
 class Thinner:
-    """Online thinning by kernelized Stein discrepancy (KSD).
+    """Online thinning by kernelized Stein discrepancy (KSD) and distance to the stream (MMD).
 
     Parameters
     ----------
     dim : int
         Number of dimensions of a draw.
     config : ThinConfig, optional
-        Settings. Default: the default settings, with which the thinner is the paper's KSDT-SQRT with the IMQ kernel:
-        it keeps about sqrt(n log n) of n draws, or more if KSD requires it.
+        Settings. Default: the default settings, which keep about sqrt(n log n) of n draws, or more if the objective
+        requires it. ``**ss.PAPER`` selects the settings of the paper.
     initial : tuple of array_like, optional
-        Draws and scores of the initial set, (n, d) each, at most ``size``. Their ids are (-1, 0), (-1, 1), ...
+        Draws and scores of the initial set, (n, d) each, at most ``size``; the scores are None for draws without
+        scores. Their ids are (-1, 0), (-1, 1), ...
+    features : callable, optional
+        Function of one draw (d,) that returns its features, a number or an array: predictions of a network, outputs of
+        a surrogate model. The stream term then compares the features: see ``stream_on`` in `ThinConfig`. Features can
+        also be passed to `push` and `extend`.
     **settings
         Settings by name, which replace those in ``config``: see `ThinConfig`.
 
@@ -61,7 +68,13 @@ class Thinner:
     >>> thinner.extend(draws, -draws).size  # the score of a standard normal is -x
     20
     >>> thinner.kept
-    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1485)
+    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1141)
+
+    Scores are optional. Without them, the kept draws represent the stream:
+
+    >>> thinner = Thinner(dim=2, size=20)
+    >>> thinner.extend(draws).size
+    20
 
     """
 
@@ -70,10 +83,12 @@ class Thinner:
         dim: int,
         config: ThinConfig | None = None,
         *,
-        initial: tuple[ArrayLike, ArrayLike] | None = None,
+        initial: tuple[ArrayLike, ArrayLike | None] | None = None,
+        features: Callable[[Array], ArrayLike] | None = None,
         **settings: Any,
     ) -> None:
         self.config = ThinConfig.of(config, **settings)
+        self.features = features
         self.state = ThinnerState.create(positive(dim, "dim"), self.config)
         self.observer: Observer | None = None
         if initial is not None:
@@ -85,7 +100,7 @@ class Thinner:
     def from_state(cls, config: ThinConfig, state: ThinnerState) -> Thinner:
         """Return a thinner that continues from a state."""
         thinner = cls.__new__(cls)
-        thinner.config, thinner.state, thinner.observer = config, state, None
+        thinner.config, thinner.state, thinner.observer, thinner.features = config, state, None, None
         return thinner
 
     # -- adding draws --------------------------------------------------------------------------------------------------
@@ -93,19 +108,22 @@ class Thinner:
     def push(
         self,
         draw: ArrayLike,
-        score: ArrayLike,
+        score: ArrayLike | None = None,
         *,
         id: tuple[int, int] | None = None,
         second_scores: ArrayLike | None = None,
         cost: float | None = None,
         pinned: bool = False,
+        features: ArrayLike | None = None,
     ) -> StepInfo:
         """Add one draw.
 
         Parameters
         ----------
-        draw, score : array_like
-            The draw and its score, (d,) each.
+        draw : array_like
+            The draw, (d,).
+        score : array_like, optional
+            Its score, the gradient of the log density, (d,). Either all draws have scores, or none.
         id : tuple of int, optional
             Identifier (chain, index). Default: the next index of chain 0.
         second_scores : array_like, optional
@@ -114,6 +132,8 @@ class Thinner:
             Cost of keeping the draw.
         pinned : bool, default False
             Whether the draw must stay.
+        features : array_like, optional
+            Features of the draw: see `extend`.
 
         Returns
         -------
@@ -121,38 +141,45 @@ class Thinner:
             What changed.
 
         """
-        x, s = validation.as_floats(draw, "draw"), validation.as_floats(score, "score")
-        if x.shape != (self.dim,) or s.shape != (self.dim,):
+        x = validation.as_floats(draw, "draw")
+        s = None if score is None else validation.as_floats(score, "score")
+        if x.shape != (self.dim,) or (s is not None and s.shape != (self.dim,)):
+            score_shape = "" if s is None else f" and a score of shape {s.shape}"
             raise InputError(
-                f"Expected one draw and one score with {self.dim} dimensions, got shapes {x.shape} and {s.shape}.",
+                f"Expected one draw with {self.dim} dimensions, got a draw of shape {x.shape}{score_shape}.",
                 "Pass many draws at once to extend.",
             )
         return self.extend(
             x[None],
-            s[None],
+            None if s is None else s[None],
             ids=None if id is None else [id],
             second_scores=None if second_scores is None else np.asarray(second_scores)[None],
             costs=None if cost is None else [cost],
             pinned=[True] if pinned else None,
+            features=None if features is None else np.ravel(validation.as_floats(features, "features"))[None],
         )
 
     def extend(
         self,
         draws: ArrayLike,
-        scores: ArrayLike,
+        scores: ArrayLike | None = None,
         *,
         ids: ArrayLike | None = None,
         chain: int = 0,
         second_scores: ArrayLike | None = None,
         costs: ArrayLike | None = None,
         pinned: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> StepInfo:
         """Add draws in one compiled call; the result is the same as adding them one at a time.
 
         Parameters
         ----------
-        draws, scores : array_like
-            Draws and scores, (n, d) each.
+        draws : array_like
+            Draws, (n, d).
+        scores : array_like, optional
+            Scores, the gradients of the log density, (n, d). Either all draws have scores, or none. Without scores, the
+            stream term alone decides.
         ids : array_like, optional
             Identifiers (chain, index), (n, 2). Default: consecutive indices of ``chain``, from `next_index`.
         chain : int, default 0
@@ -165,6 +192,11 @@ class Thinner:
             Costs of keeping the draws, (n,), at least 0. Required if ``cost_weight`` > 0.
         pinned : array_like of bool, optional
             Draws that must stay, (n,). A pinned draw among candidates is the one that is added.
+        features : array_like, optional
+            Features of the draws, (n, ...), which the stream term compares instead of the draws, or with
+            ``stream_on="both"`` together with them: predictions, outputs of a surrogate model. Feature vectors of any
+            length are reduced to at most 32 whitened principal components. Default: those of the function that the
+            thinner was created with, if any.
 
         Returns
         -------
@@ -176,7 +208,8 @@ class Thinner:
         After Ctrl-C, draws that were not processed stay pending and are processed first in the next call.
 
         """
-        new = NewDraws(draws, scores, ids, chain, second_scores, costs, pinned)
+        features = self._features_of(draws) if features is None else features
+        new = NewDraws(draws, scores, ids, chain, second_scores, costs, pinned, features)
         with DeferredInterrupt():
             block = ingest(self.config, self.state, new, self.config.candidates)
             held, self.state.pending = self.state.pending, self.state.pending.append(block)
@@ -185,25 +218,28 @@ class Thinner:
     def select(
         self,
         candidates: ArrayLike,
-        scores: ArrayLike,
+        scores: ArrayLike | None = None,
         *,
         ids: ArrayLike | None = None,
         chain: int = 0,
         costs: ArrayLike | None = None,
         pinned: ArrayLike | None = None,
+        features: ArrayLike | None = None,
     ) -> StepInfo:
         """Add the best of several candidates, then remove draws (SPMCMC). This is one step.
 
         Parameters
         ----------
-        candidates, scores : array_like
-            Candidates and their scores, (m, d) each.
+        candidates : array_like
+            Candidates, (m, d).
+        scores : array_like, optional
+            Their scores, (m, d): see `extend`.
         ids : array_like, optional
             Identifiers (chain, index), (m, 2). Default: consecutive indices of ``chain``.
         chain : int, default 0
             Chain of candidates without ids.
-        costs, pinned : array_like, optional
-            Costs and pins, (m,): see `extend`.
+        costs, pinned, features : array_like, optional
+            Costs and pins, (m,), and features, (m, ...): see `extend`.
 
         Returns
         -------
@@ -216,10 +252,21 @@ class Thinner:
                 "select decides at once, but this thinner holds draws back.",
                 "Use a fixed preconditioner and candidates=1, or use extend.",
             )
-        new = NewDraws(candidates, scores, ids, chain, None, costs, pinned)
+        features = self._features_of(candidates) if features is None else features
+        new = NewDraws(candidates, scores, ids, chain, None, costs, pinned, features)
         with DeferredInterrupt():
             block = self.state.pending = ingest(self.config, self.state, new, None)
-        return self._advance(empty_block(self.dim), block, max(1, len(block.draws)))
+        return self._advance(block.take(slice(0, 0)), block, max(1, len(block.draws)))
+
+    def _features_of(self, draws: ArrayLike) -> Array | None:
+        """Return the features of draws (n, d) by the function that the thinner was created with."""
+        if self.features is None:
+            return None
+        x, _ = validation.as_draws_and_scores(draws, None, self.dim)
+        rows = [np.ravel(validation.as_floats(self.features(row), "features")) for row in x]
+        if len({len(row) for row in rows}) > 1:
+            raise InputError("The function of the features returned vectors of different lengths.")
+        return np.stack(rows) if rows else None
 
     def _advance(self, held: Block, new: Block, candidates: int) -> StepInfo:
         state = self.state
@@ -249,9 +296,8 @@ class Thinner:
     def start_pass(self) -> StepInfo:
         """Start another pass over the same draws: add every draw again, in any order, with its original id.
 
-        The number of kept draws stays the same, and KSD does not increase (with a stream term or costs, the
-        `objective`). The preconditioner no longer changes. A warm-up ends, which may change the kept draws. See
-        :mod:`steinstream.thinner.passes`.
+        The number of kept draws stays the same, and the `objective` does not increase. The preconditioner no longer
+        changes. A warm-up ends, which may change the kept draws. See :mod:`steinstream.thinner.passes`.
 
         Returns
         -------
@@ -264,10 +310,10 @@ class Thinner:
         >>> thinner = Thinner(dim=2, size=20)
         >>> once, _, twice = thinner.extend(draws, -draws), thinner.start_pass(), thinner.extend(draws, -draws)
         >>> f"{once.ksd:.4f} {twice.ksd:.4f}"
-        '0.1485 0.1473'
+        '0.1141 0.1001'
 
         """
-        return passes.start_pass(self.config, self.state)
+        return passes.start_pass(self.config, self.state, self.observer)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -364,14 +410,20 @@ class Thinner:
         return len(self.state)
 
     def __repr__(self) -> str:
-        kept = "" if len(self) == 0 else f", KSD {self.ksd:.4g}"
+        measure, value = ("KSD", self.ksd) if self.has_scores else ("MMD", self.mmd)
+        kept = "" if len(self) == 0 else f", {measure} {value:.4g}"
         return f"Thinner({len(self)} of {self.seen} draws kept, {self.dim} dimensions{kept})"
 
     # -- results -------------------------------------------------------------------------------------------------------
 
     @property
+    def has_scores(self) -> bool:
+        """Whether the draws have scores; True before the first draw."""
+        return self.state.layout is None or self.state.layout.has_scores
+
+    @property
     def ksd(self) -> float:
-        """KSD of the kept draws; NaN if there are none."""
+        """KSD of the kept draws; NaN if there are none, or without scores."""
         return self._view().require_dictionary().ksd if len(self) else math.nan
 
     @property
@@ -384,12 +436,15 @@ class Thinner:
 
     @property
     def bound(self) -> float | None:
-        """Upper bound on the expected KSD, assuming independent draws: see :mod:`steinstream.thinner.bound`."""
+        """Upper bound on the root of the expected objective, hence on KSD: see :mod:`steinstream.thinner.bound`."""
         return self._view().bound if len(self) else self.state.bound
 
     @property
     def objective(self) -> float:
-        """The objective: KSD^2 plus the stream term and the term of the costs; NaN if no draws are kept."""
+        """The objective: KSD^2 plus the stream term and the term of the costs; NaN if no draws are kept.
+
+        Without scores it is the stream term alone, the squared MMD relative to its value for one draw of the stream.
+        """
         return self._view().require_dictionary().objective if len(self) else math.nan
 
     @property
@@ -411,8 +466,7 @@ class Thinner:
     def kept(self) -> Kept:
         """The kept draws so far.
 
-        The first access warns if the scores do not match the draws (`ScoresWarning`), or if no preconditioner was
-        chosen and the identity does not fit (`PreconditionerWarning`).
+        The first access warns if the scores do not match the draws (`ScoresWarning`).
 
         Returns
         -------
@@ -468,7 +522,12 @@ class Thinner:
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], *, growth: Schedule | None = None, budget: Schedule | None = None
+        cls,
+        path: str | PathLike[str],
+        *,
+        growth: Schedule | None = None,
+        budget: Schedule | None = None,
+        features: Callable[[Array], ArrayLike] | None = None,
     ) -> Thinner:
         """Read a checkpoint.
 
@@ -478,6 +537,8 @@ class Thinner:
             File that `save` wrote.
         growth, budget : callable, optional
             The functions that the thinner was created with, if they were functions: a file cannot hold them.
+        features : callable, optional
+            The function of the features that the thinner was created with, if any.
 
         Returns
         -------
@@ -492,7 +553,9 @@ class Thinner:
         """
         from steinstream.io.checkpoint import load  # facade
 
-        return load(path, growth=growth, budget=budget)
+        thinner = load(path, growth=growth, budget=budget)
+        thinner.features = features
+        return thinner
 
     def _view(self) -> ThinnerState:
         return self.state.without_warmup(self.config)
@@ -500,7 +563,7 @@ class Thinner:
     def _kept(self, *, checks: bool) -> Kept:
         config, state, view = self.config, self.state, self._view()
         if checks:
-            state.sanity_checks.run(state.subsample.block, config.kernel)
+            state.sanity_checks.run(state.subsample.block)
         kept = view.require_dictionary()
         contents, settings = kept.contents(), _settings(config, view)
         second_scores = None
@@ -510,7 +573,7 @@ class Thinner:
             settings["second_scores_noise"] = noise
         return Kept(
             contents.draws,
-            contents.scores,
+            contents.scores if kept.layout.has_scores else None,
             contents.ids[:, :2],
             kept.ksd,
             _history(view),
@@ -518,8 +581,10 @@ class Thinner:
             preconditioner=kept.preconditioner,
             settings=settings,
             bound=view.bound,
+            mmd=kept.mmd,
             second_scores=second_scores,
             stream=state.subsample.block,
+            stream_summary=kept.summarised_stream,
         )
 
 
@@ -528,7 +593,7 @@ def _history(state: ThinnerState) -> History:
     past, kept = state.recorder.history(), state.dictionary
     if kept is None or state.steps == 0 or (len(past.step) and past.step[-1] == state.steps):
         return past
-    now = np.array([state.steps]), np.array([kept.size]), np.array([kept.ksd])
+    now = History.single(state.steps, kept.size, kept.ksd, math.sqrt(kept.squared_mmd))
     return History(*(np.concatenate(pair) for pair in zip(past, now, strict=True)))
 
 
@@ -549,12 +614,13 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
     }
     if state.estimator is not None:
         settings["preconditioner_changed"] = state.estimator.changes
-    if config.stream_weight and kept is not None:
-        settings["mmd"] = None if math.isnan(kept.mmd) else kept.mmd
+    if kept is not None:
+        settings["has_scores"] = kept.layout.has_scores
     if state.worth is not None and kept is not None:
         settings["effective_draws"] = state.worth.effective_draws
         settings["burn_in"] = state.worth.burn_in
-        settings["stream_weight"] = kept.stream_weight
+        settings["burn_in_chains"] = len(state.worth.burn_in_ends)
+        settings["trust"] = kept.stream_weight / config.stream_weight
     if state.pinned_count:
         settings["pinned"] = state.pinned_count
     if current.past_ksd and kept is not None:

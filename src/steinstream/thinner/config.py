@@ -28,6 +28,7 @@ from steinstream.preconditioning import (
     as_preconditioner,
 )
 from steinstream.schedules import RULES, Schedule
+from steinstream.thinner.layout import STREAM_ON
 
 AUTO = "auto"
 
@@ -76,16 +77,19 @@ class ThinConfig:
         the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command line.
     start : {"stream", "sample"}, optional
         Initial set: empty, or ``size`` draws chosen by local search from a subsample of the chain. Default:
-        ``"sample"`` if ``passes="auto"`` and ``size`` is given, otherwise ``"stream"``.
+        ``"sample"`` if ``passes="auto"``, ``size`` is given and ``stream_weight`` is 0, otherwise ``"stream"``.
     kernel : Kernel or str, default IMQ()
         Base kernel: `IMQ`, `RBF`, or a string such as ``"imq:c=1,beta=-0.5"`` or ``"rbf:h=2"``.
     preconditioner : Preconditioner, Warmup, Streaming, array or str, optional
         Change of coordinates in which the kernel is evaluated. An array (d,) holds scales, (d, d) a covariance.
         ``"auto"``, ``"scale"``, ``"scales"`` and ``"covariance"`` are estimated, ``"identity"`` and ``"streaming"``
-        are not. Default: `thin` estimates it (``"auto"``); a `Thinner` uses the identity and warns if that does not
-        fit the draws.
-    stream_weight : float, default 0.0
-        Weight of the stream term, the squared MMD between the kept draws and the stream, relative to KSD^2.
+        are not. Default: estimated from the draws; `thin` estimates it once (``"auto"``), a `Thinner` while the stream
+        runs (``"streaming"``).
+    stream_weight : float, default 1.0
+        Weight of the stream term, the squared MMD between the kept draws and the stream, relative to KSD^2. 0 selects
+        by KSD alone, as in the paper.
+    stream_on : {"draws", "features", "both"}, optional
+        What the stream term compares. Default: the features if they are given, otherwise the draws.
     cost_weight : float, default 0.0
         Weight of the per-draw ``costs`` when choosing which draw to remove. With 1, the diagonal term k0(x, x) of a
         draw of average cost is increased by the mean of k0(x, x).
@@ -153,8 +157,7 @@ class ThinConfig:
     start: str | None = _setting(
         None,
         CommandLine(
-            "Initial set, with --size: empty (stream), or chosen from a subsample of the chain.  [default: sample with "
-            "--passes auto]",
+            "Initial set, with --size: empty (stream), or chosen from a subsample of the chain.",
             SELECTION,
             choices=("stream", "sample"),
         ),
@@ -175,8 +178,14 @@ class ThinConfig:
         ),
     )
     stream_weight: float = _setting(
-        0.0, CommandLine("Weight of the distance between the kept draws and the chain, next to KSD.", SELECTION)
+        1.0,
+        CommandLine(
+            "Weight of the distance (MMD) between the kept draws and the chain, next to KSD. 0: KSD alone, as in the "
+            "paper.",
+            SELECTION,
+        ),
     )
+    stream_on: str | None = _setting(None)
     cost_weight: float = _setting(0.0)
     history: str | int | None = _setting("log")
     on_bad: str = _setting(
@@ -241,8 +250,10 @@ class ThinConfig:
     @property
     def live_preconditioner(self) -> Preconditioner | Warmup | Streaming:
         """The preconditioner for a stream that cannot be read in advance: names become `Streaming` or `Warmup`."""
-        chosen = self.preconditioner
-        if chosen is None or (isinstance(chosen, str) and chosen == "identity"):
+        chosen = "auto" if self.preconditioner is None else self.preconditioner
+        if isinstance(chosen, str) and chosen == "auto" and self.storage == "float32":
+            chosen = "scales"  # a covariance is not available
+        if isinstance(chosen, str) and chosen == "identity":
             return Preconditioner.identity()
         if isinstance(chosen, str):
             return Streaming(chosen, centred=self.centred) if chosen in STREAMING_KINDS else Warmup(chosen)
@@ -389,6 +400,7 @@ def _normalised(config: ThinConfig) -> dict[str, Any]:
         "kernel": kernel,
         "preconditioner": _as_preconditioner(config.preconditioner, kernel),
         "stream_weight": _as_stream_weight(config.stream_weight),
+        "stream_on": None if config.stream_on is None else one_of(STREAM_ON, config.stream_on, "stream_on"),
         "cost_weight": _as_cost_weight(config.cost_weight),
         "history": _as_history(config.history),
         "on_bad": one_of(("raise", "skip"), config.on_bad, "on_bad"),

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import threads
 from steinstream._engine.online_stats import update_bound
 from steinstream._engine.penalties import (
     Penalties,
-    add_log_diagonals,
+    add_diagonals,
     compare_all_copies,
-    current_stream_term,
+    current_weight,
     empty_penalties,
     enlarged_penalties,
     restore_sums,
+    running_squared_mmd,
+    stream_squares,
     sums_over_summary,
 )
 from steinstream._engine.simd import LANES
@@ -26,6 +30,7 @@ from steinstream._engine.state import NONE, KeptState, empty_state, enlarged, re
 from steinstream._engine.step_rule import NO_CAP, StepLimits
 from steinstream._engine.stream_summary import (
     SummaryDraws,
+    append_to_summary,
     empty_summary,
     filled_summary,
     sum_over_pairs,
@@ -35,12 +40,18 @@ from steinstream._engine.thinning import Batch, StepLog, thin_block
 from steinstream._engine.updates import restore_derived, worth_sharing
 from steinstream._typing import AnyArray, Array, Flags, Integers
 from steinstream.errors import InputError
-from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
+from steinstream.result import SummarisedStream
 from steinstream.thinner.bound import bound, new_trace
+from steinstream.thinner.chain_worth import is_burn_in
 from steinstream.thinner.ingest import CostsAndPins
+from steinstream.thinner.layout import DrawLayout
 from steinstream.thinner.threads import ThreadChooser
 from steinstream.validation import Block
+
+if TYPE_CHECKING:
+    from steinstream.thinner.config import ThinConfig
+    from steinstream.thinner.dictionary_f32 import WideDictionary
 
 
 class StepRecords(NamedTuple):
@@ -49,9 +60,16 @@ class StepRecords(NamedTuple):
     sizes: Integers
     """Number of kept draws after each step."""
     squared_ksds: Array
-    """KSD^2 after each step."""
+    """KSD^2 after each step; NaN without scores."""
+    squared_mmds: Array
+    """Squared MMD to the stream after each step; NaN without a stream term."""
     dropped: Integers
     """Chain, index and step of arrival of the removed draws, in order of their removal."""
+
+    def corrected(self, kept: Dictionary | WideDictionary) -> StepRecords:
+        """Write the values after a change of the kept draws, or of their coordinates, to the last step."""
+        self.sizes[-1], self.squared_ksds[-1], self.squared_mmds[-1] = kept.size, kept.squared_ksd, kept.squared_mmd
+        return self
 
 
 class Contents(NamedTuple):
@@ -59,10 +77,13 @@ class Contents(NamedTuple):
 
     draws: Array
     scores: Array
+    """(n, d), or (n, 0) without scores."""
     ids: Integers
     """Chain, index and step of arrival."""
     second_scores: Array
     """(n, d), or (n, 0) if there are none."""
+    sketches: Array | None = None
+    """Sketches of the features, if there are any."""
 
 
 class Dictionary:
@@ -70,48 +91,50 @@ class Dictionary:
 
     Parameters
     ----------
-    dim : int
-        Number of dimensions.
-    kernel : Kernel
-        Base kernel.
+    layout : DrawLayout
+        Columns of a draw, and what the stream term compares.
+    config : ThinConfig
+        Settings: the kernel, the weights of the stream term and of the costs.
     preconditioner : Preconditioner
         Coordinates in which the kernel is evaluated.
     movable : bool, default False
-        Whether :meth:`change_preconditioner` will be called.
-    checked : bool, default False
-        Whether every draw has a second score, in further columns of the scores of a block.
-    stream_weight : float, default 0
-        Weight gamma of the stream term; 0 for none.
-    cost : float, default 0
-        Weight lambda of the costs of draws; 0 for none.
-    scored : bool, default True
-        Whether the draws have scores. Without scores the stream term alone decides.
+        Whether :meth:`change_coordinates` will be called.
 
     """
 
     def __init__(
-        self,
-        dim: int,
-        kernel: Kernel,
-        preconditioner: Preconditioner,
-        movable: bool = False,
-        checked: bool = False,
-        stream_weight: float = 0.0,
-        cost: float = 0.0,
-        scored: bool = True,
+        self, layout: DrawLayout, config: ThinConfig, preconditioner: Preconditioner, movable: bool = False
     ) -> None:
-        self.dim = dim
-        self.kernel = kernel
-        self._kernel = kernel.compiled(dim)
-        self.preconditioner = preconditioner
-        # The engine works in preconditioned coordinates; the draws as given are stored in columns of their own.
-        self._unscaled = 0 if preconditioner.is_identity and not movable else 2 * dim
-        self._columns = self._unscaled + (dim if checked else 0)
-        self._state = empty_state(dim, self._columns)
-        self._stream_weight, self._cost_weight, self._scored = stream_weight, cost, scored
-        self._penalties = self._new_penalties() if stream_weight or cost else None
+        self.layout, self.kernel, self.preconditioner = layout, config.kernel, preconditioner
+        # The engine stores draws and scores in the coordinates of the kernel. Unless these are the draws as given, the
+        # columns of the layout are stored as well.
+        self._as_given = preconditioner.is_identity and not movable and layout.has_scores and layout.features is None
+        self._columns = layout.width - (2 * layout.dim if self._as_given else 0)
+        self._stream_weight, self._cost_weight = config.stream_weight, config.cost_weight
         self._chooser = ThreadChooser(threads)
         self._trace = new_trace()
+        self._clear()
+
+    def _clear(self, draws: int = 0) -> None:
+        """Create an empty state with space for this number of draws."""
+        self._kernel = compile_kernel(self.kernel, self._kernel_dim)
+        self._state = empty_state(self._kernel_dim, self._columns, draws + LANES, draws + LANES)
+        self._penalties = self._new_penalties() if self._stream_weight or self._cost_weight else None
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of a draw."""
+        return self.layout.dim
+
+    @property
+    def _has_features(self) -> bool:
+        """Whether the base vectors are not the coordinates of the kernel: there are scores, and features."""
+        return self.layout.has_scores and not self.layout.compares_draws
+
+    @property
+    def _kernel_dim(self) -> int:
+        """Number of coordinates of the kernel: without scores, those of the base vectors."""
+        return self.layout.dim if self.layout.has_scores else self.layout.base_dim
 
     def run(
         self,
@@ -151,17 +174,25 @@ class Dictionary:
             self._penalties.scalars["first_pass"] = first_pass
         batch = self._batch(block, candidates, start, marks)
         steps, done = len(limits.floor), 0
-        sizes, squared_ksds, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
+        sizes, squared_ksds, squared_mmds = np.zeros(steps, dtype=np.int64), np.zeros(steps), np.zeros(steps)
+        dropped = [np.zeros((0, 3), dtype=np.int64)]
         while done < steps:
             work = int(self._state.scalars["slots"]) * candidates
-            shareable = worth_sharing(work, self.dim)
+            shareable = worth_sharing(work, self._kernel_dim)
             last = min(steps, done + self._chooser.steps_per_call(work)) if shareable else steps
             workers = self._chooser.choose() if shareable else None
             part = slice(done, last)
-            log = StepLog(sizes[part], squared_ksds[part], np.zeros((self.size + last - done, 3), dtype=np.int64))
+            room = np.zeros((self.size + last - done, 3), dtype=np.int64)
+            log = StepLog(sizes[part], squared_ksds[part], squared_mmds[part], room)
             began = time.perf_counter()
             ran, removed = thin_block(
-                self._state, self._kernel, self._penalties, batch.part(part), limits.part(part), log, workers=workers
+                self._state,
+                self._kernel,
+                self._penalties,
+                batch.part(part),
+                limits.part(part),
+                log,
+                workers=workers or 1,
             )
             if shareable:
                 self._chooser.record(workers, ran * work, time.perf_counter() - began)
@@ -171,21 +202,30 @@ class Dictionary:
                 self._state = enlarged(self._state)
                 self._penalties = self._penalties and enlarged_penalties(self._penalties, self._state)
         update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
-        return StepRecords(
-            sizes, squared_ksds, np.concatenate(dropped) if dropped else np.zeros((0, 3), dtype=np.int64)
-        )
+        if not self.layout.has_scores:
+            squared_ksds[:] = np.nan
+        return StepRecords(sizes, squared_ksds, squared_mmds, np.concatenate(dropped))
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
         """Return the draws of a block for the engine."""
-        draws, scores, raw = block.draws, block.scores, np.zeros((len(block.draws), 0))
-        if self._columns:
-            raw = np.hstack([draws, scores])[:, -self._columns :]
-            draws, scores = self.preconditioner.apply(draws, scores[:, : self.dim])
+        draws, scores = self._coordinates(block)
+        raw = self.layout.columns(block)[:, -self._columns :] if self._columns else np.zeros((len(draws), 0))
         batch = Batch(draws, scores, raw, block.ids, candidates, start, np.zeros((candidates, 2)))
         if self._penalties is None:
             return batch
         costs, pinned = marks or CostsAndPins.none(len(draws))
-        return batch._replace(unscaled=block.draws, costs=costs, pinned=pinned, stream_sums=np.zeros(len(draws)))
+        unscaled = self.layout.base_vectors(block)
+        base = self.layout.in_kernel_coordinates(unscaled, self.preconditioner) if self._has_features else draws
+        sums = np.zeros(len(draws))
+        return batch._replace(base=base, unscaled=unscaled, costs=costs, pinned=pinned, stream_sums=sums)
+
+    def _coordinates(self, block: Block) -> tuple[Array, Array]:
+        """Return draws and scores in the coordinates of the kernel; without scores, base vectors and zeros."""
+        if not self.layout.has_scores:
+            base = self.layout.in_kernel_coordinates(self.layout.base_vectors(block), self.preconditioner)
+            return base, np.zeros_like(base)
+        draws, scores = block.draws, block.scores[:, : self.dim]
+        return (draws, scores) if self._as_given else self.preconditioner.apply(draws, scores)
 
     def insert_all(self, block: Block, marks: CostsAndPins | None = None) -> None:
         """Insert all draws of a block and remove none. They are not part of the stream."""
@@ -193,27 +233,50 @@ class Dictionary:
         limits = StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count))
         self.run(block, 1, -count, limits, marks, first_pass=False)
         if self._penalties is not None:
-            draws, scores = self.preconditioner.apply(block.draws, block.scores[:, : self.dim])
-            add_log_diagonals(self._kernel, self._penalties, draws, scores)
-        self._trace = new_trace(self.size, self.squared_ksd if self.size else 0.0)
+            add_diagonals(self._kernel, self._penalties, *self._coordinates(block))
+        self._trace = new_trace(self.size, self.objective_part if self.size else 0.0)
 
-    def change_preconditioner(self, preconditioner: Preconditioner) -> None:
-        """Change the preconditioner: the state becomes that of the kept draws inserted in order of arrival.
+    def change_coordinates(self, preconditioner: Preconditioner) -> None:
+        """Change the preconditioner, or use the current map of the features.
 
-        The sums over the stream are recomputed from its summary.
+        The state becomes that of the kept draws inserted in order of arrival. The sums over the stream are recomputed
+        from its summary.
         """
         self.preconditioner = preconditioner
-        self._rebuild(np.ones(self.size, dtype=np.bool_), 0)
+        self._rebuild(np.ones(self.size, dtype=np.bool_), {})
 
-    def forget_burn_in(self, draws: int, step: int) -> Integers:
-        """Leave the first draws of the stream out of the stream term, and remove the kept draws among them.
+    def refresh_stream_sums(self) -> None:
+        """Recompute the sums over the stream of all kept draws from the summary, with which new draws are compared.
+
+        The sum of a draw is that over the summary when it arrived, plus exact values since then. Before another pass
+        over the same stream, all sums must be those over the same summary, so that the objective is a distance.
+        """
+        before = self._penalties
+        if before is not None and self._stream_weight:
+            self._rebuild(np.ones(self.size, dtype=np.bool_), {})
+            if self._penalties is not None:
+                for name in before.scalars.dtype.names:
+                    if "diagonal" in name:
+                        self._penalties.scalars[name] = before.scalars[name]
+
+    def set_stream(self, stream: Block) -> None:
+        """Use these draws as the stream of the stream term, before the first draw is inserted."""
+        base = self.layout.base_vectors(stream)
+        points, penalties = self.layout.in_kernel_coordinates(base, self.preconditioner), self._new_penalties()
+        for point, raw, id in zip(points, base, stream.ids, strict=True):
+            append_to_summary(self._kernel, penalties.summary, point, raw, id)
+        penalties.scalars["count"] = len(base)
+        penalties.scalars["pair_sum"] = sum_over_pairs(self._kernel, penalties.summary)
+        add_diagonals(self._kernel, penalties, *self._coordinates(stream))
+        self._penalties = penalties
+
+    def forget_burn_in(self, burn_in: Mapping[int, int]) -> Integers:
+        """Leave the first draws of some chains out of the stream term, and remove the kept draws among them.
 
         Parameters
         ----------
-        draws : int
-            Number of draws of the burn-in.
-        step : int
-            Number of steps of the burn-in.
+        burn_in : mapping
+            Index of the first draw after the burn-in, by chain.
 
         Returns
         -------
@@ -223,30 +286,32 @@ class Dictionary:
 
         """
         ids, marks = self.contents().ids, self._marks()
-        early = (ids[:, 2] > 0) & (ids[:, 2] <= step)
+        early = is_burn_in(ids, burn_in) & (ids[:, 2] > 0)
         if marks is not None:
             early &= ~marks.pinned
         if early.all():
             early[:] = False
-        self._rebuild(~early, draws)
+        self._rebuild(~early, burn_in)
         return ids[early]
 
-    def _rebuild(self, rows: Flags, arrival: int) -> None:
-        """Insert some of the kept draws again, in order of arrival, and forget the first draws of the stream."""
-        draws, scores, ids, second_scores = self.contents()
+    def _rebuild(self, rows: Flags, burn_in: Mapping[int, int]) -> None:
+        """Insert some of the kept draws again, in order of arrival, and forget the burn-in of the stream."""
+        draws, scores, ids, second_scores, sketches = self.contents()
         marks, before = self._marks(), self._penalties
         order = np.argsort(ids[:, 2])  # of arrival: one draw per step
         order = order[rows[order]]
-        self._state = empty_state(self.dim, self._columns, len(order) + LANES, len(order) + LANES)
+        self._clear(len(order))
         if before is not None:
-            stream = summary_draws(before.summary).after(arrival) if self._stream_weight else None
+            stream = summary_draws(before.summary) if self._stream_weight else None
+            if stream is not None:
+                stream = stream.take(~is_burn_in(stream.ids, burn_in))
             self._penalties = self._new_penalties(stream)
             scalars = self._penalties.scalars
             scalars["cost_sum"], scalars["count"] = before.scalars["cost_sum"], before.scalars["count"]
             if stream is not None:
-                scalars["count"] = float(np.sum(2.0**stream.levels))
+                scalars["count"] = float(np.sum(stream.weights))
                 scalars["pair_sum"] = sum_over_pairs(self._kernel, self._penalties.summary)
-        block = Block(draws[order], np.hstack([scores, second_scores])[order], ids[order, :2])
+        block = Block(draws, np.hstack([scores, second_scores]), ids[:, :2], sketches).take(order)
         self.insert_all(block, marks and marks.take(order))
         self._state.ids[: len(order), 2] = ids[order, 2]  # an empty state assigns its labels in order
 
@@ -257,27 +322,37 @@ class Dictionary:
 
     @property
     def squared_ksd(self) -> float:
-        """KSD^2 of the kept draws; NaN if there are none."""
-        if not self.size:
+        """KSD^2 of the kept draws; NaN if there are none, or without scores."""
+        if not self.size or not self.layout.has_scores:
             return float("nan")
         return max(float(self._state.scalars["total"]), 0.0) / (float(self.size) * float(self.size))
 
     @property
     def ksd(self) -> float:
-        """KSD of the kept draws; NaN if there are none."""
+        """KSD of the kept draws; NaN if there are none, or without scores."""
         return math.sqrt(self.squared_ksd)
 
     @property
     def bound(self) -> float | None:
-        """Upper bound on the expected KSD for independent draws, as in `thinner.bound`; None with penalties."""
-        if self._penalties is not None:
+        """Upper bound on the root of the expected objective for independent draws, as in `thinner.bound`.
+
+        None with costs or pins, which may require the removal of a draw that is not the cheapest one.
+        """
+        penalties = self._penalties
+        if self._cost_weight or (penalties is not None and penalties.pinned.any()):
             return None
         slots = int(self._state.scalars["slots"])
-        points, scores = self._state.tiles.transpose(2, 0, 3, 1).reshape(2, -1, self.dim)[:, :slots]
-        diagonal = self.kernel.diagonal(scores, points)
+        diagonal, stream = np.zeros(slots), 0.0
+        if self.layout.has_scores:
+            points, scores = self._state.tiles.transpose(2, 0, 3, 1).reshape(2, -1, self.dim)[:, :slots]
+            diagonal = self.kernel.diagonal(scores, points)
+        if penalties is not None and self._stream_weight and penalties.scalars["count"]:
+            squares = np.zeros(slots)
+            stream = stream_squares(self._state, self._kernel, penalties, squares)
+            diagonal = diagonal + squares
         copies = self._state.copies[:slots]
         mean = math.fsum(diagonal * copies) / float(copies.sum()) if slots else 0.0  # independent of the order
-        return bound(self._trace, mean)
+        return bound(self._trace, mean, stream, self.layout.has_scores)
 
     @property
     def engine_state(self) -> KeptState:
@@ -297,18 +372,16 @@ class Dictionary:
 
     def _new_penalties(self, stream: SummaryDraws | None = None) -> Penalties:
         """Return penalties for the current state, with the draws of the summary of a stream, or of an empty one."""
+        layout = self.layout
         if stream is None:
-            summary = empty_summary(self.dim, self._stream_weight > 0)
+            summary = empty_summary(layout.base_dim, layout.base_width, self._stream_weight > 0)
         else:
-            scaled, _ = self.preconditioner.apply(stream.draws, np.zeros_like(stream.draws))
-            summary = filled_summary(stream, scaled)
-        penalties = empty_penalties(summary, len(self._state.copies), len(self._state.following))
+            summary = filled_summary(stream, layout.in_kernel_coordinates(stream.draws, self.preconditioner))
+        slots, labels = len(self._state.copies), len(self._state.following)
+        penalties = empty_penalties(summary, slots, labels, self._has_features)
         scalars = penalties.scalars
-        scalars["gamma"], scalars["cost_weight"], scalars["stein"] = (
-            self._stream_weight,
-            self._cost_weight,
-            self._scored,
-        )
+        scalars["gamma"], scalars["cost_weight"] = self._stream_weight, self._cost_weight
+        scalars["stein"] = layout.has_scores
         return penalties
 
     def _add_penalties(self) -> Penalties:
@@ -338,6 +411,14 @@ class Dictionary:
             self._penalties.scalars["gamma"] = weight
 
     @property
+    def squared_mmd(self) -> float:
+        """Squared MMD to the stream by the running sums, as in the history; NaN without a stream term."""
+        penalties = self._penalties
+        if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
+            return float("nan")
+        return float(running_squared_mmd(self._state, penalties))
+
+    @property
     def mmd(self) -> float:
         """MMD between the kept draws and the summary of the stream; NaN without a stream term."""
         penalties = self._penalties
@@ -351,13 +432,34 @@ class Dictionary:
         return math.sqrt(max(inner / size**2 - 2.0 * mixed / (size * count) + pairs / count**2, 0.0))
 
     @property
+    def summarised_stream(self) -> SummarisedStream | None:
+        """Copy of the summary of the stream; None without a stream term."""
+        penalties = self._penalties
+        if penalties is None or not self._stream_weight or not penalties.scalars["count"]:
+            return None
+        stream = summary_draws(penalties.summary)
+        if self.layout.compares_draws:
+            return SummarisedStream(stream.draws, stream.weights)
+        contents = self.contents()
+        kept = self.layout.base_vectors(Block(contents.draws, contents.scores, contents.ids, contents.sketches))
+        return SummarisedStream(stream.draws, stream.weights, copy.copy(self.layout.features), kept)
+
+    @property
+    def objective_part(self) -> float:
+        """The objective without costs: KSD^2 plus the stream term, by the summary of the stream."""
+        value = self.squared_ksd if self.layout.has_scores else 0.0
+        mmd = self.mmd
+        if self._penalties is None or math.isnan(mmd):
+            return value
+        return value + float(current_weight(self._kernel, self._penalties)) * mmd**2
+
+    @property
     def objective(self) -> float:
         """KSD^2 plus the stream term plus lambda kappa / n times the mean cost of the kept draws, relative to all."""
         penalties = self._penalties
         if penalties is None or not self.size or not penalties.scalars["count"]:
             return self.squared_ksd
-        value = self.squared_ksd if self._scored else 0.0
-        value = max(value + current_stream_term(self._state, self._kernel, penalties), 0.0)  # below 0 by rounding
+        value = self.objective_part
         if self._cost_weight and penalties.scalars["cost_sum"]:
             cost = penalties.cost[self._labels(range(int(self._state.scalars["slots"])))].sum()
             value += 2.0 * penalties.scalars["cost_scale"] * cost / self.size**2
@@ -403,15 +505,16 @@ class Dictionary:
         slot = np.repeat(np.arange(len(state["copies"])), state["copies"])
         ids = state["ids"]
         order = np.lexsort((ids[:, 1], ids[:, 0]))
-        both = state["raw"] if self._unscaled else np.hstack([state["points"], state["raw"]])
-        draws, scores, second_scores = np.split(both[slot[order]], [self.dim, 2 * self.dim], axis=1)
-        return Contents(draws.copy(), scores.copy(), ids[order], second_scores.copy())
+        columns = np.hstack([state["points"], state["raw"]]) if self._as_given else state["raw"]
+        draws, scores, second_scores, sketches = self.layout.split(columns[slot[order]])
+        return Contents(draws.copy(), scores.copy(), ids[order], second_scores.copy(), sketches)
 
     def peek(self, columns: list[int]) -> tuple[Integers, Array]:
         """Return the step of arrival of each kept draw (n,) and some of its coordinates (n, columns), in any order."""
         state, slots = self._state, int(self._state.scalars["slots"])
-        values = state.tiles[:, columns, 0].transpose(0, 2, 1).reshape(-1, len(columns))[:slots]
-        if self._unscaled:
+        if self._as_given:
+            values = state.tiles[:, columns, 0].transpose(0, 2, 1).reshape(-1, len(columns))[:slots]
+        else:
             values = state.raw[:slots, columns]
         labels, of = [state.oldest[:slots]], [np.arange(slots)]
         while len(labels[-1]):  # the next copy of every state that has one
@@ -426,7 +529,7 @@ class Dictionary:
         first = state.ids[state.oldest[:slots]]
         order = np.lexsort((first[:, 1], first[:, 0]))
         labels = self._labels(order)
-        points = state.tiles.transpose(0, 3, 2, 1).reshape(-1, 2 * self.dim)
+        points = state.tiles.transpose(0, 3, 2, 1).reshape(-1, 2 * state.tiles.shape[1])
         latest = np.flatnonzero(order == state.scalars["latest"])
         arrays: dict[str, AnyArray] = {
             "points": points[order],
@@ -444,7 +547,7 @@ class Dictionary:
             arrays |= {"cost": self._penalties.cost[labels], "pinned": self._penalties.pinned[labels]}
             arrays |= {"penalty_scalars": record_values(scalars), "stream_sum": self._penalties.stream_sum[order]}
             stream = summary_draws(self._penalties.summary)
-            arrays |= {"stream": stream.draws, "stream_levels": stream.levels, "stream_arrivals": stream.arrivals}
+            arrays |= {"stream": stream.draws, "stream_levels": stream.levels, "stream_ids": stream.ids}
             arrays |= {"stream_numbers": np.array([stream.seen, stream.highest])}
         return arrays
 
@@ -461,10 +564,11 @@ class Dictionary:
     def restore(self, state: dict[str, AnyArray]) -> None:
         """Take over the state that :meth:`state` returned."""
         slots, labels = len(state["copies"]), len(state["ids"])
-        new = empty_state(self.dim, self._columns, slots + LANES, labels + LANES)
+        self._clear()
+        new = empty_state(self._kernel_dim, self._columns, slots + LANES, labels + LANES)
         tiles = new.tiles.transpose(0, 3, 2, 1)  # (tile, lane, draw or score, coordinate)
         slot = np.arange(slots)
-        tiles[slot // LANES, slot % LANES] = state["points"].reshape(slots, 2, self.dim)
+        tiles[slot // LANES, slot % LANES] = state["points"].reshape(slots, 2, self._kernel_dim)
         new.copies[:slots] = state["copies"]
         new.influence[:slots], new.influence_low[:slots] = state["influence"].T
         new.raw[:slots] = state["raw"]
@@ -491,11 +595,16 @@ class Dictionary:
         stream = None
         if self._stream_weight:
             seen, highest = map(int, state["stream_numbers"])
-            stream = SummaryDraws(state["stream"], state["stream_levels"], state["stream_arrivals"], seen, highest)
+            stream = SummaryDraws(state["stream"], state["stream_levels"], state["stream_ids"], seen, highest)
         penalties = self._penalties = self._new_penalties(stream)
         labels = len(state["ids"])
         penalties.cost[:labels], penalties.pinned[:labels] = state["cost"], state["pinned"]
         penalties.stream_sum[: len(state["stream_sum"])] = state["stream_sum"]
+        if self._has_features:
+            draws, scores, _, sketches = self.layout.split(state["raw"])
+            slot, block = np.arange(len(draws)), Block(draws, scores, np.zeros((len(draws), 2), np.int64), sketches)
+            base = self.layout.in_kernel_coordinates(self.layout.base_vectors(block), self.preconditioner)
+            penalties.tiles[slot // LANES, :, slot % LANES] = base
         set_record(penalties.scalars, state["penalty_scalars"])
         self._stream_weight = float(penalties.scalars["gamma"])
         restore_sums(self._state, self._kernel, penalties)

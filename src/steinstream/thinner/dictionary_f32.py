@@ -14,6 +14,8 @@ Cost: O(n d) per candidate, one thread. Memory: 8 n d + 8 n^2 bytes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,18 +24,26 @@ from steinstream._engine.float32 import Scaling, inner_products, scaled_inner_pr
 from steinstream._engine.step_rule import NO_CAP, StepLimits, allowed_objective, may_remove, removal_limit
 from steinstream._typing import AnyArray, Array, Float32Array, Integers
 from steinstream.errors import InputError
-from steinstream.kernels import PROFILES, Kernel
+from steinstream.kernels import PROFILES
 from steinstream.preconditioning import Preconditioner
+from steinstream.result import SummarisedStream
+from steinstream.thinner.chain_worth import is_burn_in
 from steinstream.thinner.dictionary import Contents, StepRecords
 from steinstream.thinner.ingest import CostsAndPins
+from steinstream.thinner.layout import DrawLayout
+from steinstream.thinner.stream_term import StreamTerm
 from steinstream.validation import Block
+
+if TYPE_CHECKING:
+    from steinstream.thinner.config import ThinConfig
 
 
 class WideDictionary:
     """Kept draws in float32. The preconditioner is the identity, a length scale or scales.
 
-    The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; stream term, costs and a linear
-    term of the kernel are not available.
+    The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; costs and a linear term of the
+    kernel are not available. The stream term compares features, or sketches of the draws
+    (:mod:`steinstream.thinner.stream_term`).
 
     Raises
     ------
@@ -43,29 +53,19 @@ class WideDictionary:
     """
 
     def __init__(
-        self,
-        dim: int,
-        kernel: Kernel,
-        preconditioner: Preconditioner,
-        movable: bool = False,
-        checked: bool = False,
-        stream_weight: float = 0.0,
-        cost: float = 0.0,
+        self, layout: DrawLayout, config: ThinConfig, preconditioner: Preconditioner, movable: bool = False
     ) -> None:
-        for what, value in (
-            ("stream term", stream_weight),
-            ("cost", cost),
-            ("linear term in the kernel", kernel.linear),
-        ):
+        for what, value in (("cost", config.cost_weight), ("linear term in the kernel", config.kernel.linear)):
             if value:
                 raise InputError(
                     f'Draws stored as float32 cannot be kept with a {what} (storage="float32").',
                     'Use storage="float64", or leave it out.',
                 )
-        self.stream_weight = stream_weight  # 0: a stream term is not supported
-        self.dim = dim
-        self.kernel = kernel
-        self._kernel = kernel.compiled(dim)
+        self.layout, self.kernel = layout, config.kernel
+        self._kernel = self.kernel.parameters(layout.dim)
+        self._stream: StreamTerm | None = None
+        if config.stream_weight and layout.features is not None:
+            self._stream = StreamTerm(self.kernel, layout.features, config.stream_weight, layout.has_scores)
         self._draws: list[Float32Array] = []
         self._scores: list[Float32Array] = []
         self._ids = np.zeros((0, 3), dtype=np.int64)  # chain, draw, step of arrival
@@ -74,6 +74,11 @@ class WideDictionary:
         self._total = (0.0, 0.0)  # sum of the matrix, an exact pair
         self.trace = np.zeros(0)
         self._set_preconditioner(preconditioner)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of a draw."""
+        return self.layout.dim
 
     def _set_preconditioner(self, preconditioner: Preconditioner) -> None:
         """Set the preconditioner if it is available."""
@@ -97,32 +102,52 @@ class WideDictionary:
         first_pass: bool = True,
     ) -> StepRecords:
         """Run steps ``start + 1`` and on: insert the best of each group of candidates, remove others."""
-        draws, scores = ([row.astype(np.float32) for row in part] for part in (block.draws, block.scores))
+        draws, scores = _as_float32(block.draws), _as_float32(block.scores)
         steps = len(limits.floor)
-        sizes, squared_ksds, dropped = np.zeros(steps, dtype=np.int64), np.zeros(steps), []
+        sizes, squared_ksds, squared_mmds = np.zeros(steps, dtype=np.int64), np.zeros(steps), np.full(steps, np.nan)
+        dropped: list[Integers] = []
         for step in range(steps):
-            group = range(step * candidates, (step + 1) * candidates)
-            rows = [self._row(draws[i], scores[i]) for i in group]
-            influences = [math.fsum(row) for row in rows]
-            best = influences.index(min(influences))
-            new, before = group[best], self.squared_ksd
+            group = slice(step * candidates, (step + 1) * candidates)
+            rows = [self._row(x, s) for x, s in zip(draws[group], scores[group], strict=True)]
+            sums = self._observe(block.take(group), rows, first_pass)
+            keys = self._candidate_keys(block.take(group), rows, sums)
+            best = keys.index(min(keys))
+            new, before = group.start + best, self.objective
             self._insert(draws[new], scores[new], rows[best], (*block.ids[new], start + step + 1))
-            allowed = allowed_objective(before, self.squared_ksd, self.size, limits, step)
+            if self._stream is not None and block.features is not None:
+                self._stream.insert(block.features[new], sums[best])
+            allowed = allowed_objective(before, self.objective, self.size, limits, step)
             while (limit := removal_limit(allowed, self.size, limits, step)) > -math.inf:
                 place = self._place_to_remove()
-                if not may_remove(self._squared_ksd_without(place), limit):
+                if not may_remove(self._objective_without(place), limit):
                     break
                 dropped.append(self._ids[place].copy())
                 self._remove(place)
-            sizes[step], squared_ksds[step] = self.size, self.squared_ksd
-        return StepRecords(sizes, squared_ksds, np.array(dropped, dtype=np.int64).reshape(-1, 3))
+            sizes[step], squared_ksds[step], squared_mmds[step] = self.size, self.squared_ksd, self.squared_mmd
+        return StepRecords(sizes, squared_ksds, squared_mmds, np.array(dropped, dtype=np.int64).reshape(-1, 3))
+
+    def _observe(self, group: Block, rows: list[Array], first_pass: bool) -> Array:
+        """Return the stream sums of the candidates; in the first pass, add the candidates to the stream."""
+        if self._stream is None or group.features is None:
+            return np.zeros(len(rows))
+        return self._stream.observe(group.features, group.ids, [2.0 * row[-1] for row in rows], first_pass)
+
+    def _candidate_keys(self, group: Block, rows: list[Array], sums: Array) -> list[float]:
+        """Return what each candidate would add to the objective, up to a factor."""
+        influences = [math.fsum(row) if self.layout.has_scores else 0.0 for row in rows]
+        if self._stream is None or group.features is None or len(rows) == 1:
+            return influences
+        return [*map(float, self._stream.candidate_keys(group.features, sums) + np.array(influences))]
 
     def insert_all(self, block: Block) -> None:
         """Insert all draws of a block and remove none."""
         count = len(block.draws)
-        self.run(block, 1, -count, StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count)))
+        limits = StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count))
+        self.run(block, 1, -count, limits, first_pass=False)
+        if self._stream is not None:
+            self._stream.add_diagonals(np.diagonal(self._matrix)[self.size - count : self.size].tolist())
 
-    def change_preconditioner(self, preconditioner: Preconditioner) -> None:
+    def change_coordinates(self, preconditioner: Preconditioner) -> None:
         """Change the preconditioner and recompute the kernel values, one pass per kept draw."""
         self._set_preconditioner(preconditioner)
         draws, scores, ids = self._draws, self._scores, self._ids
@@ -130,9 +155,35 @@ class WideDictionary:
         self._set_matrix(np.zeros((0, 0)), ids[:0])
         for draw, score, id in zip(draws, scores, ids, strict=True):
             self._insert(draw, score, self._row(draw, score), tuple(id))
+        if self._stream is not None:
+            self._stream.change_coordinates()
+
+    def refresh_stream_sums(self) -> None:
+        """Recompute the sums over the stream of all kept draws from the summary."""
+        if self._stream is not None:
+            self._stream.change_coordinates()
+
+    def set_stream(self, stream: Block) -> None:
+        """Use these draws as the stream of the stream term, before the first draw is inserted."""
+        if self._stream is not None and self.layout.features is not None:
+            sketches = self.layout.features.sketch(stream.draws)
+            rows = [self._row(x, s) for x, s in zip(*map(_as_float32, stream[:2]), strict=True)]
+            self._stream.observe(sketches, stream.ids, [2.0 * row[-1] for row in rows], True)
+
+    def forget_burn_in(self, burn_in: Mapping[int, int]) -> Integers:
+        """Leave the first draws of some chains out of the stream term, and remove the kept draws among them."""
+        early = is_burn_in(self._ids, burn_in) & (self._ids[:, 2] > 0)
+        removed = self._ids[early & (not early.all())].copy()  # all draws stay if none would be left
+        for id in removed:
+            self._remove(int(np.flatnonzero((self._ids == id).all(axis=1))[0]))
+        if self._stream is not None:
+            self._stream.forget(burn_in)
+        return removed
 
     def _row(self, x: Float32Array, s: Float32Array) -> Array:
         """Return the kernel values with every kept draw and half of k0(x, x); their sum is the influence."""
+        if not self.layout.has_scores:
+            return np.zeros(self.size + 1)
         sums = np.zeros((self.size + 1, 3))
         factor = self.preconditioner.factor
         scaling = Scaling(factor, 1.0 / factor)
@@ -183,19 +234,24 @@ class WideDictionary:
             part[place] = part[last]
         self._ids = self._ids[:last]
         del self._draws[last], self._scores[last]
+        if self._stream is not None:
+            self._stream.remove(place)
         if rounded:  # sums with values beyond the exact range were rounded: recompute them
             self._set_matrix(self._matrix[:last, :last], self._ids)
 
     def _place_to_remove(self) -> int:
-        """Return the place with the largest influence; of several the one with the smallest id."""
+        """Return the place with the largest influence or key; of several the one with the smallest id."""
         high = self._high[: self.size]
+        if self._stream is not None:
+            high = high * self.layout.has_scores + self._stream.keys()
         places = np.flatnonzero(high == high.max())
         return int(min(places, key=lambda place: tuple(self._ids[place, :2])))
 
-    def _squared_ksd_without(self, place: int) -> float:
-        """Return KSD^2 after a removal."""
+    def _objective_without(self, place: int) -> float:
+        """Return the objective after a removal."""
         total, _ = double_double.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
-        return float(max(total, 0.0) / float(self.size - 1) ** 2)
+        ksd = float(max(total, 0.0) / float(self.size - 1) ** 2) if self.layout.has_scores else 0.0
+        return ksd if self._stream is None else ksd + self._stream.value(without=place)
 
     # -- results ---------------------------------------------------------------------------------------------------
 
@@ -206,32 +262,52 @@ class WideDictionary:
 
     @property
     def squared_ksd(self) -> float:
-        """KSD^2 of the kept draws; NaN if there are none."""
-        return float(max(self._total[0], 0.0) / float(self.size) ** 2) if self.size else float("nan")
+        """KSD^2 of the kept draws; NaN if there are none, or without scores."""
+        if not self.size or not self.layout.has_scores:
+            return float("nan")
+        return float(max(self._total[0], 0.0) / float(self.size) ** 2)
 
     @property
     def ksd(self) -> float:
-        """KSD of the kept draws; NaN if there are none."""
+        """KSD of the kept draws; NaN if there are none, or without scores."""
         return math.sqrt(self.squared_ksd)
 
     @property
     def bound(self) -> None:
-        """None: the bound on the expected KSD is not computed for float32 storage."""
+        """None: the bound on the expected objective is not computed for float32 storage."""
         return
 
     @property
     def objective(self) -> float:
-        """KSD^2, because penalties are not supported."""
-        return self.squared_ksd
+        """KSD^2 plus the stream term; NaN if no draws are kept."""
+        if not self.size or self._stream is None or not self._stream.count:
+            return self.squared_ksd
+        return (self.squared_ksd if self.layout.has_scores else 0.0) + self._stream.value()
 
-    def forget_burn_in(self, draws: int, step: int) -> Integers:
-        """Do nothing and return no ids, because a stream term is not supported."""
-        return self._ids[:0]
+    @property
+    def squared_mmd(self) -> float:
+        """Squared MMD to the stream by the running sums; NaN without a stream term."""
+        return float("nan") if self._stream is None else max(self._stream.squared_mmd(), 0.0)
 
     @property
     def mmd(self) -> float:
-        """NaN, because a stream term is not supported."""
-        return float("nan")
+        """MMD between the kept draws and the summary of the stream; NaN without a stream term."""
+        return float("nan") if self._stream is None else self._stream.mmd
+
+    @property
+    def summarised_stream(self) -> SummarisedStream | None:
+        """Copy of the summary of the stream; None without a stream term."""
+        return None if self._stream is None else self._stream.summarised(self._order())
+
+    @property
+    def stream_weight(self) -> float:
+        """Weight gamma of the stream term, trust in the chain included."""
+        return 0.0 if self._stream is None else self._stream.gamma
+
+    @stream_weight.setter
+    def stream_weight(self, weight: float) -> None:
+        if self._stream is not None:
+            self._stream.gamma = weight
 
     @property
     def pinned(self) -> Integers:
@@ -257,7 +333,8 @@ class WideDictionary:
     def contents(self) -> Contents:
         """Return the kept draws, as float32."""
         order = self._order()
-        draws, scores = _stacked(self._draws, order, self.dim), _stacked(self._scores, order, self.dim)
+        draws = _stacked(self._draws, order, self.dim)
+        scores = _stacked(self._scores, order, self.dim * self.layout.has_scores)
         return Contents(draws, scores, self._ids[order], np.zeros((len(order), 0)))
 
     def peek(self, columns: list[int]) -> tuple[Integers, Array]:
@@ -265,19 +342,23 @@ class WideDictionary:
         values = np.array([draw[columns] for draw in self._draws], dtype=np.float64)
         return self._ids[:, 2].copy(), values.reshape(-1, len(columns))
 
-    def state(self, rows: bool = True) -> dict[str, AnyArray]:
+    def state(self, rows: bool = True) -> dict[str, Any]:
         """Return everything that :meth:`restore` needs, sorted by id; without ``rows`` all but draws and scores."""
         order = self._order()
-        small = {"ids": self._ids[order], "matrix": self._matrix[np.ix_(order, order)]}
+        small: dict[str, Any] = {"ids": self._ids[order], "matrix": self._matrix[np.ix_(order, order)]}
+        if self._stream is not None:
+            small["stream_term"] = self._stream.state(order)
         if not rows:
             return small
-        draws, scores, _, _ = self.contents()
-        return {"points": draws, "scores": scores, **small}
+        contents = self.contents()
+        return {"points": contents.draws, "scores": contents.scores, **small}
 
-    def restore(self, state: dict[str, AnyArray]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Take over the state that :meth:`state` returned."""
         self._draws, self._scores = (list(state[name].astype(np.float32)) for name in ("points", "scores"))
         self._set_matrix(state["matrix"], state["ids"])
+        if self._stream is not None:
+            self._stream.restore(state["stream_term"])
 
     def _set_matrix(self, matrix: Array, ids: Integers) -> None:
         """Set the kernel values and the ids, and compute the influences."""
@@ -291,6 +372,10 @@ class WideDictionary:
     def _order(self) -> Integers:
         """Return the places in the order of the ids."""
         return np.lexsort((self._ids[:, 1], self._ids[:, 0]))
+
+
+def _as_float32(rows: Array) -> list[Float32Array]:
+    return [row.astype(np.float32) for row in rows]
 
 
 def _enlarged(matrix: Array, size: int) -> Array:

@@ -1,18 +1,23 @@
-"""Record of size and KSD at chosen steps: by default about 20 per factor of ten, whatever the length of the stream."""
+"""Record of size, KSD and MMD at chosen steps: by default about 20 per factor of ten, for any length of the stream."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from steinstream._typing import Array, Integers
+from steinstream._typing import Integers
 from steinstream.result import History
+
+if TYPE_CHECKING:
+    from steinstream.thinner.dictionary import StepRecords
 
 _PER_DECADE = 20
 _LOGARITHMIC = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
 
 
 class HistoryRecorder:
-    """Recorder of step, size and KSD.
+    """Recorder of step, size, KSD and MMD.
 
     Parameters
     ----------
@@ -25,11 +30,12 @@ class HistoryRecorder:
         self._steps = steps
         self._parts: list[History] = []
 
-    def add(self, steps: Integers, sizes: Integers, squared_ksd: Array) -> None:
+    def add(self, steps: Integers, records: StepRecords) -> None:
         """Add consecutive steps."""
         rows = self._recorded(steps)
         if len(rows):
-            self._parts.append(History(steps[rows], sizes[rows], np.sqrt(squared_ksd[rows])))
+            ksd, mmd = np.sqrt(records.squared_ksds[rows]), np.sqrt(records.squared_mmds[rows])
+            self._parts.append(History(steps[rows], records.sizes[rows], ksd, mmd))
 
     def _recorded(self, steps: Integers) -> Integers:
         """Return the positions in ``steps`` that are recorded."""
@@ -45,7 +51,7 @@ class HistoryRecorder:
     def history(self) -> History:
         """Return the recorded steps."""
         if len(self._parts) != 1:
-            empty = History(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+            empty = History(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
             self._parts = [History(*(np.concatenate(part) for part in zip(empty, *self._parts, strict=True)))]
         return self._parts[0]
 

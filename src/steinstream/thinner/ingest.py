@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
+from steinstream.thinner.layout import DrawLayout, as_layout
 from steinstream.validation import IDENTITY_MAX_DRAWS, OVERFLOW_LIMIT, Block
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ class NewDraws(NamedTuple):
     """Draws as a user passes them to `Thinner.extend`."""
 
     draws: ArrayLike
-    scores: ArrayLike
+    scores: ArrayLike | None = None
     ids: ArrayLike | None = None
     chain: int = 0
     second_scores: ArrayLike | None = None
     costs: ArrayLike | None = None
     pinned: ArrayLike | None = None
+    features: ArrayLike | None = None
 
 
 class CostsAndPins(NamedTuple):
@@ -93,12 +95,14 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
 
     """
     x, s = validation.as_draws_and_scores(new.draws, new.scores, state.dim)
-    second = _as_second_scores(state, x, new.second_scores)
+    second = None if new.second_scores is None else validation.as_draws_and_scores(x, new.second_scores)[1]
     if new.ids is None:
         ids = validation.consecutive_ids(new.chain, state.next_index.get(new.chain, 0), len(x))
     else:
         ids = validation.as_ids(new.ids, len(x))
-    block = Block(x, s, ids)
+    features = None if new.features is None else validation.as_features(new.features, len(x))
+    layout = _as_layout(config, state, Block(x, s, ids, features), second is not None)
+    block = Block(x, s, ids, features)
     marks = _as_costs_and_pins(new.costs, new.pinned, len(x), config.cost_weight > 0)
     if config.storage == "float32" and (marks is not None or second is not None):
         raise InputError(
@@ -118,8 +122,10 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
     pending = _pending_marks(state, marks, len(block.draws))
     if pending is not None:
         pending.require_room(state.pinned_count, state.cap(config), candidates or max(1, len(block.draws)))
-    if config.validate_scores and not (state.sign_validated or state.identity_is_complete):
+    if layout.has_scores and config.validate_scores and not (state.sign_validated or state.identity_is_complete):
         _validate_sign(state, block)
+    if state.layout is None:
+        state.set_layout(config, layout)
     _count_ids(state, ids, new)
     state.pending_marks = pending
     state.current_pass.received += len(x)
@@ -128,24 +134,36 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
         state.seen += len(x)
         state.skipped += len(x) - len(received.draws)
         state.subsample.add(received)
-    if second is None:
+    if layout.features is not None:
+        given = block.draws if block.features is None else block.features
+        block = block._replace(features=layout.features.sketch(given))
+    if second is None or state.second_score_noise is None:
         return block
-    noise = state.expect_second_scores(config)
     if first_pass:
-        noise.add(block.scores, second[offered])
+        state.second_score_noise.add(block.scores, second[offered])
     return block._replace(scores=np.hstack([block.scores, second[offered]]))
 
 
-def _as_second_scores(state: ThinnerState, draws: Array, second_scores: ArrayLike | None) -> Array | None:
-    """Validate second scores: either all draws of a stream have them, or none."""
-    expected = state.second_score_noise is not None
-    known = bool(state.seen or state.initial_size or expected)
-    if known and (second_scores is not None) != expected:
-        raise InputError(
-            "Some draws were given with second scores and others without.",
-            "Pass second_scores with every draw, or with none.",
-        )
-    return None if second_scores is None else validation.as_draws_and_scores(draws, second_scores)[1]
+def _as_layout(config: ThinConfig, state: ThinnerState, block: Block, has_second_scores: bool) -> DrawLayout:
+    """Return the layout of the stream: every draw has scores, second scores and features, or none has."""
+    known = state.layout
+    if known is None:
+        if has_second_scores and not block.has_scores:
+            raise InputError("second_scores were given without scores.", "Pass scores too.")
+        return as_layout(config, state.dim, block, has_second_scores)
+    given = {
+        "scores": (block.has_scores, known.has_scores),
+        "second scores": (has_second_scores, known.has_second_scores),
+        "features": (block.features is not None, known.features is not None and not known.sketches_draws),
+    }
+    for what, (now, before) in given.items():
+        if now != before:
+            raise InputError(
+                f"Some draws were given with {what} and others without.", f"Pass {what} with every draw, or with none."
+            )
+    if block.features is not None and known.features is not None and block.features.shape[1] != known.features.width:
+        raise InputError(f"Expected {known.features.width} features per draw, got {block.features.shape[1]}.")
+    return known
 
 
 def _as_costs_and_pins(

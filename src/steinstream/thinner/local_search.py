@@ -1,9 +1,10 @@
 """Local search for a good set of a given size in a sample of draws.
 
 The search starts from the greedy selection of Stein thinning, without repeats, or from evenly spaced draws. Then each
-chosen draw in turn is replaced by the draw that leaves the smallest KSD, which may be the same, until nothing changes
-or ten rounds are done. Finally groups of five draws are dropped and re-selected greedily, which escapes sets that no
-single swap improves. KSD never rises.
+chosen draw in turn is replaced by the draw that leaves the smallest objective, which may be the same, until nothing
+changes or ten rounds are done. Finally groups of five draws are dropped and re-selected greedily, which escapes sets
+that no single swap improves. The objective never rises. It is KSD^2 plus the stream term, with the sample in place of
+the stream.
 
 Inserting or removing a draw costs one kernel row over all n draws: a round of swaps takes 2 n size kernel evaluations,
 the greedy selection n size.
@@ -39,20 +40,31 @@ class Selection:
         Base kernel of the KSD.
     preconditioner : Preconditioner
         Coordinates in which the kernel is evaluated.
+    stream_weight : float, default 0
+        Weight of the stream term. It is required for draws without scores, and its value has no effect then.
 
     """
 
-    def __init__(self, draws: Block, size: int, kernel: Kernel, preconditioner: Preconditioner) -> None:
-        from steinstream._engine.local_search import Subset  # compiled: only where it is used
+    def __init__(
+        self, draws: Block, size: int, kernel: Kernel, preconditioner: Preconditioner, stream_weight: float = 0.0
+    ) -> None:
+        from steinstream._engine.compiled_kernel import compile_kernel  # compiled: only where it is used
+        from steinstream._engine.local_search import Subset, add_stream_term
         from steinstream._engine.pairwise import as_tiles
 
-        x, s = preconditioner.apply(draws.draws, draws.scores)
+        x = preconditioner.apply_to_draws(draws.draws)
+        s = preconditioner.apply_to_scores(draws.scores) if draws.has_scores else np.zeros_like(x)
         tiles = as_tiles(x, s)
-        half = np.full(tiles.shape[0] * tiles.shape[3], np.inf)  # padding is never the best draw
-        half[: len(x)] = 0.5 * kernel.diagonal(s, x)
-        self._draws, self._kernel = draws, kernel.compiled(x.shape[1])
-        chosen, taken = np.zeros(size, dtype=np.int64), np.zeros(len(half), dtype=bool)
-        self._subset = Subset(tiles, chosen, taken, half.copy(), half, np.zeros(len(half)))
+        own = np.full(tiles.shape[0] * tiles.shape[3], np.inf)  # padding is never the best draw
+        diagonal = kernel.diagonal(s, x)
+        own[: len(x)] = diagonal if draws.has_scores else 0.0
+        self._draws, self._kernel = draws, compile_kernel(kernel, x.shape[1])
+        chosen, taken = np.zeros(size, dtype=np.int64), np.zeros(len(own), dtype=bool)
+        row, base_row, weights = np.zeros(len(own)), np.zeros(len(own)), np.array([float(draws.has_scores), 0.0])
+        self._subset = Subset(tiles, chosen, taken, 0.5 * own, 0.5 * own, own, row, base_row, weights)
+        if stream_weight:
+            scale = stream_weight * float(diagonal.mean()) if draws.has_scores else 1.0
+            add_stream_term(self._kernel, self._subset, len(x), scale)
 
     @property
     def chosen(self) -> Integers:
@@ -61,7 +73,7 @@ class Selection:
 
     @property
     def energy(self) -> float:
-        """Squared KSD times size^2."""
+        """The objective times size^2, up to a constant."""
         from steinstream._engine.local_search import energy
 
         return float(energy(self._subset))
@@ -96,7 +108,7 @@ class Selection:
         return self
 
     def shake(self) -> Self:
-        """Drop random groups of five draws and re-select them greedily where that lowers KSD."""
+        """Drop random groups of five draws and re-select them greedily where that lowers the objective."""
         from steinstream._engine.local_search import reselect
 
         size, random = len(self.chosen), np.random.default_rng(0)

@@ -1,33 +1,33 @@
 """Further passes over a chain that can be read again: every draw is offered once more, and the number kept stays.
 
-A step of such a pass adds a draw and then removes the draw whose removal gives the smallest KSD, the new one
-included. Removing the new one would restore the previous set, so KSD never increases, to the last bit, because the
-sums are exact and the number kept is constant. With a stream term, whose sums over the stream do not change any more,
-or with costs, the same holds for the objective (:attr:`steinstream.Thinner.objective`), up to
-rounding. Pinned draws stay. A draw that is kept when a pass starts is not offered in it, and every draw is
-offered once per pass, so no draw is kept twice.
+A step of such a pass adds a draw and then removes the draw whose removal gives the smallest objective
+(:attr:`steinstream.Thinner.objective`), the new one included. Removing the new one would restore the previous set, so
+the objective never increases, up to rounding: the number kept is constant, and the sums over the stream do not change
+any more. Without a stream term and costs the objective is KSD^2, whose sums are exact. Pinned draws stay. A draw that
+is kept when a pass starts is not offered in it, and every draw is offered once per pass, so no draw is kept twice.
 
-Passes converge to a set that no single exchange improves, which depends on the initial set. ``start="sample"``, which
-``passes="auto"`` implies, therefore starts with a set chosen by local search from an evenly spaced subsample of the
-chain (:mod:`steinstream.thinner.local_search`), at a cost that does not depend on the length of the chain. Measured in
-experiments/passes.
+Passes converge to a set that no single exchange improves, which depends on the initial set. ``start="sample"`` starts
+with a set chosen by local search from an evenly spaced subsample of the chain
+(:mod:`steinstream.thinner.local_search`), at a cost that does not depend on the length of the chain. The subsample then
+represents the stream in all passes. Without a stream term ``passes="auto"`` implies it. Measured in experiments/passes.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from steinstream import schedules
 from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
-from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
+from steinstream.thinner.chain_worth import ChainWorth, is_burn_in
+from steinstream.thinner.layout import as_layout
 from steinstream.thinner.local_search import Selection
-from steinstream.thinner.run import StepInfo, end_warmup
+from steinstream.thinner.run import Observer, StepInfo, end_warmup
 from steinstream.validation import Block, empty_block
 
 if TYPE_CHECKING:
@@ -58,6 +58,13 @@ class Pass:
     """Bound on KSD after the first pass."""
     has_bound: bool = True
     """Whether a bound exists in the first pass."""
+    fixed_stream: bool = False
+    """Whether the stream of the stream term was known before the first pass."""
+
+    @property
+    def extends_stream(self) -> bool:
+        """Whether the draws of this pass are added to the stream of the stream term."""
+        return self.number == 1 and not self.fixed_stream
 
     def next(self, ids: Integers, ksd: float, bound: float | None, objective: float) -> Pass:
         """Return the pass that follows, which starts with the draws ``ids``."""
@@ -74,17 +81,19 @@ class Pass:
         return part
 
 
-def start_pass(config: ThinConfig, state: ThinnerState) -> StepInfo:
+def start_pass(config: ThinConfig, state: ThinnerState, observer: Observer | None = None) -> StepInfo:
     """Start another pass over the same draws."""
     if len(state) == 0:
         raise InputError("There are no kept draws that another pass could improve.", "Add draws first.")
     step = StepInfo((), (), len(state), float("nan"))
     if state.dictionary is None:
-        step = end_warmup(config, state, state.pending)
+        step = end_warmup(config, state, state.pending, observer)
     kept = state.require_dictionary()
     if kept.size == 0:
         raise InputError("There are no kept draws that another pass could improve.", "Add draws first.")
-    state.current_pass = state.current_pass.next(kept.contents().ids[:, :2], kept.ksd, state.bound, kept.objective)
+    bound = state.bound
+    kept.refresh_stream_sums()
+    state.current_pass = state.current_pass.next(kept.contents().ids[:, :2], kept.ksd, bound, kept.objective)
     state.pending, state.pending_marks = empty_block(state.dim), None  # pending candidates are offered again
     state.next_index = {}
     return step._replace(size=kept.size, ksd=kept.ksd)
@@ -102,7 +111,7 @@ def needs_another_pass(config: ThinConfig, state: ThinnerState) -> bool:
     return current.number < _MAX_PASSES and not small
 
 
-def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = False) -> bool:
+def starts_with_sample(config: ThinConfig, state: ThinnerState, marked: bool = False) -> bool:
     """Return whether the initial set is chosen from a subsample.
 
     Parameters
@@ -111,8 +120,8 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = Fal
         Settings of the thinner.
     state : ThinnerState
         State of the thinner, before the first draw.
-    pins : bool, default False
-        Whether some draws are pinned.
+    marked : bool, default False
+        Whether some draws are pinned, or have features.
 
     Returns
     -------
@@ -127,15 +136,16 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, pins: bool = Fal
     """
     size = config.size
     fixed = isinstance(state.preconditioner, Preconditioner) and state.estimator is None
-    plain = not (len(state) or config.stream_weight or config.cost_weight or pins)
+    plain = not (len(state) or config.cost_weight or marked)
     possible = size is not None and config.growth_schedule == schedules.Constant(float(size)) and fixed and plain
     if config.start == "sample" and not possible:
         raise InputError(
-            'start="sample" needs a fixed size, no growth, no initial set, no stream term, costs or pins, and a '
+            'start="sample" needs a fixed size, no growth, no initial set, no costs, pins or features, and a '
             "preconditioner that does not change.",
             "Set size (--size), or leave out start (--start).",
         )
-    return possible and (config.start == "sample" or (config.start is None and config.passes == "auto"))
+    automatic = config.start is None and config.passes == "auto" and not config.stream_weight
+    return possible and (config.start == "sample" or automatic)
 
 
 def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) -> None:
@@ -145,17 +155,45 @@ def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) ->
     """
     if config.size is None or not isinstance(state.preconditioner, Preconditioner):
         return
-    first = choose_from_sample(sample, config.size, config.kernel, state.preconditioner)
-    if first is not None:
-        state.start_with(config, first)
-        ksd = state.require_dictionary().ksd
-        state.current_pass = Pass(not_offered=first.ids, initial_root=ksd, has_bound=False)
+    chosen = choose_from_sample(config, state.preconditioner, sample)
+    if chosen is not None:
+        state.set_layout(config, as_layout(config, state.dim, chosen.draws, False))
+        if config.stream_weight:
+            state.require_dictionary().set_stream(chosen.stream)
+        state.start_with(config, chosen.draws)
+        root = math.sqrt(state.require_dictionary().objective)
+        state.current_pass = Pass(
+            not_offered=chosen.draws.ids,
+            initial_root=root,
+            has_bound=False,
+            fixed_stream=config.stream_weight > 0,
+        )
 
 
-def choose_from_sample(sample: Block, size: int, kernel: Kernel, preconditioner: Preconditioner) -> Block | None:
-    """Return ``size`` draws of low KSD from a subsample; None if it is too small."""
+class SampleChoice(NamedTuple):
+    """Draws chosen from a subsample of the stream, and the part of the subsample that represents the stream."""
+
+    draws: Block
+    stream: Block
+
+
+def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sample: Block) -> SampleChoice | None:
+    """Return ``config.size`` draws with a small objective from a subsample of the stream; None if it is too small.
+
+    The subsample represents the stream, without its burn-in. The weight of the stream term falls if the chain is worth
+    few independent draws, as in a run.
+    """
+    size, weight = config.size or 0, config.stream_weight
+    if weight:
+        worth = ChainWorth(sample.draws.shape[1])
+        worth.update(sample.draws, sample.ids)
+        weight *= worth.trust(size)
+        sample = sample.take(~is_burn_in(sample.ids, worth.burn_in_ends))
     if len(sample.draws) < _SAMPLE_FACTOR * size:
         return None
-    greedy, even = (Selection(sample, size, kernel, preconditioner) for _ in range(2))
-    better = min(greedy.greedy().swap(), even.even().swap(), key=lambda selection: selection.energy)
-    return better.shake().block()
+    even = Selection(sample, size, config.kernel, preconditioner, weight).even().swap()
+    best = even
+    if not weight:
+        greedy = Selection(sample, size, config.kernel, preconditioner).greedy().swap()
+        best = min(greedy, even, key=lambda selection: selection.energy)
+    return SampleChoice(best.shake().block(), sample)

@@ -17,11 +17,12 @@ import numpy as np
 from steinstream import schedules
 from steinstream._typing import Ids, Integers
 from steinstream.preconditioning import Warmup
-from steinstream.validation import Block, empty_block, id_tuples
+from steinstream.validation import Block, id_tuples
 
 if TYPE_CHECKING:
     from steinstream._engine.step_rule import StepLimits
     from steinstream.thinner.config import ThinConfig
+    from steinstream.thinner.dictionary import StepRecords
     from steinstream.thinner.state import ThinnerState
 
 _log = logging.getLogger("steinstream")
@@ -82,7 +83,10 @@ class Observer(Protocol):
         """Called after each compiled call, with its number of steps and the draws processed so far in this pass."""
 
     def on_end(self, draws: int) -> None:
-        """Called after the last step, with the draws received so far in this pass; also if an error occurred."""
+        """Called after the last step, with the draws received so far in this pass; also if an error occurred.
+
+        Ctrl-C may interrupt `on_start`, so this call does not imply that it has returned.
+        """
 
 
 class DeferredInterrupt:
@@ -182,12 +186,16 @@ def _run_pending(config: ThinConfig, state: ThinnerState, candidates: int, obser
     steps = len(state.pending.draws) // candidates
     dropped = [np.zeros((0, 3), dtype=np.int64)]
     current = state.current_pass
-    scheduled = [each for each in (state.estimator, state.worth) if each is not None and current.number == 1]
-    if observer is not None:
-        observer.on_start(steps)
+    features = None if state.layout is None else state.layout.features
+    scheduled = [each for each in (state.estimator, features) if each is not None and current.number == 1]
     try:
+        if observer is not None:
+            observer.on_start(steps)
         while steps > 0:
             count = min(_MAX_STEPS, steps, *(each.steps_until_due(candidates) for each in scheduled))
+            if state.worth is not None and current.number == 1:
+                upcoming = state.pending.ids[: count * candidates, 0]
+                count = min(count, state.worth.steps_until_due(candidates, upcoming))
             if observer is not None:
                 count = min(count, observer.max_steps)
             with DeferredInterrupt():
@@ -197,7 +205,7 @@ def _run_pending(config: ThinConfig, state: ThinnerState, candidates: int, obser
                 observer.on_steps(count, current.received - steps * candidates)
     finally:
         rest = state.pending  # must not keep the user's arrays alive
-        state.pending = rest.copy() if len(rest.draws) else empty_block(state.dim)
+        state.pending = rest.copy() if len(rest.draws) else rest.take(slice(0, 0)).copy()
         if observer is not None:
             observer.on_end(current.received)
     return np.concatenate(dropped)
@@ -205,28 +213,40 @@ def _run_pending(config: ThinConfig, state: ThinnerState, candidates: int, obser
 
 def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: int) -> Integers:
     """Run ``count`` steps in one compiled call, record them, and return the dropped draws."""
-    first_pass = state.current_pass.number == 1
+    current = state.current_pass
     now, later = slice(0, count * candidates), slice(count * candidates, None)
     block, marks = state.pending.take(now), state.pending_marks and state.pending_marks.take(now)
     steps = np.arange(state.steps + 1, state.steps + count + 1)
     kept, limits = state.require_dictionary(), step_limits(config, state, steps)
-    records = kept.run(block, candidates, state.steps, limits, marks, first_pass)
+    records = kept.run(block, candidates, state.steps, limits, marks, current.extends_stream)
     state.steps += count
     state.pending = state.pending.take(later)
     rest = state.pending_marks
     state.pending_marks = rest.take(later) if rest is not None and len(state.pending.draws) else None
-    changed = state.estimator.update(block.draws, state.steps) if state.estimator and first_pass else None
+    if current.number == 1:
+        records = _update_estimates(config, state, block, records)
+    state.recorder.add(steps, records)
+    return records.dropped
+
+
+def _update_estimates(config: ThinConfig, state: ThinnerState, block: Block, records: StepRecords) -> StepRecords:
+    """Add a block to the estimates from the stream, apply those that changed, and return the corrected records."""
+    kept = state.require_dictionary()
+    features = None if state.layout is None else state.layout.features
+    changed = None if state.estimator is None else state.estimator.update(block.draws, state.steps)
+    reduced = features is not None and block.features is not None and features.update(block.features)
     if changed is not None:
         _log.debug("step %d: new preconditioner (%s)", state.steps, changed)
         state.preconditioner = changed
-        kept.change_preconditioner(changed)
-        records.squared_ksds[-1] = kept.squared_ksd
-    if state.worth is not None and first_pass and state.worth.update(block.draws):
+    if changed is not None or reduced:
+        kept.change_coordinates(kept.preconditioner if changed is None else changed)
+        records = records.corrected(kept)
+    if state.worth is not None and state.worth.update(block.draws, block.ids):
         if state.worth.burn_in_grew:
-            removed = kept.forget_burn_in(state.worth.burn_in, state.worth.burn_in // candidates)
+            removed = kept.forget_burn_in(state.worth.burn_in_ends)
+            records = records.corrected(kept)
             records = records._replace(dropped=np.concatenate([records.dropped, removed]))
-            records.sizes[-1], records.squared_ksds[-1] = kept.size, kept.squared_ksd
-            _log.info("step %d: the first %d draws are burn-in", state.steps, state.worth.burn_in)
+            _log.info("step %d: %d draws are burn-in", state.steps, state.worth.burn_in)
         kept.stream_weight = config.stream_weight * state.worth.trust(kept.size)
         _log.debug(
             "step %d: worth %.0f draws, stream weight %.3g",
@@ -234,5 +254,4 @@ def _run_block(config: ThinConfig, state: ThinnerState, candidates: int, count: 
             state.worth.effective_draws,
             kept.stream_weight,
         )
-    state.recorder.add(steps, records.sizes, records.squared_ksds)
-    return records.dropped
+    return records

@@ -16,6 +16,7 @@ from steinstream.result import History
 from steinstream.thinner.chain_worth import ChainWorth
 from steinstream.thinner.history import HistoryRecorder
 from steinstream.thinner.ingest import CostsAndPins
+from steinstream.thinner.layout import DrawLayout, as_layout
 from steinstream.thinner.passes import Pass
 from steinstream.thinner.sanity_checks import SanityChecks
 from steinstream.thinner.subsample import Subsample
@@ -62,6 +63,8 @@ class ThinnerState:
     """Estimates of a streaming preconditioner."""
     worth: ChainWorth | None = None
     """Effective sample size of the stream, for the stream term."""
+    layout: DrawLayout | None = None
+    """What the draws of the stream have: scores, second scores, features; None before the first draw."""
     second_score_noise: SecondScoreNoise | None = None
     dictionary: Dictionary | WideDictionary | None = None
     """The kept draws; None during a warm-up."""
@@ -82,7 +85,7 @@ class ThinnerState:
             stein_identity=SteinIdentity(dim),
             subsample=Subsample(dim, config.storage == "float64"),
             recorder=HistoryRecorder(config.history),
-            sanity_checks=SanityChecks(config.validate_scores, config.preconditioner is None),
+            sanity_checks=SanityChecks(config.validate_scores),
             pending=empty_block(dim),
             estimator=StreamingEstimator(chosen, dim) if isinstance(chosen, Streaming) else None,
             worth=ChainWorth(dim) if config.stream_weight else None,
@@ -100,23 +103,18 @@ class ThinnerState:
         self.preconditioner = preconditioner
         kind = WideDictionary if config.storage == "float32" else Dictionary
         self.dictionary = kind(
-            self.dim,
-            config.kernel,
-            preconditioner,
-            movable=self.estimator is not None,
-            checked=self.second_score_noise is not None,
-            stream_weight=config.stream_weight,
-            cost=config.cost_weight,
+            self.layout or DrawLayout(self.dim), config, preconditioner, movable=self.estimator is not None
         )
 
-    def expect_second_scores(self, config: ThinConfig) -> SecondScoreNoise:
-        """Return the noise of the second scores; the first call prepares the empty set of kept draws for them."""
-        if self.second_score_noise is None:
+    def set_layout(self, config: ThinConfig, layout: DrawLayout) -> None:
+        """Set what the draws of the stream have, before the first draw."""
+        self.layout = layout
+        self.pending = empty_block(self.dim, layout.has_scores)
+        if layout.has_second_scores:
             basis = self.estimator.streaming if self.estimator else self.preconditioner
             self.second_score_noise = SecondScoreNoise(self.dim, basis)
-            if isinstance(self.preconditioner, Preconditioner):
-                self.open_dictionary(config, self.preconditioner)
-        return self.second_score_noise
+        if isinstance(self.preconditioner, Preconditioner):
+            self.open_dictionary(config, self.preconditioner)
 
     def start_with(self, config: ThinConfig, block: Block) -> None:
         """Use these draws as the initial set."""
@@ -129,8 +127,10 @@ class ThinnerState:
                 f"{len(block.draws)} initial draws were given, but size={config.size}.", "Thin them, or increase size."
             )
         validation.finite_rows(block, "raise", config.kernel.linear > 0, config.storage)
+        if self.layout is None:
+            self.set_layout(config, as_layout(config, self.dim, block, False))
         self.initial_size = len(block.draws)
-        self.dictionary.insert_all(block)
+        self.require_dictionary().insert_all(block)
 
     def without_warmup(self, config: ThinConfig) -> ThinnerState:
         """Return this state, or during a warm-up a copy whose preconditioner is estimated from the draws so far."""
@@ -140,7 +140,12 @@ class ThinnerState:
             return self
         if len(self.pending.draws) == 0:
             raise InputError("The thinner has no draws yet.", "Add draws first.")
-        view = replace(self, recorder=HistoryRecorder(config.history), worth=deepcopy(self.worth))
+        view = replace(
+            self,
+            recorder=HistoryRecorder(config.history),
+            worth=deepcopy(self.worth),
+            layout=deepcopy(self.layout),
+        )
         end_warmup(config, view, view.pending)
         return view
 
@@ -212,6 +217,7 @@ class ThinnerState:
             "preconditioner": None if fixed is None else {"factor": fixed.factor, "centre": fixed.centre},
             "estimator": None if self.estimator is None else self.estimator.state(),
             "worth": None if self.worth is None else self.worth.state(),
+            "layout": None if self.layout is None else self.layout.state(),
             "second_score_noise": None if self.second_score_noise is None else self.second_score_noise.state(),
             "bound": None if self.dictionary is None else self.dictionary.trace,
             "kept": None if self.dictionary is None else self.dictionary.state(rows),
@@ -227,6 +233,8 @@ class ThinnerState:
         state.sanity_checks = SanityChecks(**values["sanity_checks"])
         state.stein_identity = SteinIdentity(state.dim, **values["stein_identity"])
         state.next_index = {int(chain): int(index) for chain, index in values["next_index"]}
+        if values["layout"] is not None:
+            state.set_layout(config, DrawLayout.restored(values["layout"]))
         state.pending = Block(**values["pending"])
         marks = values["pending_marks"]
         state.pending_marks = None if marks is None else CostsAndPins(**marks)
@@ -237,8 +245,8 @@ class ThinnerState:
             state.estimator.restore(values["estimator"])
         if state.worth is not None:
             state.worth.restore(values["worth"])
-        if values["second_score_noise"] is not None:
-            state.expect_second_scores(config).restore(values["second_score_noise"])
+        if state.second_score_noise is not None:
+            state.second_score_noise.restore(values["second_score_noise"])
         if values["kept"] is not None:
             state.open_dictionary(config, Preconditioner(**values["preconditioner"]))
             dictionary = state.require_dictionary()

@@ -32,7 +32,7 @@ _OFFSET = 0x9E3779B1
 
 
 class Subsample:
-    """Evenly spaced draws of a stream, at most 4096; above 1024 dimensions fewer, down to 512.
+    """Evenly spaced draws of a stream, at most 4096; above 1024 dimensions fewer, down to 512. Without features.
 
     Parameters
     ----------
@@ -50,6 +50,7 @@ class Subsample:
         self._rows = empty_block(dim)  # allocated rows; written rows never change, so views of them stay valid
         self._indices = np.zeros(0, dtype=np.int64)  # index of each row within its chain
         self._held = 0
+        self._block = self._rows  # of the rows held; replaced as a whole
         self._stride = 1
         self._next: dict[int, int] = {}  # chain -> index of its next draw
 
@@ -94,26 +95,29 @@ class Subsample:
 
     def _append(self, rows: Block, indices: Integers) -> None:
         total = self._held + len(indices)
+        if self._held == 0:
+            self._rows = self._rows._replace(scores=np.zeros((len(self._indices), rows.scores.shape[1])))
         if total > len(self._indices):
             self._reallocate(slice(0, self._held), max(total, min(2 * self._held, self._max_draws + _PIECE)))
-        for array, new in zip((*self._rows, self._indices), (*rows, indices), strict=True):
+        for array, new in zip((*self._rows[:3], self._indices), (*rows[:3], indices), strict=True):
             array[self._held : total] = new
         self._held = total
         while self._held > self._max_draws:
             self._stride *= 2
             stay = self._indices[: self._held] % self._stride == 0
             self._reallocate(np.flatnonzero(stay), self._max_draws + _PIECE)
+        self._block = self._rows.take(slice(0, self._held))
 
     def _reallocate(self, rows: slice | Integers, size: int) -> None:
         """Copy some rows to new memory for ``size`` rows."""
-        *arrays, indices = (_resized(array, rows, size) for array in (*self._rows, self._indices))
+        *arrays, indices = (_resized(array, rows, size) for array in (*self._rows[:3], self._indices))
         self._held = len(self._indices[rows])
         self._rows, self._indices = Block(*arrays), indices
 
     @property
     def block(self) -> Block:
-        """The draws held, in order. Draws added later do not change them."""
-        return self._rows.take(slice(0, self._held))
+        """The draws held, in order. Draws added later do not change them. Any thread may read it at any time."""
+        return self._block
 
     def second_halves(self) -> Block:
         """Return the second half of each chain, assuming that burn-in is over by then."""
@@ -128,11 +132,13 @@ class Subsample:
         """Return the state for a checkpoint."""
         counts = np.array(sorted(self._next.items()), dtype=np.int64).reshape(-1, 2)
         indices = self._indices[: self._held]
-        return {**self.block._asdict(), "indices": indices, "next": counts, "stride": self._stride}
+        held = self.block
+        rows = {"draws": held.draws, "scores": held.scores, "ids": held.ids}
+        return {**rows, "indices": indices, "next": counts, "stride": self._stride}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the result of `state`."""
-        self._rows = Block(state["draws"], state["scores"], state["ids"])
+        self._rows = self._block = Block(state["draws"], state["scores"], state["ids"])
         self._indices, self._held = state["indices"], len(state["indices"])
         self._next = {int(chain): int(index) for chain, index in state["next"]}
         self._stride = int(state["stride"])
@@ -164,7 +170,7 @@ def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Precondition
     held = subsample.block
     if len(held.draws) == 0:
         raise InputError("There are no valid draws to thin.")
-    if config.validate_scores:
+    if config.validate_scores and held.has_scores:
         identity = SteinIdentity(held.draws.shape[1])
         identity.updated(held.draws, held.scores).require_plausible()
     chosen = "auto" if config.preconditioner is None else config.preconditioner
@@ -172,5 +178,7 @@ def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Precondition
         return chosen
     if not isinstance(chosen, str):
         raise InputError(f"{chosen!r} needs a running stream.", 'Use "auto" or a fixed preconditioner.')
+    if chosen == "auto" and config.storage == "float32":
+        chosen = "scales"  # a covariance is not available for float32 storage
     centred = config.centred and chosen != "identity"
     return Preconditioner.estimate(chosen, subsample.second_halves().draws, centred=centred)

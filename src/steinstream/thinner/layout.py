@@ -1,0 +1,163 @@
+"""What a thinner receives with each draw, and what the stream term compares: draws, features, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steinstream._typing import Array
+from steinstream.errors import InputError
+from steinstream.preconditioning import Preconditioner
+from steinstream.thinner.features import FeatureMap
+from steinstream.validation import Block
+
+if TYPE_CHECKING:
+    from steinstream.thinner.config import ThinConfig
+
+DRAWS, FEATURES, BOTH = "draws", "features", "both"
+STREAM_ON = (DRAWS, FEATURES, BOTH)
+
+
+@dataclass(frozen=True)
+class DrawLayout:
+    """Columns of a draw: its coordinates, its score, a second score, features.
+
+    The stream term compares *base vectors*: the draws, their features, or both. Base vectors are stored as given
+    (draws, sketches of features) and evaluated in the coordinates of the kernel.
+    """
+
+    dim: int
+    has_scores: bool = True
+    has_second_scores: bool = False
+    features: FeatureMap | None = None
+    stream_on: str = DRAWS
+
+    @property
+    def width(self) -> int:
+        """Number of columns of a draw as given: draw, score, second score, sketch of the features."""
+        sketch = 0 if self.features is None else self.features.sketch_width
+        return self.dim * (1 + self.has_scores + self.has_second_scores) + sketch
+
+    @property
+    def base_width(self) -> int:
+        """Number of entries of a base vector as given."""
+        if self.features is None or self.stream_on == DRAWS:
+            return self.dim
+        return self.features.sketch_width + (self.dim if self.stream_on == BOTH else 0)
+
+    @property
+    def base_dim(self) -> int:
+        """Number of coordinates of a base vector in the kernel."""
+        if self.features is None or self.stream_on == DRAWS:
+            return self.dim
+        return self.features.components + (self.dim if self.stream_on == BOTH else 0)
+
+    @property
+    def compares_draws(self) -> bool:
+        """Whether base vectors are the draws alone."""
+        return self.features is None or self.stream_on == DRAWS
+
+    @property
+    def sketches_draws(self) -> bool:
+        """Whether the features are the draws themselves, for draws that are stored as float32."""
+        return self.features is not None and self.stream_on == DRAWS
+
+    def columns(self, block: Block) -> Array:
+        """Return all columns of the draws as given, (n, width)."""
+        parts = [block.draws, block.scores]
+        return np.hstack(parts if block.features is None else [*parts, block.features])
+
+    def split(self, columns: Array) -> tuple[Array, Array, Array, Array | None]:
+        """Split the result of `columns` into draws, scores, second scores and sketches; scores may have no columns."""
+        edges = np.cumsum([self.dim, self.dim * self.has_scores, self.dim * self.has_second_scores])
+        draws, scores, second_scores, sketches = np.split(columns, edges, axis=1)
+        return draws, scores, second_scores, sketches if self.features is not None else None
+
+    def base_vectors(self, block: Block) -> Array:
+        """Return the base vectors of the draws as given, (n, base_width)."""
+        if self.compares_draws or block.features is None:
+            return block.draws
+        return np.hstack([block.draws, block.features]) if self.stream_on == BOTH else block.features
+
+    def in_kernel_coordinates(self, base: Array, preconditioner: Preconditioner) -> Array:
+        """Return base vectors in the coordinates of the kernel, (n, base_dim)."""
+        if self.features is None or self.compares_draws:
+            return preconditioner.apply_to_draws(base)
+        features = self.features.apply(base[:, -self.features.sketch_width :])
+        if self.stream_on == FEATURES:
+            return features
+        return np.hstack([preconditioner.apply_to_draws(base[:, : self.dim]), features])
+
+    def state(self) -> dict[str, Any]:
+        """Return the layout for a checkpoint."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return {**plain, "features": None if self.features is None else self.features.state()}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> DrawLayout:
+        """Return the layout of a checkpoint."""
+        features = None if state["features"] is None else FeatureMap.restored(state["features"])
+        return cls(**{name: state[name] for name in _PLAIN}, features=features)
+
+
+_PLAIN = ("dim", "has_scores", "has_second_scores", "stream_on")
+
+
+def as_layout(config: ThinConfig, dim: int, first: Block, has_second_scores: bool) -> DrawLayout:
+    """Return the layout of a stream that starts with a block of draws.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings of the thinner.
+    dim : int
+        Number of dimensions.
+    first : Block
+        First draws, with features as given.
+    has_second_scores : bool
+        Whether the draws have second scores.
+
+    Returns
+    -------
+    DrawLayout
+        The layout.
+
+    Raises
+    ------
+    InputError
+        If a setting does not fit draws without scores or without features.
+
+    """
+    if not first.has_scores:
+        _require_stream_term(config)
+    if first.features is None and config.stream_on in (FEATURES, BOTH):
+        raise InputError(
+            f'stream_on="{config.stream_on}" needs features.', "Pass features= with the draws, or leave out stream_on."
+        )
+    if first.features is not None and (config.stream_weight == 0 or config.stream_on == DRAWS):
+        raise InputError(
+            "features have no effect, because the stream term does not use them.",
+            'Use stream_weight above 0 and stream_on="features" or "both", or leave out features.',
+        )
+    features = None if first.features is None else FeatureMap(first.features.shape[1])
+    stream_on = config.stream_on or (DRAWS if features is None else FEATURES)
+    if config.storage == "float32" and config.stream_weight:
+        if stream_on == BOTH:
+            raise InputError('stream_on="both" is not available for storage="float32".', 'Use stream_on="features".')
+        features = features or FeatureMap(dim)  # of the draws themselves
+    return DrawLayout(dim, first.has_scores, has_second_scores, features, stream_on)
+
+
+def _require_stream_term(config: ThinConfig) -> None:
+    """Raise an `InputError` if draws without scores cannot be thinned."""
+    if config.stream_weight == 0:
+        raise InputError(
+            "Draws without scores cannot be thinned by KSD alone (stream_weight=0).",
+            "Pass scores, or use the default stream_weight: the draws are then compared with the chain.",
+        )
+    if config.kernel.linear:
+        raise InputError(
+            "The linear term of the kernel is part of KSD, which needs scores.", "Pass scores, or leave out linear."
+        )
