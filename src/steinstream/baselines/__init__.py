@@ -1,12 +1,13 @@
-"""Other methods that reduce a chain, for comparison with online KSD thinning.
+"""Methods that reduce a chain to a given number of draws, for comparison with each other.
 
 Every method is a function ``method(draws, scores, size, *, kernel, preconditioner, seed, validate_scores)`` of draws
 (n, d) or (chains, n, d). It returns the ids (chain, draw) of the selected draws, an array (size, 2), in order of
-selection. :func:`steinstream.compare` runs all methods on one chain.
+selection. ``scores`` may be None for ``default``, ``stride`` and ``random_thinning``; the other methods require
+scores. :func:`steinstream.compare` runs all methods on one chain.
 
 >>> import numpy as np
 >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
->>> stride(draws, -draws, 4).tolist()
+>>> stride(draws, None, 4).tolist()
 [[0, 249], [0, 499], [0, 749], [0, 999]]
 >>> stein_thinning(draws, -draws, 4).shape
 (4, 2)
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from steinstream.baselines.methods import Select
+    from steinstream.baselines.methods import default as default
     from steinstream.baselines.methods import kernel_thinning as kernel_thinning
     from steinstream.baselines.methods import ksdt as ksdt
+    from steinstream.baselines.methods import minibatch_stein_thinning as minibatch_stein_thinning
     from steinstream.baselines.methods import random_thinning as random_thinning
     from steinstream.baselines.methods import reservoir as reservoir
     from steinstream.baselines.methods import spmcmc as spmcmc
@@ -28,12 +31,15 @@ if TYPE_CHECKING:
     from steinstream.baselines.methods import stein_thinning as stein_thinning
     from steinstream.baselines.methods import stride as stride
 
-#: Names of all methods, the package's own first. They are imported on first use, because they import NumPy.
+#: Names of all methods, the recommended one and that of the paper first. They are imported on first use, because they
+#: import NumPy.
 METHODS = (
+    "default",
     "ksdt",
     "stride",
     "random_thinning",
     "stein_thinning",
+    "minibatch_stein_thinning",
     "spmcmc",
     "spmcmc_fixed_drops",
     "reservoir",

@@ -1,4 +1,9 @@
-"""Comparison of the methods on one chain, at the same sizes: KSD, time and memory.
+"""Comparison of the methods on one chain, at the same sizes: errors of summaries, KSD, time and memory.
+
+Errors are measured against the whole chain, burn-in included: rms over the parameters of the error of the means (in
+sds of the chain), of the relative error of the sds, and of the error of the 5 % and 95 % quantiles (in sds). Each is
+divided by the rms of the same error over up to eight offsets of evenly spaced draws of the same number, so that 1 means
+as good as keeping every k-th draw.
 
 Each method runs in a process of its own, so that it does not profit from memory that another method left. It first runs
 on a tiny chain, so that compilation is not measured. ``seconds`` is the time of the method alone and ``reading`` the
@@ -13,9 +18,9 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from os import PathLike
@@ -24,9 +29,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from steinstream._typing import Array, Integers
 from steinstream.baselines import METHODS, method_name, selector
-from steinstream.baselines.methods import SelectionProblem, check_size, problem_from_arrays, problem_from_chain
-from steinstream.discrepancy import ksd
+from steinstream.baselines.methods import (
+    SelectionProblem,
+    check_size,
+    ksd_of,
+    problem_from_arrays,
+    problem_from_chain,
+)
 from steinstream.errors import InputError, SteinstreamError
 from steinstream.io import Chain, open_chain
 from steinstream.kernels import Kernel
@@ -34,6 +45,9 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.validation import Block
 
 SIZES = (50, 200, 500)
+_OFFSETS = 8  # of evenly spaced draws, whose errors are the unit of the errors
+_TAILS = (0.05, 0.95)
+_REFERENCE_NUMBERS = 20_000_000  # a longer chain is represented by evenly spaced draws with as many numbers
 
 
 @dataclass(frozen=True)
@@ -46,8 +60,11 @@ class ComparisonRow:
         Name of the method.
     size : int
         Number of selected draws.
+    mean_error, sd_error, quantile_error : float
+        Errors of the means, the sds and the 5 % and 95 % quantiles against the whole chain, divided by those of evenly
+        spaced draws. Below 1 is better than keeping every k-th draw.
     ksd, normalised_ksd : float
-        KSD of the selected draws, and KSD times sqrt(size).
+        KSD of the selected draws, and KSD times sqrt(size); nan without scores.
     distinct : int
         Number of different draws among the selected.
     seconds, reading : float
@@ -61,6 +78,9 @@ class ComparisonRow:
 
     method: str
     size: int
+    mean_error: float = math.nan
+    sd_error: float = math.nan
+    quantile_error: float = math.nan
     ksd: float = math.nan
     normalised_ksd: float = math.nan
     distinct: int = 0
@@ -68,6 +88,11 @@ class ComparisonRow:
     reading: float = math.nan
     megabytes: float = math.nan
     problem: str = ""
+
+    @property
+    def error(self) -> float:
+        """Geometric mean of the three errors."""
+        return math.pow(self.mean_error * self.sd_error * self.quantile_error, 1 / 3)
 
 
 def compare(
@@ -84,9 +109,10 @@ def compare(
     on_read: Callable[[float], None] | None = None,
     on_row: Callable[[ComparisonRow], None] | None = None,
 ) -> list[ComparisonRow]:
-    """Run several methods on one chain at the same sizes, and measure KSD, time and memory.
+    """Run several methods on one chain at the same sizes, and measure errors, KSD, time and memory.
 
-    All methods use the same kernel and preconditioner. Each method runs in a process of its own, which is spawned: in a
+    ``default`` is the recommended method, ``ksdt`` that of the paper. All methods use the same kernel and
+    preconditioner. Each method runs in a process of its own, which is spawned: in a
     script, call this function under ``if __name__ == "__main__":``.
 
     Parameters
@@ -94,7 +120,8 @@ def compare(
     draws : array_like, path_like or Chain
         Draws of shape (n, d) or (chains, n, d), a file, or a result of :func:`steinstream.io.open_chain`.
     scores : array_like of the same shape, optional
-        Gradient of the log density at each draw. Required if ``draws`` is an array; files contain them.
+        Gradient of the log density at each draw, if ``draws`` is an array. Without scores there is no KSD, and methods
+        that require scores fail.
     sizes : sequence of int, default (50, 200, 500)
         Numbers of draws to select.
     methods : sequence of str, optional
@@ -117,8 +144,8 @@ def compare(
     Returns
     -------
     list of ComparisonRow
-        One row per method and size, grouped by method, with ascending sizes. A method that fails has rows with
-        ``problem`` set.
+        One row per method and size, grouped by method, with ascending sizes. Errors are relative to those of evenly
+        spaced draws. A method that fails has rows with ``problem`` set.
 
     Raises
     ------
@@ -128,9 +155,9 @@ def compare(
     Examples
     --------
     >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> rows = compare(draws, -draws, sizes=[20], methods=["ksdt", "stride"])
-    >>> [(row.method, row.size, round(row.ksd, 2)) for row in rows]
-    [('ksdt', 20, 0.09), ('stride', 20, 0.69)]
+    >>> rows = compare(draws, -draws, sizes=[20], methods=["default", "ksdt", "random_thinning"])
+    >>> [(row.method, round(row.mean_error, 2), round(row.ksd, 2)) for row in rows]
+    [('default', 0.06, 0.1), ('ksdt', 0.1, 0.09), ('random_thinning', 0.7, 0.69)]
 
     """
     names = dict.fromkeys(method_name(name) for name in methods)
@@ -154,24 +181,98 @@ def compare(
             )
         chain = draws if isinstance(draws, Chain) else open_chain(draws)
         problem = problem_from_chain(chain, sizes[0], progress=on_read, **settings)
-    elif scores is None:
-        raise InputError("scores is required if draws is an array, got None.", "Give the gradient at each draw.")
     else:
         problem = problem_from_arrays(draws, scores, sizes[0], **settings)
+    reference = reference_of(problem, sizes)
     rows = []
     for name in names:
-        for row in rows_of_process(problem, name, sizes):
+        for row in rows_of_process(problem, reference, name, sizes):
             rows.append(row)
             if on_row is not None:
                 on_row(row)
     return rows
 
 
-def rows_of_process(problem: SelectionProblem, name: str, sizes: Sequence[int]) -> Iterator[ComparisonRow]:
+# -- errors against the whole chain --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChainReference:
+    """Summaries of the whole chain, and the errors of evenly spaced draws by size.
+
+    Parameters that are constant along the chain are left out.
+    """
+
+    mean: Array
+    sd: Array
+    tails: Array
+    stride_errors: Mapping[int, Array]
+
+    def relative_errors(self, draws: Array) -> Array:
+        """Errors of means, sds and quantiles of some draws, divided by those of as many evenly spaced draws.
+
+        >>> x = np.arange(100.0)[:, None]
+        >>> problem = problem_from_arrays(x, None, 10)
+        >>> reference_of(problem, [10]).relative_errors(x[5::10]).round(2).tolist()
+        [0.17, 1.0, 0.81]
+        """
+        error, unit = self.errors(draws), self.stride_errors[len(draws)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = error / unit
+        return np.where((error == 0) & (unit == 0), 1.0, ratio)
+
+    def errors(self, draws: Array) -> Array:
+        """Rms over the parameters of the errors of means (in sds), sds (relative) and tail quantiles (in sds)."""
+        varies = self.sd > 0
+        if not varies.any():
+            return np.zeros(3)
+        x = draws[:, varies]
+        mean, sd, tails = self.mean[varies], self.sd[varies], self.tails[:, varies]
+        errors = ((x.mean(axis=0) - mean) / sd, x.std(axis=0) / sd - 1.0, (np.quantile(x, _TAILS, axis=0) - tails) / sd)
+        return np.array([np.sqrt(np.mean(error**2)) for error in errors])
+
+
+def reference_of(problem: SelectionProblem, sizes: Sequence[int]) -> ChainReference:
+    """Read the chain once and return its summaries and the errors of evenly spaced draws."""
+    total = problem.total
+    longest = min(total, max(_REFERENCE_NUMBERS // problem.dim, 1))
+    parts = [_spaced(total, longest, 0.5)]
+    keys = []
+    for size in sizes:
+        number = min(_OFFSETS, total // size)
+        for offset in range(number):
+            keys.append(size)
+            parts.append(_spaced(total, size, (offset + 0.5) / number))
+    indices, inverse = np.unique(np.concatenate(parts), return_inverse=True)
+    held = problem.take(indices).draws
+    chain, *strides = (held[rows] for rows in np.split(inverse, np.cumsum([len(part) for part in parts])[:-1]))
+    reference = ChainReference(chain.mean(axis=0), chain.std(axis=0), np.quantile(chain, _TAILS, axis=0), {})
+    squares: dict[int, list[Array]] = {}
+    for size, draws in zip(keys, strides, strict=True):
+        squares.setdefault(size, []).append(reference.errors(draws) ** 2)
+    return replace(reference, stride_errors={size: np.sqrt(np.mean(some, axis=0)) for size, some in squares.items()})
+
+
+def _spaced(total: int, size: int, phase: float) -> Integers:
+    """Indices of ``size`` evenly spaced draws; ``phase`` between 0 and 1 shifts them by a part of the stride.
+
+    >>> _spaced(10, 3, 0.5)
+    array([1, 5, 8])
+    """
+    indices: Integers = np.floor((np.arange(size) + phase) * (total / size)).astype(np.int64)
+    return indices
+
+
+# -- processes -----------------------------------------------------------------------------------------------------
+
+
+def rows_of_process(
+    problem: SelectionProblem, reference: ChainReference, name: str, sizes: Sequence[int]
+) -> Iterator[ComparisonRow]:
     """Run a method in a process and yield its rows; if the process ends early, the remaining rows give the reason."""
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(problem, name, sizes, sender), daemon=True)
+    process = context.Process(target=_run, args=(problem, reference, name, sizes, sender), daemon=True)
     with _block_sigint():  # inherited by the process: only this process handles Ctrl-C, and ends the other
         process.start()
     sender.close()
@@ -209,7 +310,9 @@ def _block_sigint() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _run(problem: SelectionProblem, name: str, sizes: Sequence[int], out: Connection) -> None:
+def _run(
+    problem: SelectionProblem, reference: ChainReference, name: str, sizes: Sequence[int], out: Connection
+) -> None:
     """Compile the method on a tiny chain, then measure it at each size; runs in the process."""
     reason = ""
     try:
@@ -217,16 +320,18 @@ def _run(problem: SelectionProblem, name: str, sizes: Sequence[int], out: Connec
     except SteinstreamError as error:
         reason = str(error)
     for size in sizes:
-        out.send(ComparisonRow(name, size, problem=reason) if reason else _measure(problem._replace(size=size), name))
+        failed = ComparisonRow(name, size, problem=reason)
+        out.send(failed if reason else _measure(problem._replace(size=size), reference, name))
 
 
 def _tiny(problem: SelectionProblem) -> SelectionProblem:
     """Return a problem of the same kind with 64 draws."""
     draws = np.random.default_rng(0).normal(size=(64, problem.dim))
-    return problem_from_arrays(draws, -draws, 4, kernel=problem.kernel, preconditioner=problem.preconditioner)
+    scores = -draws if problem.has_scores else None
+    return problem_from_arrays(draws, scores, 4, kernel=problem.kernel, preconditioner=problem.preconditioner)
 
 
-def _measure(problem: SelectionProblem, name: str) -> ComparisonRow:
+def _measure(problem: SelectionProblem, reference: ChainReference, name: str) -> ComparisonRow:
     """Run the method once."""
     blocks = TimedBlocks(problem.blocks)
     try:
@@ -234,12 +339,16 @@ def _measure(problem: SelectionProblem, name: str) -> ComparisonRow:
         before, began = _reset_peak_memory(), time.perf_counter()
         selected = selector(name)(problem._replace(blocks=blocks))
         spent, after = time.perf_counter() - began, _peak_memory()
-        value = ksd(selected.draws, selected.scores, kernel=problem.kernel, preconditioner=problem.preconditioner)
+        value = ksd_of(problem, selected)
     except (SteinstreamError, MemoryError) as error:
         return ComparisonRow(name, problem.size, problem=str(error) or "Out of memory.")
+    mean_error, sd_error, quantile_error = reference.relative_errors(selected.draws).tolist()
     return ComparisonRow(
         name,
         problem.size,
+        mean_error=mean_error,
+        sd_error=sd_error,
+        quantile_error=quantile_error,
         ksd=value,
         normalised_ksd=value * math.sqrt(problem.size),
         distinct=len(np.unique(selected.ids, axis=0)),

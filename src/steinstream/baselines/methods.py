@@ -9,6 +9,7 @@ select; the others call ``problem.load()``.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _RESERVOIR_BLOCK = 8192  # draws per compiled call, so that Ctrl-C is handled in between; does not change the result
 _MAX_DROP_RATE = 0.3  # largest rate that Chen et al. (2019) examine
+_MINIBATCH = 100  # draws
 _MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is computed
 
 # -- the problem ---------------------------------------------------------------------------------------------------
@@ -45,9 +47,9 @@ _MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is comp
 class SelectionProblem(NamedTuple):
     """A stream of draws and the number of draws to select from it.
 
-    ``blocks`` iterates over the ``total`` valid draws from the start; ``skipped`` invalid draws are left out.
-    ``subsample`` has evenly spaced draws. ``package_preconditioner`` is a preconditioner of the package stein-thinning,
-    which ``stein_thinning`` uses instead of ``preconditioner``.
+    ``blocks`` iterates over the ``total`` valid draws from the start; ``skipped`` invalid draws are left out. Without
+    scores, the scores of a block have no columns. ``subsample`` has evenly spaced draws. ``package_preconditioner`` is
+    a preconditioner of the package stein-thinning, which ``stein_thinning`` uses instead of ``preconditioner``.
     """
 
     blocks: Callable[[], Iterable[Block]]
@@ -56,6 +58,7 @@ class SelectionProblem(NamedTuple):
     size: int
     kernel: Kernel
     preconditioner: Preconditioner
+    has_scores: bool = True
     seed: int = 0
     skipped: int = 0
     subsample: Block | None = None
@@ -63,23 +66,23 @@ class SelectionProblem(NamedTuple):
 
     def load(self) -> Block:
         """Read the whole stream into memory."""
-        draws, scores = np.empty((self.total, self.dim)), np.empty((self.total, self.dim))
+        draws, scores = np.empty((self.total, self.dim)), np.empty((self.total, self.dim if self.has_scores else 0))
         ids, start = np.empty((self.total, 2), dtype=np.int64), 0
         for block in self.blocks():
             rows = slice(start, start + len(block.draws))
-            draws[rows], scores[rows], ids[rows] = block
+            draws[rows], scores[rows], ids[rows] = block[:3]
             start = rows.stop
         return Block(draws, scores, ids)
 
     def take(self, indices: Integers) -> Block:
         """Read the draws at these indices of the stream, in this order, in one pass."""
         order = np.argsort(indices, kind="stable")
-        ascending, parts, start = indices[order], [validation.empty_block(self.dim)], 0
+        ascending, parts, start = indices[order], [validation.empty_block(self.dim, self.has_scores)], 0
         for block in self.blocks():
             first, last = np.searchsorted(ascending, [start, start + len(block.draws)])
             parts.append(block.take(ascending[first:last] - start))
             start += len(block.draws)
-        found = Block(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        found = validation.concatenate(parts)
         return found.take(np.argsort(order))
 
 
@@ -97,13 +100,14 @@ def problem_from_source(
         int(size),
         config.kernel,
         fit.preconditioner,
+        has_scores=fit.subsample.block.has_scores,
         seed=seed,
         skipped=fit.skipped,
         subsample=fit.subsample.block,
     )
 
 
-def problem_from_arrays(draws: ArrayLike, scores: ArrayLike, size: int, **settings: Any) -> SelectionProblem:
+def problem_from_arrays(draws: ArrayLike, scores: ArrayLike | None, size: int, **settings: Any) -> SelectionProblem:
     """Return the problem of selecting ``size`` draws (n, d) or (chains, n, d); chains are concatenated."""
     return problem_from_source(ArraySource.of(draws, scores), size, **settings)
 
@@ -151,16 +155,23 @@ def check_size(size: int, total: float) -> None:
         raise InputError(f"size is {size}, but the chain has only {total} draws.", "Choose a smaller size.")
 
 
+def ksd_of(problem: SelectionProblem, selected: Block) -> float:
+    """Compute KSD of selected draws; NaN without scores."""
+    if not selected.has_scores:
+        return math.nan
+    return ksd(selected.draws, selected.scores, kernel=problem.kernel, preconditioner=problem.preconditioner)
+
+
 def to_kept(problem: SelectionProblem, method: str, selected: Block) -> Kept:
-    """Return the draws that a method selected as a kept set, sorted by id, with their KSD."""
-    draws, scores, ids = selected.take(np.lexsort((selected.ids[:, 1], selected.ids[:, 0])))
-    value = ksd(draws, scores, kernel=problem.kernel, preconditioner=problem.preconditioner)
+    """Return the draws that a method selected as a kept set, sorted by id, with their KSD if they have scores."""
+    draws, scores, ids, _ = selected.take(np.lexsort((selected.ids[:, 1], selected.ids[:, 0])))
+    value = ksd_of(problem, selected)
     return Kept(
         draws,
-        scores,
+        scores if selected.has_scores else None,
         ids,
         value,
-        History(np.array([problem.total]), np.array([len(draws)]), np.array([value])),
+        History.single(problem.total, len(draws), value),
         kernel=problem.kernel,
         preconditioner=problem.preconditioner,
         settings={
@@ -194,7 +205,7 @@ class Baseline(Protocol):
     def __call__(
         self,
         draws: ArrayLike,
-        scores: ArrayLike,
+        scores: ArrayLike | None,
         size: int,
         *,
         kernel: Kernel | None = None,
@@ -209,8 +220,8 @@ class Baseline(Protocol):
         ----------
         draws : array_like of shape (n, d) or (chains, n, d)
             Draws; chains are concatenated.
-        scores : array_like of the same shape
-            Gradient of the log density at each draw.
+        scores : array_like of the same shape, or None
+            Gradient of the log density at each draw. ``default``, ``stride`` and ``random_thinning`` also accept None.
         size : int
             Number of draws to select.
         kernel : IMQ or RBF, optional
@@ -232,19 +243,23 @@ class Baseline(Protocol):
         Raises
         ------
         InputError
-            If the chain has fewer than ``size`` draws, a draw is not finite, the scores look negated, or a setting is
-            invalid.
+            If the chain has fewer than ``size`` draws, a draw is not finite, the scores look negated or are missing,
+            or a setting is invalid.
 
         """
 
 
-def baseline(select: Select, *, package_preconditioners: bool = False, **options: str) -> Baseline:
+def baseline(
+    select: Select, *, needs_scores: bool = True, package_preconditioners: bool = False, **options: str
+) -> Baseline:
     """Register a method and return it as a function of arrays.
 
     Parameters
     ----------
     select : callable
         The method, a function of a :class:`SelectionProblem` with a leading underscore in its name.
+    needs_scores : bool, default True
+        Whether the method raises an error for draws without scores.
     package_preconditioners : bool, default False
         Whether ``preconditioner`` may also be a name or number of the package stein-thinning.
     **options : str
@@ -257,6 +272,7 @@ def baseline(select: Select, *, package_preconditioners: bool = False, **options
 
     """
     name = select.__name__.lstrip("_")
+    selector = _with_scores_required(select, name) if needs_scores else select
     further = [p for p in inspect.signature(select).parameters.values() if p.kind is p.KEYWORD_ONLY]
     shared = inspect.signature(Baseline.__call__)
     _, *parameters, _ = shared.parameters.values()  # without self and **options
@@ -271,14 +287,28 @@ def baseline(select: Select, *, package_preconditioners: bool = False, **options
         if package_preconditioners and _is_of_package(values["preconditioner"]):
             package, values["preconditioner"] = values["preconditioner"], "identity"
         problem = problem_from_arrays(**values)._replace(package_preconditioner=package)
-        return select(problem, **own).ids
+        return selector(problem, **own).ids
 
     public: Any = method
     public.__name__ = public.__qualname__ = name
     public.__signature__ = signature
     public.__doc__ = _documentation(select, {parameter: options[parameter.name] for parameter in further})
-    SELECTORS[name] = select
+    SELECTORS[name] = selector
     return cast(Baseline, public)
+
+
+def _with_scores_required(select: Select, name: str) -> Select:
+    """Return a method that raises an error for draws without scores."""
+
+    def checked(problem: SelectionProblem, **options: Any) -> Block:
+        if not problem.has_scores:
+            raise InputError(
+                f"The method {name} requires scores.",
+                "Give the gradient of the log density at each draw, or use default, stride or random_thinning.",
+            )
+        return select(problem, **options)
+
+    return checked
 
 
 def _documentation(select: Select, further: dict[inspect.Parameter, str]) -> str:
@@ -290,21 +320,39 @@ def _documentation(select: Select, further: dict[inspect.Parameter, str]) -> str
     return "\n\n".join([text.rstrip(), sections, *([f"Examples\n--------\n{examples}"] if examples else [])])
 
 
-# -- online KSD thinning and plain subsets -------------------------------------------------------------------------
+# -- online thinning and plain subsets -----------------------------------------------------------------------------
+
+
+def _default(problem: SelectionProblem) -> Block:
+    """Select draws by online thinning with the recommended objective: the ids of ``thin(..., size=size)``.
+
+    The objective is KSD plus the distance of the selected draws to the stream; without scores it is that distance
+    alone. One pass that holds the kept draws and a summary of the stream.
+    """
+    return _thinned(problem, size=problem.size)
+
+
+default = baseline(_default, needs_scores=False)
 
 
 def _ksdt(problem: SelectionProblem) -> Block:
-    """Select draws by online KSD thinning with a hard cap: the ids of ``steinstream.thin(draws, scores, size=size)``.
+    """Select draws by KSD alone, as in the paper, with a hard cap.
 
+    The ids are those of ``thin(..., size=size, stream_weight=0)``. The paper uses the preconditioner ``"identity"``.
     One pass that holds only the kept draws, with ``size`` kernel evaluations per draw.
     """
-    thinner = _thinner(problem, size=problem.size)
-    for block in problem.blocks():
-        thinner.extend(block.draws, block.scores, ids=block.ids)
-    return _kept_block(thinner)
+    return _thinned(problem, size=problem.size, stream_weight=0.0)
 
 
 ksdt = baseline(_ksdt)
+
+
+def _thinned(problem: SelectionProblem, **settings: Any) -> Block:
+    """Return the draws that a thinner keeps of the whole stream."""
+    thinner = _thinner(problem, **settings)
+    for block in problem.blocks():
+        thinner.extend(block.draws, block.scores if block.has_scores else None, ids=block.ids)
+    return _kept_block(thinner)
 
 
 def _thinner(problem: SelectionProblem, **settings: Any) -> Thinner:
@@ -321,7 +369,7 @@ def _thinner(problem: SelectionProblem, **settings: Any) -> Thinner:
 
 def _kept_block(thinner: Thinner) -> Block:
     kept = thinner.kept
-    return Block(kept.draws, kept.scores, kept.ids)
+    return Block(kept.draws, np.zeros((len(kept), 0)) if kept.scores is None else kept.scores, kept.ids)
 
 
 def _stride(problem: SelectionProblem) -> Block:
@@ -332,15 +380,14 @@ def _stride(problem: SelectionProblem) -> Block:
 
     Examples
     --------
-    >>> draws = np.zeros((2, 5, 1))
-    >>> stride(draws, draws, 4).tolist()
+    >>> stride(np.zeros((2, 5, 1)), None, 4).tolist()
     [[0, 1], [0, 4], [1, 1], [1, 4]]
 
     """
     return problem.take(_spaced(problem.total, problem.size))
 
 
-stride = baseline(_stride)
+stride = baseline(_stride, needs_scores=False)
 
 
 def _spaced(total: int, size: int) -> Integers:
@@ -359,15 +406,14 @@ def _random_thinning(problem: SelectionProblem) -> Block:
 
     Examples
     --------
-    >>> draws = np.zeros((5, 1))
-    >>> sorted(random_thinning(draws, draws, 5).tolist())
+    >>> sorted(random_thinning(np.zeros((5, 1)), None, 5).tolist())
     [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
 
     """
     return problem.take(np.random.default_rng(problem.seed).choice(problem.total, problem.size, replace=False))
 
 
-random_thinning = baseline(_random_thinning)
+random_thinning = baseline(_random_thinning, needs_scores=False)
 
 
 # -- Stein thinning ------------------------------------------------------------------------------------------------
@@ -404,6 +450,46 @@ stein_thinning = baseline(
     standardize="Whether to divide each coordinate by its mean absolute deviation first; only with a preconditioner of "
     "the package stein-thinning.",
     unique="Whether to select no draw twice.",
+)
+
+
+def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBATCH) -> Block:
+    """Select greedily from random mini-batches (Teymur et al., "Optimal quantisation of probability measures", 2021).
+
+    Each step takes a mini-batch of the chain at random and selects its draw y that minimises KSD, that is k0(y, y) / 2
+    + sum_i k0(y, x_i) over the draws x_i selected so far. This is the myopic variant of the authors, with one draw per
+    step; their variants that select several draws at once require a combinatorial search. A draw may be selected more
+    than once. The method holds the chain and makes batch * size^2 / 2 kernel evaluations, whatever the length of the
+    chain.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> minibatch_stein_thinning(draws, -draws, 3, batch=1000).tolist()
+    [[0, 462], [0, 426], [0, 646]]
+
+    """
+    from steinstream._engine.baseline_loops import pairs
+    from steinstream._engine.compiled_kernel import compile_kernel
+
+    if batch < 1:
+        raise InputError(f"batch must be an integer of at least 1, got {batch}.")
+    chain, rng = problem.load(), np.random.default_rng(problem.seed)
+    compiled = compile_kernel(problem.kernel, problem.dim)
+    states = np.stack(problem.preconditioner.apply(chain.draws, chain.scores), axis=1)
+    selected = np.empty(problem.size, dtype=np.int64)
+    for i in range(problem.size):
+        rows = np.sort(rng.choice(problem.total, min(batch, problem.total), replace=False))
+        others = np.column_stack([rows, np.broadcast_to(selected[:i], (len(rows), i))])
+        values = np.empty(others.size)
+        pairs(compiled, states, np.repeat(rows, i + 1), others.ravel(), values)
+        table = values.reshape(others.shape)
+        selected[i] = rows[np.argmin(table[:, 0] / 2.0 + table[:, 1:].sum(axis=1))]
+    return chain.take(selected)
+
+
+minibatch_stein_thinning = baseline(
+    _minibatch_stein_thinning, batch="Number of draws in a mini-batch; the whole chain if it is shorter."
 )
 
 
@@ -482,7 +568,7 @@ def _greedy_with_covariance(problem: SelectionProblem, chain: Block, standardize
         raise _impossible("the covariance of the draws is singular")
     x, s = Preconditioner.scales(np.sqrt(variances)).apply(multiply(axes, x), multiply(axes, s))
     weights, columns = 1.0 / variances, np.ascontiguousarray(np.stack([x.T, s.T]))
-    add_row = partial(add_weighted_row, problem.kernel.compiled(problem.dim), weights, columns)
+    add_row = partial(add_weighted_row, problem.kernel.parameters(problem.dim), weights, columns)
     return select_smallest(add_row, half_diagonal(problem.kernel, x, s, weights), problem.size, unique)
 
 
@@ -563,7 +649,7 @@ def drop_sites(steps: int, size: int) -> Integers:
 
 def _best_of_groups(problem: SelectionProblem, steps: int, growth: schedules.Schedule) -> Block:
     """Add the best draw of each group; after step t remove the least influential draws until ``growth(t)`` are left."""
-    thinner = _thinner(problem, growth=growth, budget=np.inf)
+    thinner = _thinner(problem, growth=growth, budget=np.inf, stream_weight=0.0)
     for group in _groups(problem, steps):
         thinner.select(group.draws, group.scores, ids=group.ids)
     return _kept_block(thinner)
@@ -603,11 +689,12 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
     if toward == "target":
         return SELECTORS["ksdt"](problem)
     from steinstream._engine.baseline_loops import empty_reservoir, update_reservoir
+    from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.pairwise import empty_sums, rows_before, tiled
 
     chain = problem.load()
     x, s = problem.preconditioner.apply(chain.draws, chain.scores)
-    compiled, points = problem.kernel.compiled(problem.dim), tiled(x, s, np.ones(problem.total))
+    compiled, points = compile_kernel(problem.kernel, problem.dim), tiled(x, s, np.ones(problem.total))
     sums, kept = empty_sums(problem.total), empty_reservoir(problem.size, problem.dim)
 
     def rows(begin: int, end: int) -> int:
@@ -639,14 +726,14 @@ def _kernel_thinning(problem: SelectionProblem) -> Block:
     kt = _goodpoints()
     rounds = int(problem.total // problem.size).bit_length() - 1
     chain = problem.take(_spaced(problem.total, problem.size << rounds))
-    compiled = problem.kernel.compiled(problem.dim)
+    parameters = problem.kernel.parameters(problem.dim)
     states = np.stack(problem.preconditioner.apply(chain.draws, chain.scores), axis=1)
 
     def stein_kernel(some: Integers, others: Integers) -> Array:
         """Stein kernel of draws that are given to goodpoints by their indices."""
         one, other = (np.array(part) for part in np.broadcast_arrays(some[:, 0], others[:, 0]))
         out = np.empty(len(one))
-        pairs(compiled, states, one, other, out)
+        pairs(parameters, states, one, other, out)
         return out
 
     numbers = np.arange(len(states), dtype=np.int64)[:, None]

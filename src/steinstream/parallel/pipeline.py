@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from steinstream._formatting import listing
 from steinstream._typing import Array
-from steinstream.errors import InputError, OutputError, one_of
+from steinstream.errors import InputError, OutputError, ScoresWarning, one_of
 from steinstream.io.atomic import make_folder
 from steinstream.parallel.backends import ParallelBackend, connect
 from steinstream.parallel.sources import (
@@ -40,6 +40,7 @@ from steinstream.postprocess.merging import (
     common_preconditioner,
     groups,
     inner_size,
+    require_stream_term,
 )
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
@@ -49,6 +50,7 @@ from steinstream.thinner.config import ThinConfig
 Progress = Callable[[str, int, int], None]
 
 _LISTED = 5  # failures in a warning
+_STREAM_DRAWS, _LEAST_STREAM_DRAWS = 4096, 4  # evenly spaced draws of all chains, for the checks, and least of a chain
 
 
 def thin(
@@ -75,9 +77,10 @@ def thin(
 
     Parameters
     ----------
-    chains : path, tuple of array, callable, or list of these
-        Files, pairs of arrays (draws, scores), delayed pairs, or functions that yield blocks (draws, scores). A file or
-        a pair of arrays (NumPy, Dask, Zarr) may hold several chains. Each chunk of a Dask array is thinned separately.
+    chains : path, array, tuple of array, callable, or list of these
+        Files, arrays of draws, pairs of arrays (draws, scores), delayed ones, or functions that yield blocks of draws
+        or pairs (draws, scores). A file or an array (NumPy, Dask, Zarr) may hold several chains. Each chunk of a Dask
+        array is thinned separately. Either all chains have scores, or none.
     size : int, optional
         Number of draws to keep. Default: leaves grow as a `Thinner` does, and the tree removes draws within
         ``merge_budget``.
@@ -119,7 +122,7 @@ def thin(
     Returns
     -------
     Kept
-        The merged set. ``settings["leaves"]`` lists the leaves, ``settings["merged"]`` holds the bound on KSD.
+        The merged set. ``settings["leaves"]`` lists the leaves, ``settings["merged"]`` holds the bounds on KSD and MMD.
 
     Raises
     ------
@@ -135,7 +138,7 @@ def thin(
     >>> import numpy as np, steinstream as ss
     >>> draws = np.random.default_rng(0).normal(size=(20, 1000, 2))
     >>> ss.parallel.thin((draws, -draws), size=50, workers=0)
-    Kept(50 of 20000 draws, 2 dimensions, KSD 0.03394)
+    Kept(50 of 20000 draws, 2 dimensions, KSD 0.03479)
 
     """
     if size is not None:
@@ -149,10 +152,15 @@ def thin(
     where = None if folder is None else Path(folder).absolute()
     if where is not None:
         _prepare(where, resume)
-    worker = Worker(chosen.replace(size=leaf_size), where, every)
     show = progress or _ignore
     with connect(client, workers, tell) as backend:
         sources, failures = open_sources(backend, given, on_corrupt, show)
+        worker = Worker(
+            chosen.replace(size=leaf_size),
+            where,
+            every,
+            max(_STREAM_DRAWS // max(len(sources), 1), _LEAST_STREAM_DRAWS),
+        )
         leaves, failed = thin_leaves(backend, worker, sources, on_corrupt, show)
         failures += failed
         if not leaves:
@@ -161,10 +169,12 @@ def thin(
         if not isinstance(masses, str) and np.shape(masses) == (len(sources),):
             masses = np.asarray(masses)[[leaf.number for leaf in leaves]]
         kernel, mass = common_kernel(facts), as_masses(masses, facts)
+        require_stream_term(facts, chosen.stream_weight)
         fixed = chosen.preconditioner
         common = fixed if isinstance(fixed, Preconditioner) else common_preconditioner(facts, mass)
         rule = MergeRule(kernel, common, chosen.size, leaf_size, budgets, chosen.stream_weight)
         kept = merge_leaves(backend, rule, [leaf.handle for leaf in leaves], mass, fan_in, show)
+    _repeat_warnings(leaves)
     if failures:
         some = " ".join(failure.problem for failure in failures[:_LISTED])
         warnings.warn(f"{len(failures)} of {len(given)} chains were left out. {some}", stacklevel=2)
@@ -187,6 +197,17 @@ def clear(folder: str | os.PathLike[str]) -> None:
             path.unlink(missing_ok=True)
 
 
+def _repeat_warnings(leaves: Sequence[Leaf]) -> None:
+    """Repeat the warnings of the workers in this process, each one once."""
+    told: dict[str, list[str]] = {}
+    for leaf in leaves:
+        for text in leaf.warnings:
+            told.setdefault(text, []).append(leaf.title)
+    for text, titles in list(told.items())[:_LISTED]:
+        others = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+        warnings.warn(f"{titles[0]}{others}: {text}", ScoresWarning, stacklevel=3)
+
+
 def _ignore(stage: str, done: int, total: int) -> None:
     """Show no progress."""
 
@@ -206,7 +227,7 @@ def _unreadable(failures: list[Failure], total: int) -> InputError:
     first = failures[0]
     more = f" {len(failures) - 1} more of {total} cannot be read either." if len(failures) > 1 else ""
     return InputError(
-        f"{first.problem}{more}", f'{first.remedy} To leave out such chains: on_corrupt="skip" (--skip-corrupt).'
+        f"{first.problem}{more}", f'{first.remedy} To leave out such chains: on_corrupt="skip" (--on-corrupt skip).'
     )
 
 
@@ -276,11 +297,14 @@ class Leaf(NamedTuple):
     """Handle of its kept set, which stays on the worker."""
     title: str
     ksd: float
+    mmd: float
+    warnings: list[str]
     facts: PartFacts
 
     def summary(self) -> dict[str, Any]:
-        """Return title, number of draws, kept draws and KSD."""
-        return {"title": self.title, "seen": self.facts.seen, "kept": self.facts.size, "ksd": self.ksd}
+        """Return title, number of draws, kept draws, KSD and MMD; None where a measure is not defined."""
+        ksd, mmd = (None if np.isnan(value) else value for value in (self.ksd, self.mmd))
+        return {"title": self.title, "seen": self.facts.seen, "kept": self.facts.size, "ksd": ksd, "mmd": mmd}
 
 
 def thin_leaves(
@@ -304,8 +328,8 @@ def thin_leaves(
     return leaves, failures
 
 
-def _leaf_facts(fixed: bool, total: int | None, kept: Kept | Failure) -> tuple[str, float, PartFacts] | Failure:
-    """Return title, KSD and facts of a leaf, without a preconditioner that is known already (``fixed``).
+def _leaf_facts(fixed: bool, total: int | None, kept: Kept | Failure) -> tuple[Any, ...] | Failure:
+    """Return the fields of a `Leaf` after its handle, without a preconditioner that is known already (``fixed``).
 
     If ``total`` is given, a failure raises an `InputError`.
     """
@@ -315,7 +339,8 @@ def _leaf_facts(fixed: bool, total: int | None, kept: Kept | Failure) -> tuple[s
         return kept
     facts = PartFacts.of(kept)
     facts = facts._replace(preconditioner=Preconditioner.identity()) if fixed else facts
-    return kept.settings["leaf"]["title"], kept.ksd, facts
+    leaf = kept.settings["leaf"]
+    return leaf["title"], kept.ksd, kept.mmd, leaf["warnings"], facts
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------

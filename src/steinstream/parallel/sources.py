@@ -35,7 +35,7 @@ class WorkerSource(ABC):
     """Number of the chain, or of the first one."""
     repeatable: ClassVar[bool] = True
     in_memory: ClassVar[bool] = False
-    has_pins: ClassVar[bool] = False
+    has_marks: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -126,6 +126,7 @@ class SliceSource(WorkerSource):
 
     draws: Any
     scores: Any
+    """None without scores."""
     first: int = 0
     """Index of the first draw within the chain."""
     within: int | None = None
@@ -137,20 +138,22 @@ class SliceSource(WorkerSource):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        return (self.draws, self.scores) if is_delayed(self.draws) else ()
+        both = (self.draws,) if self.scores is None else (self.draws, self.scores)
+        return both if is_delayed(self.draws) else ()
 
     def without_values(self) -> SliceSource:
         return replace(self, draws=None, scores=None) if self.values else self
 
     def with_values(self, *values: Any) -> SliceSource:
-        return replace(self, draws=values[0], scores=values[1]) if values else self
+        return replace(self, draws=values[0], scores=values[1] if len(values) > 1 else None) if values else self
 
     def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
         chain = () if self.within is None else (self.within,)
         length = self.draws.shape[len(chain)]
         for begin in range(skip, length, ROWS):
             rows = (*chain, slice(begin, min(begin + ROWS, length)))
-            x, s = validation.as_draws_and_scores(self.draws[rows], self.scores[rows])
+            scores = None if self.scores is None else self.scores[rows]
+            x, s = validation.as_draws_and_scores(self.draws[rows], scores)
             yield MarkedBlock(Block(x, s, validation.consecutive_ids(self.chain, self.first + begin, len(x))))
 
     def origin(self) -> dict[str, Any]:
@@ -163,7 +166,7 @@ class SliceSource(WorkerSource):
 
 @dataclass(frozen=True, eq=False)
 class SamplerSource(WorkerSource):
-    """A function that yields blocks (draws, scores), a delayed one, or a delayed pair of arrays.
+    """A function that yields blocks of draws or pairs (draws, scores), a delayed one, or delayed arrays.
 
     Every call of the function must yield the same draws. If it has a parameter ``skip``, that is the number of draws to
     leave out; otherwise they are dropped here.
@@ -188,20 +191,26 @@ class SamplerSource(WorkerSource):
     def with_values(self, *values: Any) -> SamplerSource | SliceSource:
         value = values[0] if values else self.sampler
         if isinstance(value, tuple | list) and len(value) == 2 and not callable(value):
-            return SliceSource(self.title, self.chain, np.asarray(value[0]), np.asarray(value[1]))
+            scores = None if value[1] is None else np.asarray(value[1])
+            return SliceSource(self.title, self.chain, np.asarray(value[0]), scores)
+        if _is_array(value):
+            return SliceSource(self.title, self.chain, np.asarray(value), None)
         if not callable(value):
             raise InputError(
                 f"{self.title} returned a {type(value).__name__}.",
-                "A delayed sampler must return a pair of arrays (draws, scores), or a function that yields such pairs.",
+                "A delayed sampler must return draws, a pair (draws, scores), or a function that yields these.",
             )
         return replace(self, sampler=value)
 
     def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
         skips = "skip" in inspect.signature(self.sampler).parameters
-        pairs: Iterable[Any] = self.sampler(skip=skip) if skips else self.sampler()
+        blocks: Iterable[Any] = self.sampler(skip=skip) if skips else self.sampler()
         index = skip if skips else 0
-        for draws, scores in pairs:
-            x, s = validation.as_draws_and_scores(np.atleast_2d(draws), np.atleast_2d(scores))
+        for block in blocks:
+            draws, scores = block if isinstance(block, tuple) else (block, None)
+            x, s = validation.as_draws_and_scores(
+                np.atleast_2d(draws), None if scores is None else np.atleast_2d(scores)
+            )
             begin = max(0, min(len(x), skip - index))
             if begin < len(x):
                 ids = validation.consecutive_ids(self.chain, index + begin, len(x) - begin)
@@ -270,18 +279,20 @@ def as_given_chains(chains: Any, options: dict[str, Any]) -> list[GivenChain]:
         return [UnopenedFile(str(Path(chains).absolute()), {**options, **second})]
     if _is_pair_of_arrays(chains):
         return [_array_sources(*chains)]
+    if _is_array(chains):
+        return [_array_sources(chains, None)]
     if callable(chains) or is_delayed(chains) or not isinstance(chains, Iterable):
         chains = [chains]
     given: list[GivenChain] = []
     for one in chains:
-        if isinstance(one, str | os.PathLike) or _is_pair_of_arrays(one):
+        if isinstance(one, str | os.PathLike) or _is_pair_of_arrays(one) or _is_array(one):
             given += as_given_chains(one, options)
         elif is_delayed(one) or callable(one):
             given.append(partial(_sampler_sources, one))
         else:
             raise InputError(
                 f"A chain is a {type(one).__name__}.",
-                "Pass files, pairs of arrays (draws, scores), delayed pairs, or functions that yield such pairs.",
+                "Pass files, arrays of draws, pairs (draws, scores), delayed ones, or functions that yield these.",
             )
     if not given:
         raise InputError("There are no chains to thin.", "Pass at least one.")
@@ -294,9 +305,14 @@ def as_given_chains(chains: Any, options: dict[str, Any]) -> list[GivenChain]:
     return given
 
 
+def _is_array(value: Any) -> bool:
+    return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "ndim")
+
+
 def _is_pair_of_arrays(value: Any) -> bool:
+    """Return whether a value is a pair of draws and scores; the scores may be None."""
     pair = isinstance(value, tuple) and len(value) == 2
-    return pair and all(hasattr(part, "shape") and hasattr(part, "ndim") for part in value)
+    return pair and _is_array(value[0]) and (value[1] is None or _is_array(value[1]))
 
 
 def _sampler_sources(sampler: Any, chain: int) -> list[WorkerSource]:
@@ -304,10 +320,11 @@ def _sampler_sources(sampler: Any, chain: int) -> list[WorkerSource]:
 
 
 def _array_sources(draws: Any, scores: Any) -> Callable[[int], list[WorkerSource]]:
-    """Return a function that returns a source for each chain of two arrays, or for each chunk of Dask arrays."""
-    if draws.shape != scores.shape or draws.ndim not in (2, 3):
+    """Return a function that returns a source for each chain of arrays, or for each chunk of Dask arrays."""
+    if draws.ndim not in (2, 3) or (scores is not None and draws.shape != scores.shape):
+        of_scores = "" if scores is None else f" and the scores have shape {scores.shape}"
         raise InputError(
-            f"The draws have shape {draws.shape} and the scores have shape {scores.shape}.",
+            f"The draws have shape {draws.shape}{of_scores}.",
             "Both must be (draws, dimensions) or (chains, draws, dimensions).",
         )
     if hasattr(draws, "to_delayed"):
@@ -318,7 +335,7 @@ def _array_sources(draws: Any, scores: Any) -> Callable[[int], list[WorkerSource
     return lambda chain: [
         SliceSource(f"chain {chain + i}", chain + i, draws, scores, within=i)
         if stored
-        else SliceSource(f"chain {chain + i}", chain + i, draws[i], scores[i])
+        else SliceSource(f"chain {chain + i}", chain + i, draws[i], None if scores is None else scores[i])
         for i in range(draws.shape[0])
     ]
 
@@ -326,9 +343,11 @@ def _array_sources(draws: Any, scores: Any) -> Callable[[int], list[WorkerSource
 def _chunk_sources(draws: Any, scores: Any, chain: int) -> list[WorkerSource]:
     """Return a source for each chunk along the draws, so that chunks are neither joined nor moved."""
     if draws.ndim == 3:
-        return [source for i in range(draws.shape[0]) for source in _chunk_sources(draws[i], scores[i], chain + i)]
+        each = [None] * draws.shape[0] if scores is None else scores
+        return [source for i in range(draws.shape[0]) for source in _chunk_sources(draws[i], each[i], chain + i)]
     draws = draws.rechunk({1: -1})
-    scores = scores.rechunk(draws.chunks)
     edges = np.cumsum([0, *draws.chunks[0]]).tolist()
-    pairs = zip(draws.to_delayed()[:, 0], scores.to_delayed()[:, 0], edges[:-1], edges[1:], strict=True)
+    chunks = draws.to_delayed()[:, 0]
+    of_scores = [None] * len(chunks) if scores is None else scores.rechunk(draws.chunks).to_delayed()[:, 0]
+    pairs = zip(chunks, of_scores, edges[:-1], edges[1:], strict=True)
     return [SliceSource(f"chain {chain}, draws {begin} to {end - 1}", chain, x, s, begin) for x, s, begin, end in pairs]

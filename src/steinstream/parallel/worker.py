@@ -1,13 +1,17 @@
 """Thin one leaf: the draws of one source, with checkpoints in a folder that all workers can read.
 
-For leaf k the folder holds ``leaf-0000k.checkpoint`` while it runs, and ``leaf-0000k.npz`` when it is done. Both record
-the source and the settings; a file of another source or of other settings is rejected. Every file is complete or
-absent, so a worker may be killed at any moment, and a leaf that two workers process at once has the same result.
+For leaf k the folder holds ``leaf-0000k.checkpoint`` while it runs. When it is done, it holds ``leaf-0000k.npz`` with
+the kept set and ``leaf-0000k-stream.npz`` with evenly spaced draws of the chain, for the diagnostic checks. Checkpoint
+and kept set record the source and the settings; a file of another source or of other settings is rejected. Every file
+is complete or absent, so a worker may be killed at any moment, and a leaf that two workers process at once has the same
+result.
 """
 
 from __future__ import annotations
 
 import hashlib
+import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +20,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steinstream.api import RunHooks, thin_source
-from steinstream.errors import CheckpointError, InputError, NegatedScoresError
+from steinstream.errors import CheckpointError, InputError, NegatedScoresError, ScoresWarning
 from steinstream.integrations._common import schedule_functions
 from steinstream.io import checkpoint, read_kept
+from steinstream.io.atomic import replacing
 from steinstream.parallel.sources import WorkerSource
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+from steinstream.validation import Block
 
 #: Files that a worker writes.
 FILE_PATTERNS = ("leaf-*.npz", "leaf-*.checkpoint", ".leaf-*.tmp")
@@ -46,6 +52,8 @@ class Worker:
     """Folder for checkpoints."""
     every: float = 30.0
     """Seconds between two checkpoints."""
+    stream_draws: int = 4096
+    """Number of evenly spaced draws of the chain that are returned, for the diagnostic checks."""
 
     def thin(self, number: int, source: WorkerSource, *values: Any) -> Kept | Failure:
         """Thin the source of leaf ``number``, from its checkpoint if there is one."""
@@ -58,16 +66,27 @@ class Worker:
 
     def _thin(self, number: int, source: WorkerSource) -> Kept:
         if self.folder is None:
-            return without_history(_result(thin_source(source, self.config), source, {}))
-        done, saved = (self.folder / f"leaf-{number:05d}{suffix}" for suffix in (".npz", ".checkpoint"))
+            return self._small(_result(thin_source(source, self.config), source, {}))
+        suffixes = (".npz", "-stream.npz", ".checkpoint")
+        done, stream, saved = (self.folder / f"leaf-{number:05d}{suffix}" for suffix in suffixes)
         origin = {**source.origin(), "settings": _plain(self.config.to_dict())}
         if done.exists():
-            return without_history(_read_done(done, origin))
+            return without_history(replace(_read_done(done, origin), stream=_read_stream(stream)))
         thinner = self._load(saved, origin) if saved.exists() else None
         hooks = _CheckpointHooks(saved, self.every, origin)
         kept = _result(thin_source(source, self.config, thinner=thinner, hooks=hooks), source, origin)
+        small = self._small(kept)
+        if small.stream is not None:
+            _write_stream(stream, small.stream)
         kept.save(done)
         saved.unlink(missing_ok=True)
+        return small
+
+    def _small(self, kept: Kept) -> Kept:
+        """Return a leaf as it is sent between processes, with few draws of its stream."""
+        if kept.stream is not None:
+            stride = max(1, -(-len(kept.stream.draws) // self.stream_draws))
+            kept = replace(kept, stream=kept.stream.take(slice(None, None, stride)))
         return without_history(kept)
 
     def _load(self, path: Path, origin: dict[str, Any]) -> Thinner:
@@ -93,9 +112,12 @@ class _CheckpointHooks(RunHooks):
 
 
 def _result(thinner: Thinner, source: WorkerSource, origin: dict[str, Any]) -> Kept:
-    """Return the kept set with the names and variables of its source."""
-    kept = thinner.kept
-    settings = {**kept.settings, "leaf": {"title": source.title, **origin}}
+    """Return the kept set with the names and variables of its source, and the warnings that it caused."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ScoresWarning)
+        kept = thinner.kept
+    said = [str(warning.message) for warning in caught]
+    settings = {**kept.settings, "leaf": {"title": source.title, **origin, "warnings": said}}
     return replace(kept, names=source.names(), variables=source.variables(kept.ids), settings=settings)
 
 
@@ -114,9 +136,24 @@ def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
         kept = read_kept(path)
     except InputError as damage:
         raise CheckpointError(damage.problem, "Delete it to thin that chain again.") from None
-    found = {name: value for name, value in kept.settings.get("leaf", {}).items() if name != "title"}
+    found = {name: value for name, value in kept.settings.get("leaf", {}).items() if name not in ("title", "warnings")}
     _require_origin(path, found, origin)
     return kept
+
+
+def _write_stream(path: Path, stream: Block) -> None:
+    """Write evenly spaced draws of a chain."""
+    with replacing(path) as file:
+        np.savez(file, draws=stream.draws, scores=stream.scores, ids=stream.ids)
+
+
+def _read_stream(path: Path) -> Block | None:
+    """Read the draws that `_write_stream` wrote; None if there are none."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Block(arrays["draws"], arrays["scores"], arrays["ids"])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
 
 
 def _require_origin(path: Path, found: Any, origin: dict[str, Any]) -> None:
@@ -131,8 +168,9 @@ def _require_origin(path: Path, found: Any, origin: dict[str, Any]) -> None:
 
 
 def without_history(kept: Kept) -> Kept:
-    """Return what has to be sent between processes: no history, no subsample of the stream, no cached arrays."""
-    empty = History(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    """Return what has to be sent between processes: no history, no cached arrays, copies of views."""
+    empty = History.empty()
     variables = {name: one._replace(coords=dict(one.coords)) for name, one in kept.variables.items()}
     preconditioner = kept.preconditioner and Preconditioner(kept.preconditioner.factor, kept.preconditioner.centre)
-    return replace(kept, history=empty, stream=None, variables=variables, preconditioner=preconditioner)
+    stream = kept.stream and Block(kept.stream.draws.copy(), kept.stream.scores.copy(), kept.stream.ids.copy())
+    return replace(kept, history=empty, stream=stream, variables=variables, preconditioner=preconditioner)

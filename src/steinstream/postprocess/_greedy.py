@@ -27,6 +27,7 @@ def greedy_order(
 ) -> Integers:
     """Return the indices of ``size`` draws (n, d) in order of selection; with ``unique`` none is selected twice."""
     from steinstream._engine.baseline_loops import add_row, fill_tiles
+    from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.simd import LANES
 
     total, dim = draws.shape
@@ -37,7 +38,7 @@ def greedy_order(
         x, s = preconditioner.apply(draws[rows], scores[rows])
         fill_tiles(tiles, start, x, s)
         sums[rows] = half_diagonal(kernel, x, s, np.ones(dim))
-    return select_smallest(partial(add_row, kernel.compiled(dim), tiles), sums, size, unique)
+    return select_smallest(partial(add_row, compile_kernel(kernel, dim), tiles), sums, size, unique)
 
 
 def select_smallest(add_row: AddRow, sums: Array, size: int, unique: bool) -> Integers:
@@ -53,8 +54,8 @@ def select_smallest(add_row: AddRow, sums: Array, size: int, unique: bool) -> In
 
 def half_diagonal(kernel: Kernel, points: Array, scores: Array, weights: Array) -> Array:
     """Compute k0(x, x) / 2 with a weight per coordinate, summed in order so that equal states have equal sums."""
-    compiled = kernel.compiled(len(weights))
-    phi, slope, _ = PROFILES[compiled.profile](0.0, compiled.first, compiled.second)
+    parameters = kernel.parameters(len(weights))
+    phi, slope, _ = PROFILES[parameters.profile](0.0, parameters.first, parameters.second)
     half = np.zeros(len(scores))
     for weight, score in zip(weights, scores.T, strict=True):
         half += 0.5 * weight * (phi * score**2 + slope)

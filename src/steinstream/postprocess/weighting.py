@@ -1,49 +1,52 @@
-r"""Optimal weights of the kept draws: non-negative, with sum 1, with a certificate of optimality.
+r"""Weights of the kept draws that minimise the objective, not far from equal, with a certificate of optimality.
 
-KSD alone prefers sets that are too narrow, the more so in many dimensions, and weights that minimise KSD alone increase
-this bias. Two terms can therefore be added to the Stein kernel matrix K before w^T K w is minimised, the first of them
-by default; KSD itself may then increase. With ``linear=0`` and without ``like``, KSD is minimised.
+The weights are non-negative, have sum 1, and minimise
 
-- ``linear``: the Stein kernel of the base kernel b (1 + <x, y>),
+.. math:: w^T M w + \lambda \sum_i w_i^2 , \qquad w^T M w = KSD^2 + \text{stream term},
 
-  .. math:: b \left[ \langle s_x, s_y \rangle (1 + \langle x, y \rangle) + \langle s_x, x \rangle
-            + \langle s_y, y \rangle + d \right]
+the objective by which the draws were kept, plus a penalty. The penalty is the smallest one with which the effective
+size 1 / sum w_i^2 is at least a share of the number of draws, 95 % by default. The stream is that of the summary in the
+kept set, or a given chain. Draws without scores are weighted by the stream term alone.
 
-  in the preconditioned, centred coordinates of the kept set. It penalises every deviation that linear vector fields
-  detect. For a Gaussian target these are deviations of the mean and of all second moments, d (d + 3) / 2 numbers, and
-  there must be more draws than that. For other targets they are combinations of draws and scores.
-- ``like``: the squared distance of the weighted means and variances from those of a chain, in standard deviations of
-  the chain, times a large factor. For every target the weighted moments then agree with the chain as well as
-  non-negative weights allow, and among all such weights KSD^2 plus the linear term is minimal.
+Draws that were selected by the objective need little correction. Without a bound on the effective size the objective
+falls further, but errors of quantiles and distances rise: the weights then fit the noise of the stream. Weights that
+minimise KSD alone, that add a linear term to the Stein kernel, or that match means and variances of the chain make
+other errors larger. experiments/weights measures this.
 
 Signed weights are not supported: their estimates can lie outside the range of the function. Memory is four matrices
-(n, n), 32 n^2 bytes, and the time is that of about 20 Cholesky factorisations: 0.4 s for 1000 draws, 7 to 10 s and
-300 MB for 3000.
+(n, n), 32 n^2 bytes, and the time is that of about 100 Cholesky factorisations: 2 s for 1000 draws.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from steinstream import validation
 from steinstream._typing import Array
 from steinstream.discrepancy import ksd
 from steinstream.errors import InputError
-from steinstream.gradient_free import reject_ratios
-from steinstream.kernels import IMQ
-from steinstream.postprocess._simplex_qp import minimise_on_simplex
+from steinstream.kernels import as_kernel
+from steinstream.postprocess._simplex_qp import Solution, minimise_on_simplex
+from steinstream.postprocess._stream import compared, largest_stream_weight, objective_terms
 from steinstream.preconditioning import Preconditioner
-from steinstream.result import Kept
-from steinstream.running_moments import Moments
+from steinstream.result import Kept, SummarisedStream
+from steinstream.stream_distance import summarise
+from steinstream.thinner.config import ThinConfig
 
-LINEAR, LINEAR_LIKE = 30.0, 1.0  # default factor of the linear term, without and with ``like``
-_MATCH = 1e4  # factor of the distance from the moments of the chain, relative to KSD^2 with equal weights
+EFFECTIVE_SHARE = 0.95  # default
 _MAX_DRAWS = 10_000
+_TOLERANCE = 0.01  # of the effective size, relative to the number of draws
+_STEPS = 20  # largest number of penalties that are tried
+_SMALLEST, _LARGEST = -9.0, 3.0  # exponents of the penalties, relative to the mean diagonal
 
 
-def optimise_weights(kept: Kept, linear: float | None = None, like: Moments | ArrayLike | None = None) -> Kept:
+def optimise_weights(
+    kept: Kept, like: SummarisedStream | ArrayLike | None = None, effective_share: float = EFFECTIVE_SHARE
+) -> Kept:
     """Give the kept draws the weights that minimise the objective.
 
     Copies of a state that was kept several times have equal weights.
@@ -52,84 +55,117 @@ def optimise_weights(kept: Kept, linear: float | None = None, like: Moments | Ar
     ----------
     kept : Kept
         The kept draws, at most 10 000.
-    linear : float, optional
-        Factor of the linear term. Default: 30, or 1 with ``like``.
-    like : Moments or array_like of shape (n, d) or (chains, n, d), optional
-        A chain without its burn-in, or its moments, which the weighted draws reproduce.
+    like : SummarisedStream or array_like, optional
+        The chain without its burn-in, (n, d) or (chains, n, d), or its summary. Default: the summary in the kept set.
+        With a chain, the stream term is used even if the set was kept by KSD alone.
+    effective_share : float, default 0.95
+        Smallest effective size, relative to the number of draws, between 0 and 1.
 
     Returns
     -------
     Kept
         The same draws with weights; ``settings["weights"]["gap"]`` bounds the relative amount by which the square root
-        of the objective could still decrease.
+        of the objective with the penalty could still decrease.
 
     Raises
     ------
     InputError
-        If the set is empty or too large, if its draws were kept without scores, or if an argument does not fit them.
+        If the set is empty or too large, or if an argument does not fit it.
 
     """
     if len(kept) == 0:
         raise InputError("The kept set is empty and cannot be weighted.", "Push draws first.")
-    reject_ratios(kept, "A weight")
-    if linear is None:
-        linear = LINEAR if like is None else LINEAR_LIKE
-    if not 0 <= linear < np.inf:
-        raise InputError(f"linear must be a number of at least 0, got {linear!r}.")
+    if (
+        isinstance(effective_share, bool)
+        or not isinstance(effective_share, int | float)
+        or not 0 <= effective_share < 1
+    ):
+        raise InputError(f"effective_share must be a number from 0 to below 1, got {effective_share!r}.")
     if len(kept) > _MAX_DRAWS:
         raise InputError(
             f"Weights for {len(kept)} draws would take {32e-9 * len(kept) ** 2:.0f} GB of memory.",
             f"Keep {_MAX_DRAWS} draws or fewer: thin with size=....",
         )
-    moments = like if like is None or isinstance(like, Moments) else Moments.of(like)
-    if moments is not None and moments.count == 0:
-        raise InputError("The moments given as like have no draws.", "Add the draws of the chain first.")
-    if moments is not None and len(moments.mean) != kept.draws.shape[1]:
-        raise InputError(
-            f"The draws given as like have {len(moments.mean)} dimensions, the kept draws {kept.draws.shape[1]}."
-        )
-    states, inverse, copies = np.unique(
-        np.hstack([kept.draws, kept.scores]), axis=0, return_inverse=True, return_counts=True
-    )
-    points, scores = (np.ascontiguousarray(half) for half in np.hsplit(states, 2))
-    solution = minimise_on_simplex(objective_matrix(kept, points, scores, linear, moments))
+    gamma = None
+    if like is not None:
+        gamma = largest_stream_weight([kept]) or ThinConfig().stream_weight
+        kept = replace(kept, stream_summary=like if isinstance(like, SummarisedStream) else _summary_of(kept, like))
+    rows = kept.draws if kept.scores is None else np.hstack([kept.draws, kept.scores])
+    _, first, inverse, copies = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    matrix = objective_terms(kept, gamma).matrix()
+    equal = float(matrix.mean())
+    matrix = matrix[np.ix_(first, first)]
+    solution, penalty = _with_effective_size(matrix, copies.astype(np.float64), effective_share * len(kept))
+    weights = (solution.weights / copies)[inverse.ravel()]
     details: dict[str, object] = {
-        "linear": float(linear),
-        "like": None if moments is None else f"{moments.count} draws",
+        "effective_share": float(effective_share),
+        "like": "stream" if like is None else "chain",
+        "objective": float(solution.weights @ matrix @ solution.weights),
+        "equal_weights_objective": equal,
+        "penalty": penalty,
         "gap": solution.gap,
     }
-    return with_weights(kept, (solution.weights / copies)[inverse.ravel()], details)
+    return with_weights(kept, weights, details)
+
+
+def _summary_of(kept: Kept, like: ArrayLike) -> SummarisedStream:
+    """Summarise a chain (n, d) or (chains, n, d) in the coordinates of the kept set."""
+    values = validation.as_floats(like, "like")
+    dim = kept.draws.shape[1]
+    if values.ndim not in (2, 3) or values.shape[-1] != dim or values.size == 0:
+        raise InputError(
+            f"like has shape {values.shape}, but the kept draws have {dim} dimensions.",
+            f"Pass the chain: (n, {dim}) or (chains, n, {dim}).",
+        )
+    if not np.isfinite(values).all():
+        raise InputError("The draws given as like must be finite.")
+    draws = values.reshape(-1, dim)
+    rows, weights = summarise(
+        as_kernel(kept.kernel), (kept.preconditioner or Preconditioner.identity()).apply_to_draws(draws)
+    )
+    return SummarisedStream(draws[rows], weights)
+
+
+def _with_effective_size(matrix: Array, copies: Array, least: float) -> tuple[Solution, float]:
+    """Minimise w^T M w plus the smallest penalty that leaves this effective size; return the penalty, too.
+
+    The effective size of n draws in few states, with ``copies`` each, is that of the draws.
+    """
+    penalised = matrix.copy()
+    diagonal = penalised.ravel()[:: len(matrix) + 1]
+    before, scale = diagonal.copy(), float(diagonal.mean()) or 1.0
+
+    def solve(penalty: float) -> tuple[Solution, float]:
+        diagonal[:] = before + penalty / copies
+        found = minimise_on_simplex(penalised)
+        return found, float(1.0 / np.sum(found.weights**2 / copies))
+
+    solution, size = solve(0.0)
+    if size >= least * (1.0 - 1e-12):
+        return solution, 0.0
+    low, high, total = _SMALLEST, _LARGEST, float(copies.sum())
+    best, penalty = solve(scale * 10.0**high)[0], scale * 10.0**high
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        solution, size = solve(scale * 10.0**middle)
+        if size < least:
+            low = middle
+            continue
+        high, best, penalty = middle, solution, scale * 10.0**middle
+        if size < least + _TOLERANCE * total:
+            break
+    return best, penalty
 
 
 def with_weights(kept: Kept, weights: Array, details: dict[str, object]) -> Kept:
-    """Return the same draws with these weights and their KSD; ``details`` become ``settings["weights"]``."""
-    value = ksd(kept.draws, kept.scores, kernel=kept.kernel, preconditioner=kept.preconditioner, weights=weights)
+    """Return the same draws with these weights, their KSD and MMD; ``details`` become ``settings["weights"]``."""
+    value = math.nan
+    if kept.scores is not None:
+        value = ksd(kept.draws, kept.scores, kernel=kept.kernel, preconditioner=kept.preconditioner, weights=weights)
+    mmd = math.nan
+    if kept.stream_summary is not None:
+        preconditioner = kept.preconditioner or Preconditioner.identity()
+        streams = compared([kept], np.ones(1), as_kernel(kept.kernel), preconditioner)
+        mmd = math.sqrt(streams.stream.squared_mmd(streams.base, weights))
     settings = {name: value for name, value in kept.settings.items() if name != "bound"}  # valid for equal weights only
-    return replace(kept, weights=weights, ksd=value, bound=None, settings={**settings, "weights": details})
-
-
-def objective_matrix(kept: Kept, points: Array, scores: Array, linear: float, moments: Moments | None) -> Array:
-    """Return the matrix of the quadratic form that the weights minimise."""
-    from steinstream._engine.linalg import stein_matrix  # imports numba
-
-    x, s = (kept.preconditioner or Preconditioner.identity()).apply(points, scores)
-    matrix = stein_matrix((kept.kernel or IMQ()).compiled(x.shape[1]), x, s)
-    scale = float(matrix.mean())
-    if linear:
-        matrix += linear * linear_term(x - x.mean(axis=0), s)
-    if moments is not None:
-        sd = np.where(moments.variances > 0, np.sqrt(moments.variances), 1.0)
-        z = (points - moments.mean) / sd
-        deviations = np.hstack([z, z**2 - moments.variances / sd**2])
-        matrix += (_MATCH * scale) * (deviations @ deviations.T)
-    return matrix
-
-
-def linear_term(x: Array, s: Array) -> Array:
-    """Compute <s_x, s_y> (1 + <x, y>) + <s_x, x> + <s_y, y> + d for all pairs."""
-    products = np.sum(s * x, axis=1)
-    matrix: Array = x @ x.T
-    matrix += 1.0
-    matrix *= s @ s.T
-    matrix += products[:, None] + products + x.shape[1]
-    return matrix
+    return replace(kept, weights=weights, ksd=value, mmd=mmd, bound=None, settings={**settings, "weights": details})
