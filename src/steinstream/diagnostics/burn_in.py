@@ -5,7 +5,7 @@ Thinning removes burn-in as soon as it may. With a growth that requires nearly e
 
 from __future__ import annotations
 
-from steinstream.diagnostics.context import DiagnosticContext
+from steinstream.diagnostics.context import MARGIN, DiagnosticContext
 from steinstream.diagnostics.finding import Finding
 
 
@@ -22,4 +22,7 @@ def check_burn_in(context: DiagnosticContext) -> Finding:
         says=f"{subject} convergence, outside the region that the chain visits afterwards",
         advice=f"discard the first {last + 1} draws, or keep fewer draws so that thinning removes them",
         allowed="none expected",
+        sensitivity=1.0 / len(context.all_kept),
+        detects=f"one early draw {MARGIN:g} times as far out as the second half of its chain",
+        found="none found",
     )

@@ -13,7 +13,7 @@ from steinstream.diagnostics.mcse import standard_error
 from steinstream.diagnostics.regions import partitions, region_membership
 from steinstream.validation import Block
 
-_MARGIN = 1.5  # a draw is outside if it is this much farther out than every draw of the second halves
+MARGIN = 1.5  # a draw is outside if it is this much farther out than every draw of the second halves
 
 
 class DiagnosticContext:
@@ -28,7 +28,7 @@ class DiagnosticContext:
     ids : array
         Identifiers of the kept draws, (n, 2).
     stream : Block
-        Evenly spaced draws of the stream.
+        Evenly spaced draws of the stream. Its scores may have no columns.
     names : sequence of str, optional
         Parameter names. Default: x0, x1, ...
     weights : array, optional
@@ -73,11 +73,17 @@ class DiagnosticContext:
         constant = np.ptp(self.draws, axis=0) == 0
         if not constant.any() or constant.all():
             return self, []
-        stream = self.stream._replace(draws=self.stream.draws[:, ~constant], scores=self.stream.scores[:, ~constant])
+        scores = self.stream.scores[:, : len(constant)][:, ~constant] if self.has_scores else self.stream.scores
+        stream = self.stream._replace(draws=self.stream.draws[:, ~constant], scores=scores)
         names = [name for name, removed in zip(self.names, constant, strict=True) if not removed]
         removed_names = [name for name, removed in zip(self.names, constant, strict=True) if removed]
         kept = self.all_kept[:, ~constant]
         return DiagnosticContext(kept, self.ids, stream, names, self._raw_weights), removed_names
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the draws of the stream have scores."""
+        return self.stream.has_scores
 
     def unweighted(self) -> DiagnosticContext:
         """Return the same draws with equal weights."""
@@ -91,7 +97,7 @@ class DiagnosticContext:
         rows = np.concatenate([rows[len(rows) // 2 :] for rows in self.chain_rows.values()])
         draws = self.stream.draws[rows]
         mean, sd = draws.mean(axis=0), standard_deviations(draws)
-        return mean, sd, _MARGIN * float(largest_deviation(draws, mean, sd).max())
+        return mean, sd, MARGIN * float(largest_deviation(draws, mean, sd).max())
 
     def _outside(self, draws: Array) -> Flags:
         mean, sd, limit = self._settled_region
@@ -135,6 +141,11 @@ class DiagnosticContext:
         # The effective size of the weights would make the thresholds more lenient for worse weights.
         return max(1, int((~self.burn_in).sum()))
 
+    @cached_property
+    def centred_kept(self) -> Array:
+        """``kept`` minus their weighted mean, in standard deviations of the stream."""
+        return np.asarray((self.kept - self.weights @ self.kept) / self.sd)
+
     # -- stream --------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -148,8 +159,8 @@ class DiagnosticContext:
 
     @cached_property
     def scores(self) -> Array:
-        """Scores of ``draws``."""
-        return self.stream.scores[self._rows]
+        """Scores of ``draws``; without columns if the stream has none."""
+        return self.stream.scores[self._rows, : self.stream.draws.shape[1]]
 
     @cached_property
     def mean(self) -> Array:

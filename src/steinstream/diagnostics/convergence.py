@@ -18,6 +18,10 @@ approximately tau / n times a chi-square variable over its m - 1 degrees of free
 1.1, the square of R-hat 1.05, which is the effect that matters. They add instead of taking the maximum because tau is
 itself uncertain for parts of few effective draws. The checks use rank-normalised draws.
 
+The sensitivity of the checks is stated as a shift, in standard deviations: of one quarter of a chain against the other
+three, or of one chain against all others. The shift for which R-hat equals its threshold is increased by 1.28 standard
+errors of the difference of the means, so that it is found with a probability of 90 %.
+
 A. Gelman and D. B. Rubin (1992); A. Vehtari et al., Bayesian Analysis 16 (2021).
 """
 
@@ -29,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steinstream._typing import Array
-from steinstream.diagnostics.finding import FALSE_ALARM, Finding
+from steinstream.diagnostics.finding import FALSE_ALARM, POWER, Finding, skipped
 
 if TYPE_CHECKING:
     from steinstream.diagnostics.context import DiagnosticContext
@@ -151,13 +155,36 @@ class Parts(NamedTuple):
         noise = self.tau / float(self.lengths.mean()) * _chi_square_quantile(freedom, comparisons) / freedom
         return np.asarray(np.sqrt(1.0 + _EFFECT + noise))
 
+    def detectable_shift(self, limits: Array, number: int) -> float:
+        """Return the shift of ``number`` parts, in standard deviations, that is found with a probability of 90 %.
 
-def check_drift(context: DiagnosticContext) -> Finding | None:
-    """Compare the four quarters of each chain by R-hat; return None if all chains are too short."""
+        Parameters
+        ----------
+        limits : array
+            Largest R-hat that does not fire, (d,).
+        number : int
+            Number of parts that are shifted by the same amount.
+
+        Returns
+        -------
+        float
+            The shift, for the least sensitive parameter.
+
+        """
+        total = len(self.means)
+        share = number / total
+        per_shift = share * (1.0 - share) * total / (total - 1)  # B for a shift of one standard deviation
+        noise = np.sqrt(self.tau / float(self.lengths.mean()) * (1.0 / number + 1.0 / (total - number)))
+        shift = np.sqrt((limits**2 - 1.0) / per_shift) + NormalDist().inv_cdf(POWER) * noise
+        return float(shift.max())
+
+
+def check_drift(context: DiagnosticContext) -> Finding:
+    """Compare the four quarters of each chain by R-hat; skipped if all chains are too short."""
     owners, quarters = _split_chains(context, 4)
     if not owners:
-        return None
-    found = []
+        return skipped("drift", f"chains of fewer than {4 * _MIN_LENGTH} draws")
+    found, shifts = [], []
     for k, chain in enumerate(owners):
         own = quarters.take(slice(4 * k, 4 * k + 4))
         values, limits = own.r_hat, own.tolerance(len(owners) * own.means.shape[1])
@@ -165,6 +192,7 @@ def check_drift(context: DiagnosticContext) -> Finding | None:
         means = own.means[:, worst]
         quarter = int(np.argmax(np.abs(means - np.median(means))))
         found.append((float(values[worst]), float(limits[worst]), chain, worst, quarter))
+        shifts.append(own.detectable_shift(limits, 1))
     value, limit, chain, worst, quarter = max(found, key=lambda one: one[0] / one[1])
     return Finding(
         name="drift",
@@ -177,14 +205,19 @@ def check_drift(context: DiagnosticContext) -> Finding | None:
         if quarter == 0
         else "the chain has not converged: run it longer, and from several starting points",
         allowed=f"at most {limit:.2f}",
+        sensitivity=limit,
+        detects=f"a quarter of a chain shifted by {max(shifts):.2f} sd",
+        found=f"largest R-hat over quarters {value:.2f} ({context.names[worst]}, chain {chain}; at most {limit:.2f})",
     )
 
 
-def check_chains(context: DiagnosticContext) -> Finding | None:
-    """Compare the halves of all chains by R-hat; return None if there is only one chain."""
+def check_chains(context: DiagnosticContext) -> Finding:
+    """Compare the halves of all chains by R-hat; skipped if there is only one chain."""
     owners, halves = _split_chains(context, 2)
+    if len(context.settled_rows) < 2:
+        return skipped("chains", "a single chain")
     if len(owners) < 2:
-        return None
+        return skipped("chains", f"chains of fewer than {2 * _MIN_LENGTH} draws")
     values, limits = halves.r_hat, halves.tolerance(halves.means.shape[1])
     worst = int(np.argmax(values / limits))
     value, limit = float(values[worst]), float(limits[worst])
@@ -197,6 +230,9 @@ def check_chains(context: DiagnosticContext) -> Finding | None:
         advice="the chains are in different modes or have not converged; the kept set mixes them in the proportions "
         "of the stream",
         allowed=f"at most {limit:.2f}",
+        sensitivity=limit,
+        detects=f"one of {len(owners)} chains shifted by {halves.detectable_shift(limits, 2):.2f} sd",
+        found=f"largest split R-hat {value:.2f} ({context.names[worst]}; at most {limit:.2f})",
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks ``slow``, ``stuck`` and ``constant``: effective sample size, repeated states, constant parameters."""
+"""Checks ``size``, ``constant``, ``slow`` and ``stuck``: what the comparison of kept draws and stream requires."""
 
 from __future__ import annotations
 
@@ -9,11 +9,30 @@ import numpy as np
 from steinstream._typing import Array, Integers
 from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.diagnostics.convergence import effective_sample_size
-from steinstream.diagnostics.finding import FALSE_ALARM, Finding
+from steinstream.diagnostics.finding import FALSE_ALARM, Finding, skipped
 
 _MIN_ESS = 50.0  # a clean run has 100
+_SURE_ESS = 30.0  # an estimate is below _MIN_ESS with a probability of 90 % if the effective sample size is this one
+_MIN_SIZE = 20
 _MAX_RUN = 0.1  # fraction of a chain
 _MIN_LENGTH = 20  # draws of a chain; one or two of fewer draws are already a tenth
+
+
+def check_size(context: DiagnosticContext) -> Finding:
+    """Count the distinct kept draws. With fewer than 20, hardly any fault can be found."""
+    count = len(np.unique(context.all_kept, axis=0))
+    return Finding(
+        name="size",
+        value=float(count),
+        threshold=float(_MIN_SIZE),
+        fired=count < _MIN_SIZE,
+        says=f"the set has {count} distinct draw{'' if count == 1 else 's'}, too few to compare with the stream",
+        advice="keep more draws; the other checks of this set find only large faults",
+        allowed=f"at least {_MIN_SIZE}",
+        sensitivity=float(_MIN_SIZE - 1),
+        detects=f"fewer than {_MIN_SIZE} distinct draws",
+        found=f"found {count}",
+    )
 
 
 def check_slow(context: DiagnosticContext) -> Finding:
@@ -46,6 +65,9 @@ def check_slow(context: DiagnosticContext) -> Finding:
         says=f"for {subject}, the effective sample size of the stream is {ess[worst]:.0f}",
         advice="run the chain longer or improve the sampler; the kept draws were not compared with this stream",
         allowed=f"at least {_MIN_ESS:.0f}",
+        sensitivity=_SURE_ESS,
+        detects=f"effective sample sizes of the stream below {_SURE_ESS:.0f}",
+        found=f"smallest found {ess[worst]:.0f} ({subject})",
     )
 
 
@@ -58,13 +80,16 @@ def check_constant(names: list[str]) -> Finding:
         name="constant",
         value=float(len(names)),
         threshold=0.0,
-        fired=True,
-        says=f"{listed} {'are' if several else 'is'} constant",
+        fired=bool(names),
+        says=f"{listed} {'are' if several else 'is'} constant" if names else "no parameter is constant",
         advice=f"remove {pronoun}; the other parameters were checked without {pronoun}",
+        sensitivity=1.0,
+        detects="a constant parameter",
+        found="none found",
     )
 
 
-def check_stuck(context: DiagnosticContext) -> Finding | None:
+def check_stuck(context: DiagnosticContext) -> Finding:
     """Measure the longest run of identical states, as a fraction of its chain.
 
     Random-walk chains repeat states, and the lengths of the runs are approximately geometric. Among M runs with
@@ -78,8 +103,8 @@ def check_stuck(context: DiagnosticContext) -> Finding | None:
 
     Returns
     -------
-    Finding or None
-        None if all chains are short.
+    Finding
+        The longest run; skipped if all chains are short.
 
     """
     runs = {chain: _run_lengths(context.stream.draws[rows]) for chain, rows in context.chain_rows.items()}
@@ -92,7 +117,7 @@ def check_stuck(context: DiagnosticContext) -> Finding | None:
         if total >= _MIN_LENGTH:
             found.append((int(lengths.max()) / total, min(max(_MAX_RUN, expected / total), 0.999), chain))
     if not found:
-        return None
+        return skipped("stuck", f"chains of fewer than {_MIN_LENGTH} draws")
     value, limit, chain = max(found, key=lambda one: one[0] / one[1])
     return Finding(
         name="stuck",
@@ -102,6 +127,9 @@ def check_stuck(context: DiagnosticContext) -> Finding | None:
         says=f"longest run of identical states: {value:.0%} of chain {chain}",
         advice="the sampler does not move there: use a smaller step size or another parameterisation",
         allowed=f"at most {limit:.0%}",
+        sensitivity=limit,
+        detects=f"a state repeated for more than {limit:.0%} of a chain",
+        found=f"longest found {value:.1%}",
     )
 
 

@@ -1,14 +1,12 @@
-r"""Checks ``mean`` and ``spread``: location and width of the kept draws relative to the stream.
-
-The spread is compared for each parameter, for all parameters together, and in the narrowest and the widest direction.
+r"""Checks ``mean`` and ``spread``: means and standard deviations of the kept draws relative to the stream.
 
 The cube root of a ratio of variances is nearly normal (E. B. Wilson and M. M. Hilferty, 1931). Its standard error is a
-third of that of the ratio, which is sqrt(kurtosis - 1) times that of a mean.
+third of that of the ratio, which is sqrt(kurtosis - 1) times that of a mean. A parameter with heavy tails therefore has
+wide tolerances, in particular upwards, because one draw from far out in the tails can double its standard deviation;
+the check ``ranges`` judges its width by quantiles.
 
-In the worst of d directions, n independent normal draws appear narrower or wider by sqrt(d / n) (V. A. Marchenko and
-L. A. Pastur, 1967), plus noise, which is largest for d = 1, where its standard deviation is 1 / sqrt(2 n). Both are
-taken into account for the kept draws and for the stream, times sqrt((kurtosis - 1) / 2) for other tails. Half of the
-false-alarm rate goes to the parameters and half to the directions.
+For all parameters together, the mean absolute deviation is compared instead, which heavy tails affect little. Its noise
+is small in many dimensions, where a set can be too narrow or too wide by the same factor in all parameters.
 """
 
 from __future__ import annotations
@@ -20,42 +18,48 @@ import numpy as np
 
 from steinstream._typing import Array
 from steinstream.diagnostics.context import DiagnosticContext
-from steinstream.diagnostics.convergence import effective_sample_size
 from steinstream.diagnostics.finding import Finding
-from steinstream.diagnostics.mcse import threshold
+from steinstream.diagnostics.mcse import relative_noise, sensitivity, threshold
 
-_EFFECT = 0.1  # standard deviations
-_REMEDY = "keep more draws, use a fitted preconditioner, or match the moments of the chain (--weights chain)"
+EFFECT = 0.1  # standard deviations
+REMEDY = "keep more draws, or thin with a larger stream_weight"
 
 
 def check_mean(context: DiagnosticContext) -> Finding:
     """Measure the largest shift of a mean, in standard deviations."""
     shifts = context.weights @ context.standardise(context.kept)
-    limits = threshold(_EFFECT, context.standard_error(context.draws), len(shifts))
+    noise = context.standard_error(context.draws)
+    noise *= relative_noise(shifts / noise)
+    limits = threshold(EFFECT, noise, len(shifts))
     worst = int(np.argmax(np.abs(shifts) / limits))
-    value, limit = float(np.abs(shifts[worst])), float(limits[worst])
+    value, limit, least = float(np.abs(shifts[worst])), float(limits[worst]), float(sensitivity(limits, noise).max())
     return Finding(
         name="mean",
         value=value,
         threshold=limit,
         fired=value > limit,
-        says=f"the mean of {context.names[worst]} differs by {shifts[worst]:+.2f} standard deviations from the stream",
-        advice=_REMEDY,
+        says=f"the mean of {context.names[worst]} differs by {shifts[worst]:+.2f} sd from the stream",
+        advice=REMEDY,
         allowed=f"at most {limit:.2f}",
+        sensitivity=least,
+        detects=f"differences above {least:.2f} sd",
+        found=f"largest found {shifts[worst]:+.2f} sd ({context.names[worst]})",
     )
 
 
 class Ratio(NamedTuple):
-    """Standard deviation of the kept draws relative to the stream.
+    """Width of the kept draws relative to the stream.
 
     Attributes
     ----------
     label : str
-        Name of the parameter or direction.
+        What is measured.
     value : float
         The ratio.
     lower, upper : float
         Bounds between which the check does not fire.
+    narrow, wide : float
+        Sensitivity: ratios beyond which the check fires with a probability of 90 %.
 
     """
 
@@ -63,80 +67,84 @@ class Ratio(NamedTuple):
     value: float
     lower: float
     upper: float
+    narrow: float
+    wide: float
 
     @property
     def severity(self) -> float:
         """Logarithm of the ratio relative to that of its bound; above 1 if the bound is exceeded."""
         if self.value < 1.0:
             return math.log(max(self.value, 1e-300)) / math.log(self.lower) if self.lower > 0 else 0.0
-        return math.log(self.value) / math.log(self.upper)
+        return math.log(self.value) / math.log(self.upper) if self.upper < math.inf else 0.0
 
 
 def check_spread(context: DiagnosticContext) -> Finding:
     """Compare standard deviations of the kept draws with those of the stream, and report the worst ratio."""
-    worst = max([*_parameter_ratios(context), *_direction_ratios(context)], key=lambda ratio: ratio.severity)
-    narrow = worst.value < 1.0
-    limit = worst.lower if narrow else worst.upper
+    parameters = _parameter_ratios(context)
+    worst = max([*parameters, _joint_ratio(context)], key=lambda ratio: ratio.severity)
+    return ratio_finding("spread", worst, parameters)
+
+
+def ratio_finding(name: str, worst: Ratio, ratios: list[Ratio]) -> Finding:
+    """Return the finding about the worst of several ratios, with the sensitivity to all of ``ratios``."""
+    is_narrow = worst.value < 1.0
+    limit = worst.lower if is_narrow else worst.upper
+    narrow, wide = min(ratio.narrow for ratio in ratios), max(ratio.wide for ratio in ratios)
     return Finding(
-        name="spread",
+        name=name,
         value=worst.value,
         threshold=limit,
         fired=worst.severity > 1.0,
-        says=f"the standard deviation of {worst.label} is {worst.value:.2f} times that of the stream",
-        advice=f"intervals would be too short: {_REMEDY}"
-        if narrow
-        else "intervals would be too long: look for outliers among the kept draws",
-        allowed=f"{'at least' if narrow else 'at most'} {limit:.2f}",
+        says=f"the {worst.label} is {worst.value:.2f} times that of the stream",
+        advice=f"intervals would be too short: {REMEDY}" if is_narrow else f"intervals would be too long: {REMEDY}",
+        allowed=f"{'at least' if is_narrow else 'at most'} {limit:.2f}",
+        sensitivity=narrow if is_narrow else wide,
+        detects=describe_bounds("sds", narrow, wide),
+        found=f"most different {worst.value:.2f} ({worst.label})",
     )
 
 
+def describe_bounds(what: str, narrow: float, wide: float) -> str:
+    """Return "sds below 0.80 or above 1.20 times the stream's"; only the sides that can be detected."""
+    parts = [f"below {narrow:.2f}"] if narrow > 0.005 else []
+    parts += [f"above {wide:.2f}"] if wide < 100 else []
+    return f"{what} {' or '.join(parts)} times the stream's" if parts else f"no differences of {what}"
+
+
 def _parameter_ratios(context: DiagnosticContext) -> list[Ratio]:
-    """Return the ratio of each parameter, and of all together."""
+    """Return the ratio of the standard deviation of each parameter."""
     squares = context.standardise(context.draws) ** 2
-    kept = context.weights @ _centred(context) ** 2
-    squares = np.column_stack([squares, squares.mean(axis=1)])
-    ratios = np.sqrt(np.append(kept, kept.mean()) / np.maximum(squares.mean(axis=0), 1e-300))
-    noise = squares.std(axis=0) * context.standard_error(squares) / 3.0
-    tolerance = threshold(_EFFECT * 2.0 / 3.0, noise, 2 * len(ratios))  # of cube roots of variances
-    lower = np.maximum(1.0 - tolerance, 0.0) ** 1.5
-    upper = (1.0 + tolerance) ** 1.5
-    labels = [*context.names, "all parameters together"]
-    return [Ratio(*one) for one in zip(labels, ratios.tolist(), lower.tolist(), upper.tolist(), strict=True)]
+    kept = context.weights @ context.centred_kept**2
+    ratios = np.sqrt(kept / np.maximum(squares.mean(axis=0), 1e-300))
+    return _with_bounds([f"sd of {name}" for name in context.names], ratios, squares, 1.0 / 3.0, context)
 
 
-def _direction_ratios(context: DiagnosticContext) -> list[Ratio]:
-    """Return the ratios of the narrowest and the widest direction; none if there are fewer draws than dimensions."""
-    if context.draws.shape[1] >= len(context.kept):
-        return []
-    standardised = context.standardise(context.draws)
-    variances, axes = np.linalg.eigh(standardised.T @ standardised / len(standardised))
-    positive = variances > max(1e-10 * variances[-1], 1e-100)
-    if not positive.any():
-        return []
-    axes = axes[:, positive] / np.sqrt(variances[positive])
-    white, kept = standardised @ axes, _centred(context) @ axes
-    dim, few, many = axes.shape[1], context.kept_count, float(effective_sample_size(white**2).min())
-    tails = math.sqrt(max(1.0, float(((white**4).mean(axis=0).max() - 1.0) / 2.0)))
-    kept_bias, stream_bias = tails * math.sqrt(dim / few), tails * math.sqrt(dim / many)
-    tolerance = float(threshold(_EFFECT, tails * math.sqrt(0.5 / few + 0.5 / many), 4))
-    lower = max(0.0, (1.0 - kept_bias) / (1.0 + stream_bias) - tolerance)
-    upper = (1.0 + kept_bias) / (1.0 - stream_bias) + tolerance if stream_bias < 1.0 else math.inf
-    squares, rotation = np.linalg.eigh((context.weights[:, None] * kept).T @ kept)
-    return [
-        Ratio(_direction_label(axes @ rotation[:, k], context), math.sqrt(max(0.0, float(squares[k]))), lower, upper)
-        for k in (0, -1)
-    ]
+def _joint_ratio(context: DiagnosticContext) -> Ratio:
+    """Return the ratio of the mean absolute deviation, averaged over all parameters."""
+    deviations = np.abs(context.standardise(context.draws)).mean(axis=1, keepdims=True)
+    ratio = (context.weights @ np.abs(context.centred_kept)).mean(keepdims=True)
+    label = "mean absolute deviation of all parameters together"
+    return _with_bounds([label], ratio / np.maximum(deviations.mean(axis=0), 1e-300), deviations, 2.0 / 3.0, context)[0]
 
 
-def _centred(context: DiagnosticContext) -> Array:
-    """Return the kept draws minus their mean, in standard deviations of the stream."""
-    return (context.kept - context.weights @ context.kept) / context.sd
+def _with_bounds(
+    labels: list[str], ratios: Array, values: Array, power: float, context: DiagnosticContext
+) -> list[Ratio]:
+    """Add bounds and sensitivities to ratios of widths; half of the false-alarm rate is shared by these ratios.
 
-
-def _direction_label(direction: Array, context: DiagnosticContext) -> str:
-    """Describe a direction by its two largest components."""
-    parts = direction / np.abs(direction).max()
-    first, *others = np.argsort(-np.abs(parts))[:2].tolist()
-    sign = "+" if others and parts[first] * parts[others[0]] > 0 else "-"
-    terms = [context.names[first], *(f"{sign} {abs(parts[j]):.2g} {context.names[j]}" for j in others)]
-    return f"the direction {' '.join(terms)}"
+    ``values`` (n, k) are the squares (``power`` 1/3) or absolute deviations (2/3) of the stream, whose means are
+    compared. The ratios to the power of 2/3 are nearly normal if the values have the skewness of a gamma distribution,
+    which is twice their coefficient of variation; the upper bounds take a larger skewness into account.
+    """
+    mean, sd = np.maximum(values.mean(axis=0), 1e-300), values.std(axis=0)
+    noise = power * sd / mean * context.standard_error(values)
+    skewness = (((values - mean) / np.maximum(sd, 1e-300)) ** 3).mean(axis=0) - 2.0 * sd / mean
+    skewness = np.maximum(skewness, 0.0) / math.sqrt(context.kept_count)
+    noise *= relative_noise((np.cbrt(ratios**2) - 1.0) / noise)
+    effect, comparisons = EFFECT * 2.0 / 3.0, 2 * len(ratios)
+    lower = np.maximum(1.0 - threshold(effect, noise, comparisons), 0.0)
+    upper = 1.0 + threshold(effect, noise, comparisons, skewness)
+    shortfall = sensitivity(0.0, noise)  # the noise of a ratio is proportional to the ratio
+    narrow, wide = lower / (1.0 + shortfall), upper / np.where(shortfall < 1.0, 1.0 - shortfall, 0.0)
+    columns = [ratios, *(bound**1.5 for bound in (lower, upper, narrow, wide))]
+    return [Ratio(*one) for one in zip(labels, *(column.tolist() for column in columns), strict=True)]

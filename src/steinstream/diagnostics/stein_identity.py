@@ -11,7 +11,7 @@ from steinstream._typing import Array
 from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.diagnostics.convergence import effective_sample_size
 from steinstream.diagnostics.finding import Finding
-from steinstream.diagnostics.mcse import threshold
+from steinstream.diagnostics.mcse import sensitivity, threshold
 
 _EFFECT = 0.4  # a temperature of 2 gives a difference of 0.5
 _SUSPICIOUS = 0.3  # difference from which the full check is worth its time
@@ -19,8 +19,10 @@ _MEAN_LOSS = 0.2  # values closer to zero are not explained by a temperature
 _NEAR_BOUND = 2.0  # a bounded parameter has draws within this many standard deviations of the bound
 
 
-def check_scores(context: DiagnosticContext) -> Finding:
-    """Measure how far the identity is off for the worst parameter."""
+def check_scores(context: DiagnosticContext) -> Finding | None:
+    """Measure how far the identity is off for the worst parameter; None without scores."""
+    if not context.stream.has_scores:
+        return None
     products = (context.draws - context.mean) * context.scores
     found = products.mean(axis=0)
     values = np.abs(found + 1.0)
@@ -29,6 +31,8 @@ def check_scores(context: DiagnosticContext) -> Finding:
     worst = int(np.argmax(values / limits))
     value, limit = float(values[worst]), float(limits[worst])
     uncertainty = float(threshold(0.0, noise[worst], len(found)))
+    shortfall = np.minimum(sensitivity(0.0, noise), 0.9)  # the noise is proportional to the scores
+    least = float(((limits + shortfall) / (1.0 - shortfall)).max())
     affected = f"{int((values > limits).sum())} of {len(found)} parameters affected"
     return Finding(
         name="scores",
@@ -38,6 +42,9 @@ def check_scores(context: DiagnosticContext) -> Finding:
         says=f"for {context.names[worst]}, the mean of (x - mean) * score is {found[worst]:+.2g}, expected -1",
         advice=_likely_cause(float(found[worst]), uncertainty, context.draws[:, worst]),
         allowed=f"tolerance {limit:.3g}; {affected}",
+        sensitivity=least,
+        detects=f"errors of Stein's identity above {least:.2f}",
+        found=f"largest found {value:.2f} ({context.names[worst]})",
     )
 
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 
 from steinstream.diagnostics.context import DiagnosticContext
-from steinstream.diagnostics.finding import Finding
+from steinstream.diagnostics.finding import Finding, skipped
 from steinstream.diagnostics.moments import check_mean, check_spread
-from steinstream.diagnostics.proportions import check_regions
+from steinstream.diagnostics.proportions import check_ranges, check_regions
 
 _WORSE = 1.5  # times as far off as with equal weights
 _MIN_FRACTION, _MIN_SIZE = 0.25, 8.0  # of the effective size; sound weights in one dimension have 15 of 300
-_REMEDY = "match the moments of the chain (weighted(like=draws), --weights chain), or use no weights"
+_REMEDY = "use no weights, or compute them with the chain: weighted(like=draws)"
 
 
-def check_weights(context: DiagnosticContext) -> Finding | None:
-    """Compare the set with and without its weights, and measure their effective size; None for equal weights."""
+def check_weights(context: DiagnosticContext) -> Finding:
+    """Compare the set with and without its weights, and measure their effective size; skipped for equal weights."""
     if not context.is_weighted:
-        return None
+        return skipped("weights", "equal weights")
     worse = _worse_than_equal(context)
     if worse is not None:
         return worse
@@ -35,13 +35,17 @@ def check_weights(context: DiagnosticContext) -> Finding | None:
         says=f"the effective size of the weights is {size:.1f} for {count} draws",
         advice=_REMEDY,
         allowed=f"at least {required:.3g}",
+        sensitivity=1.0,
+        detects=f"an effective size below {required:.3g}, or a fired check that is {_WORSE:g} times as far off as with "
+        "equal weights,",
+        found=f"effective size {size:.1f}",
     )
 
 
 def _worse_than_equal(context: DiagnosticContext) -> Finding | None:
     """Return a finding if a check fires that is clearly farther off than with equal weights."""
     unweighted = context.unweighted()
-    for check in (check_regions, check_mean, check_spread):
+    for check in (check_regions, check_mean, check_spread, check_ranges):
         finding = check(context)
         value, before = _severity(finding), _severity(check(unweighted))
         if finding.fired and value > _WORSE * before:
@@ -58,7 +62,9 @@ def _worse_than_equal(context: DiagnosticContext) -> Finding | None:
 
 
 def _severity(finding: Finding) -> float:
-    """Return the value relative to the threshold; above 1 if the check fires."""
+    """Return the value relative to the threshold; above 1 if the check fires, 0 if it was skipped."""
+    if finding.skipped:
+        return 0.0
     if finding.name == "spread":
         return math.log(max(finding.value, 1e-300)) / math.log(finding.threshold) if 0 < finding.threshold != 1 else 0.0
     return finding.value / finding.threshold

@@ -36,7 +36,7 @@ class ChainSummary:
     title : str
         Description of the chain.
     has_scores : bool, default True
-        Whether the chain has scores. If not, it is neither inspected nor used for the diagnostic checks.
+        Whether the chain has scores. If not, it is not inspected, and the diagnostic checks are made without scores.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class ChainSummary:
         self.inspection: Inspection | None = Inspection(dim) if has_scores else None
         self.seen = 0
         self.found = 0
-        self._for_figures, self._for_checks = Subsample(dim, max_draws=_MAX_DRAWS), Subsample(dim, enabled=has_scores)
+        self._for_figures, self._for_checks = Subsample(dim, max_draws=_MAX_DRAWS), Subsample(dim)
         self._kept = kept
         self._rows = {int(chain): np.flatnonzero(kept.ids[:, 0] == chain) for chain in np.unique(kept.ids[:, 0])}
 
@@ -90,9 +90,10 @@ class ChainSummary:
         return self._for_figures.block
 
     @property
-    def stream(self) -> Block | None:
-        """Draws that a thinner would have held, for the diagnostic checks; None without scores."""
-        return self._for_checks.block if self.inspection is not None else None
+    def stream(self) -> Block:
+        """Draws that a thinner would have held, for the diagnostic checks. Scores have no columns if there are none."""
+        held = self._for_checks.block
+        return held if self.inspection is not None else held._replace(scores=np.zeros((len(held.draws), 0)))
 
 
 class StoredSubsample(ChainSummary):
@@ -159,7 +160,7 @@ def summarise_chain(
 
 
 def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> Block:
-    """Return evenly spaced draws of a chain with scores, for the diagnostic checks.
+    """Return evenly spaced draws of a chain, for the diagnostic checks.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
     chain : str, path, sequence of paths, Chain or array
         The chain, as in `summarise_chain`.
     scores : array, optional
-        Scores of an array of draws.
+        Scores of an array of draws. Without them, the scores of the block have no columns.
 
     Returns
     -------
@@ -178,7 +179,7 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
     Raises
     ------
     InputError
-        If the chain has no scores or too few draws.
+        If the chain has too few draws.
 
     """
     if scores is None:
@@ -192,8 +193,8 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
         stream = subsample.block
     if stream is None or len(stream.draws) < _MIN_DRAWS:
         raise InputError(
-            f"The diagnostic checks need at least {_MIN_DRAWS} draws with their scores.",
-            "Pass the chain as a file, or the arrays of draws and scores.",
+            f"The diagnostic checks need at least {_MIN_DRAWS} draws of the chain.",
+            "Pass the whole chain as a file, or as arrays of draws and scores.",
         )
     return stream
 

@@ -166,7 +166,7 @@ def _warnings(comparison: ChainComparison, diagnosis: Diagnosis | None) -> list[
         return []
     warnings = [] if chain.inspection is None else chain.inspection.warnings()
     lines = [f"{line[:1].upper()}{line[1:]}." for line in warnings]
-    if diagnosis is not None and any(finding.name == "scores" and not finding.fired for finding in diagnosis.findings):
+    if diagnosis is not None and any(finding.name == "scores" for finding in diagnosis.passed):
         lines = [line for line in lines if not line.startswith("Scores: ")]
     if chain.found < total and "merged" not in comparison.kept.settings:
         missing = (
@@ -179,14 +179,16 @@ def _warnings(comparison: ChainComparison, diagnosis: Diagnosis | None) -> list[
 
 def _diagnosis(comparison: ChainComparison) -> Diagnosis | None:
     kept, chain = comparison.kept, comparison.chain
-    stream = kept.stream if chain is None or chain.stream is None else chain.stream
-    return None if stream is None else diagnose(kept.draws, kept.ids, stream, comparison.names, kept.weights)
+    stream = kept.stream if chain is None else chain.stream
+    if stream is None:
+        return None
+    return diagnose(kept.draws, kept.ids, stream, comparison.names, kept.weights, kept.settings)
 
 
 def _evenly_spaced_ksd(comparison: ChainComparison) -> float | None:
     """Return the KSD of the same number of evenly spaced draws after burn-in; None if it cannot be computed."""
     kept, chain = comparison.kept, comparison.chain
-    if chain is None or chain.stream is None or kept.preconditioner is None or kept.kernel is None:
+    if chain is None or chain.stream.scores.shape[1] == 0 or kept.preconditioner is None or kept.kernel is None:
         return None
     draws, scores = comparison.context.draws, comparison.context.scores
     if "clip" in kept.settings or len(draws) < len(kept) or scores.shape != draws.shape:

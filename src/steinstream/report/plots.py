@@ -7,6 +7,7 @@ experiments. Requires the ``plot`` extra (matplotlib).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 #: Colours that can be distinguished with every kind of colour vision (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 
-#: The same and two more, with markers, for figures that compare methods.
-METHOD_COLOURS = (*COLOURS, "#000000", "#999999")
-MARKERS = "osv^D<>X"
+#: The same and four more, with markers, for figures that compare methods.
+METHOD_COLOURS = (*COLOURS, "#000000", "#999999", "#882255", "#F0E442")
+MARKERS = "osv^D<>XP*"
 
 _RASTERISE = 5000  # number of points from which they are not drawn as vectors
 _BINS = 400  # of a density curve
@@ -428,7 +429,7 @@ def ksd_curves(axes: Any, histories: Mapping[str, History]) -> None:
 
 
 def by_size(
-    axes: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], label: str, ours: str = "ksdt"
+    axes: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], label: str, ours: str = "default"
 ) -> None:
     """Plot a quantity against the number of kept draws on logarithmic axes, one line per method.
 
@@ -440,7 +441,7 @@ def by_size(
         Numbers of draws and values, by method.
     label : str
         Name of the quantity.
-    ours : str, default "ksdt"
+    ours : str, default "default"
         Method whose line is emphasised.
 
     """
@@ -456,18 +457,22 @@ def by_size(
 
 
 def comparison(path: str | PathLike[str], rows: Sequence[ComparisonRow]) -> None:
-    """Plot KSD and time of every method against the number of kept draws, and write a png file."""
+    """Plot errors, KSD and time of every method against the number of kept draws, and write a png file."""
     plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     good = [row for row in rows if not row.problem]
-    for axes, field, label in ((left, "ksd", "KSD"), (right, "seconds", "seconds")):
+    panels = {"error": "error of mean, sd and quantiles / that of a stride", "ksd": "KSD", "seconds": "seconds"}
+    if all(math.isnan(row.ksd) for row in good):  # no scores
+        del panels["ksd"]
+    figure, grid = plt.subplots(1, len(panels), figsize=(2 + 4 * len(panels), 4), layout="constrained")
+    for axes, (field, label) in zip(grid, panels.items(), strict=True):
         curves: dict[str, tuple[list[float], list[float]]] = {}
         for row in good:
             sizes, values = curves.setdefault(row.method, ([], []))
             sizes.append(row.size)
             values.append(getattr(row, field))
         by_size(axes, curves, label)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize="small")
+    grid[0].axhline(1.0, color="0.8", lw=1, zorder=0)
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize="small")
     with replacing(path) as file:
         figure.savefig(file, dpi=130, format="png")
     plt.close(figure)

@@ -113,10 +113,10 @@ def _preconditioner(kept: Kept, file: str) -> str:
 
 
 def _weighting(settings: dict[str, Any]) -> str:
-    if settings.get("like") is None:
-        return f"kept = kept.weighted(linear={settings.get('linear')!r})"
-    comment = f"# like {settings['like']}, without burn-in"
-    return f"kept = kept.weighted(like=draws, linear={settings.get('linear')!r})  {comment}"
+    share = f"effective_share={settings.get('effective_share')!r}"
+    if settings.get("like") != "chain":
+        return f"kept = kept.weighted({share})"
+    return f"kept = kept.weighted(like=draws, {share})  # draws without burn-in"
 
 
 def versions() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from steinstream._formatting import count, number
-from steinstream.diagnostics import Diagnosis
+from steinstream.diagnostics import FALSE_ALARM, POWER, Diagnosis, Finding
 from steinstream.report import plots, provenance
 from steinstream.report.compare import QUANTILE_LEVELS, ChainComparison
 from steinstream.report.html import Markup, definition_list, element, join, table
@@ -97,15 +97,16 @@ def _describe_fraction(kept: Kept, total: int | None) -> str:
 
 
 def notes(warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
-    """Return warnings about the chain and findings of the checks; or that there are none."""
+    """Return warnings about the chain, the findings that fired, the verdict of the checks and its notes."""
     items = [element("li", line) for line in warnings]
-    for finding in diagnosis.fired if diagnosis is not None else ():
-        items.append(element("li", _sentence(finding.says), element("span", _sentence(finding.advice))))
-    if items:
-        return element("ul", *items, class_="notes")
-    if diagnosis is None:
+    if diagnosis is not None:
+        for finding in diagnosis.fired:
+            items.append(element("li", _sentence(finding.says), element("span", _sentence(finding.advice))))
+        items += [element("li", diagnosis.verdict), *(element("li", _sentence(note)) for note in diagnosis.notes)]
+    if not items:
         return Markup("")
-    return element("ul", element("li", str(diagnosis)), class_="notes well" if diagnosis.ok else "notes")
+    is_well = not warnings and diagnosis is not None and diagnosis.ok
+    return element("ul", *items, class_="notes well" if is_well else "notes")
 
 
 def _sentence(words: str) -> str:
@@ -306,25 +307,38 @@ def checks(diagnosis: Diagnosis | None) -> Markup:
     """Return the section with the results of the diagnostic checks."""
     title = "Diagnostic checks"
     if diagnosis is None:
-        missing = "Not checked: the chain and its scores are required. Use steinstream report KEPT --chain CHAIN."
+        missing = "Not checked: the chain is required. Use steinstream report KEPT --chain CHAIN."
         return _section(title, element("p", missing))
-    if not diagnosis.findings:
-        return _section(title, element("p", diagnosis.note))
-    rows = [
-        (
-            finding.name,
-            element("td", finding.says, class_="said"),
-            element("td", format_value(finding.value), class_="n"),
-            element("td", format_value(finding.threshold), class_="n", data_label="threshold"),
-            element("td", "fired" if finding.fired else "passed", class_="fired" if finding.fired else None),
-        )
-        for finding in diagnosis.findings
-    ]
+    if len(diagnosis.skipped) == len(diagnosis.findings):
+        return _section(title, element("p", diagnosis.verdict))
     return _section(
         title,
         element("p", "The kept draws are compared with the stream, and parts of the stream with each other."),
-        table(["check", "result", "value", "threshold", ""], rows, class_="full words cards", id="checks"),
-        element("p", "Each check fires on at most 0.5 % of clean runs.", class_="muted"),
+        table(
+            ["check", "result", "value", "threshold", f"found with {POWER:.0%} probability", ""],
+            [_check_row(finding) for finding in diagnosis.findings],
+            class_="full words cards",
+            id="checks",
+        ),
+        element(
+            "p",
+            "A check that passed excludes only faults that are larger than the smallest ones that it would have found. "
+            f"Each check fires on about {FALSE_ALARM:.1%} of clean runs.",
+            class_="muted",
+        ),
+    )
+
+
+def _check_row(finding: Finding) -> tuple[object, ...]:
+    state = "fired" if finding.fired else "skipped" if finding.skipped else "passed"
+    numbers = ["" if finding.skipped else format_value(value) for value in (finding.value, finding.threshold)]
+    return (
+        finding.name,
+        element("td", finding.says, class_="said"),
+        element("td", numbers[0], class_="n"),
+        element("td", numbers[1], class_="n", data_label="threshold"),
+        element("td", finding.detects.rstrip(","), data_label="would be found"),
+        element("td", state, class_="fired" if finding.fired else None),
     )
 
 

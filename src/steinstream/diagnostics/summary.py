@@ -1,0 +1,250 @@
+"""Table of mean, standard deviation and quantiles of the kept draws and of their stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steinstream._typing import Array, Integers
+from steinstream.diagnostics.context import DiagnosticContext
+from steinstream.validation import Block
+
+_MIN_STREAM = 2  # draws
+_MOST_DECIMALS = 12  # more are written with an exponent
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """Mean, standard deviation and quantiles of each parameter, of the kept draws and of the stream.
+
+    Printing it shows a table. Numbers are rounded to at most 1/200 of the standard deviation, so that differences are
+    visible.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Parameter names.
+    mean, sd : array
+        Weighted means and standard deviations of the kept draws, (d,).
+    quantiles : dict
+        Probability -> weighted quantiles of the kept draws, (d,).
+    stream : Summary or None
+        The same numbers for the stream without its burn-in; None if the stream is not known.
+    standard_error : array or None
+        Standard error of the difference of the means if the kept draws were independent, in standard deviations of
+        the stream, (d,). None without a stream.
+    count : int
+        Number of draws.
+
+    Examples
+    --------
+    >>> import steinstream as ss
+    >>> draws = np.random.default_rng(0).normal(size=(1000, 1))
+    >>> summary = ss.thin(draws, -draws, size=50).summary()
+    >>> summary.columns
+    ('parameter', 'set', 'mean', 'sd', '5%', '50%', '95%')
+    >>> summary.to_dict()["x0"]["difference"]["mean"] == float(summary.difference["mean"][0])
+    True
+
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    sd: Array
+    quantiles: dict[float, Array]
+    stream: Summary | None = None
+    standard_error: Array | None = None
+    count: int = 0
+
+    @property
+    def statistics(self) -> dict[str, Array]:
+        """Name of each statistic, and its values (d,)."""
+        return {"mean": self.mean, "sd": self.sd, **{f"{100 * q:g}%": v for q, v in self.quantiles.items()}}
+
+    @property
+    def difference(self) -> dict[str, Array]:
+        """Kept minus stream for each statistic, in standard deviations of the stream; empty without a stream."""
+        if self.stream is None:
+            return {}
+        own, other = self.statistics, self.stream.statistics
+        scale = np.where(self.stream.sd > 0, self.stream.sd, np.nan)
+        return {name: np.where(own[name] == other[name], 0.0, (own[name] - other[name]) / scale) for name in own}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the table."""
+        return ("parameter", "set", *self.statistics)
+
+    def rows(self) -> list[tuple[str | float, ...]]:
+        """Return the rows of the table, with the columns ``columns``.
+
+        Returns
+        -------
+        list of tuple
+            For each parameter, the rows "kept", "stream" and "difference" (in standard deviations of the stream);
+            only "kept" without a stream.
+
+        """
+        sets = {"kept": self.statistics}
+        if self.stream is not None:
+            sets |= {"stream": self.stream.statistics, "difference": self.difference}
+        return [
+            (name, label, *(float(values[i]) for values in statistics.values()))
+            for i, name in enumerate(self.names)
+            for label, statistics in sets.items()
+        ]
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return the table as ``{parameter: {set: {statistic: value}}}``.
+
+        Returns
+        -------
+        dict
+            With a stream, the entry "standard error" of each parameter holds that of the difference of the means.
+
+        """
+        result: dict[str, dict[str, dict[str, float]]] = {name: {} for name in self.names}
+        for name, label, *values in self.rows():
+            result[str(name)][str(label)] = {key: float(v) for key, v in zip(self.columns[2:], values, strict=True)}
+        if self.standard_error is not None:
+            for name, error in zip(self.names, self.standard_error, strict=True):
+                result[name]["standard error"] = {"mean": float(error)}
+        return result
+
+    def __str__(self) -> str:
+        with_stream, statistics = self.stream is not None, tuple(self.statistics)
+        head = ["", "", *statistics] if with_stream else ["", *statistics]
+        lines = [head + (["se of mean"] if with_stream else [])]
+        for i, name in enumerate(self.names):
+            scale = float(self.sd[i] if self.stream is None else self.stream.sd[i])
+            own = [_rounded(float(v[i]), scale) for v in self.statistics.values()]
+            if self.stream is None or self.standard_error is None:
+                lines.append([name, *own])
+                continue
+            other = [_rounded(float(v[i]), scale) for v in self.stream.statistics.values()]
+            away = [_signed(float(v[i])) for v in self.difference.values()]
+            lines += [[name, "kept", *own, ""], ["", "stream", *other, ""]]
+            lines += [["", "difference", *away, f"{self.standard_error[i]:.3f}"]]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        left = 2 if with_stream else 1
+        text = [
+            "  ".join(
+                cell.ljust(width) if k < left else cell.rjust(width)
+                for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        if self.stream is not None:
+            text += [
+                f"{self.count} kept draws, {self.stream.count} draws of the stream; differences in sds of the stream;",
+                "se of mean: standard error of its difference if the kept draws were independent",
+            ]
+        return "\n".join(text)
+
+    __repr__ = __str__
+
+
+def summarise(
+    draws: Array,
+    weights: Array,
+    names: Sequence[str],
+    quantiles: Sequence[float],
+    ids: Integers,
+    stream: Block | None,
+) -> Summary:
+    """Summarise kept draws and their stream.
+
+    Parameters
+    ----------
+    draws : array
+        Kept draws, (n, d).
+    weights : array
+        Their weights, of sum 1, (n,).
+    names : sequence of str
+        Parameter names.
+    quantiles : sequence of float
+        Probabilities.
+    ids : array
+        Identifiers of the kept draws, (n, 2).
+    stream : Block or None
+        Draws of the stream.
+
+    Returns
+    -------
+    Summary
+        The table.
+
+    """
+    if stream is None or len(stream.draws) < _MIN_STREAM:
+        return Summary(*_statistics(draws, weights, names, quantiles), count=len(draws))
+    with np.errstate(all="ignore"):
+        context = DiagnosticContext(draws, ids, stream)
+        settled = context.draws
+        error = context.standard_error(settled)
+        equal = np.full(len(settled), 1.0 / len(settled))
+        other = Summary(*_statistics(settled, equal, names, quantiles), count=len(settled))
+        return Summary(*_statistics(draws, weights, names, quantiles), other, error, len(draws))
+
+
+def weighted_quantiles(draws: Array, weights: Array, probabilities: Array) -> Array:
+    """Return the weighted quantiles of each column.
+
+    Parameters
+    ----------
+    draws : array
+        Draws, (n, d).
+    weights : array
+        Weights of sum 1, (n,).
+    probabilities : array
+        Probabilities, of any shape.
+
+    Returns
+    -------
+    array
+        Quantiles, (..., d): linear interpolation between the midpoints of the weighted distribution function.
+
+    Examples
+    --------
+    >>> draws = np.array([[0.0], [1.0], [2.0]])
+    >>> weighted_quantiles(draws, np.array([0.25, 0.5, 0.25]), np.array([0.5]))
+    array([[1.]])
+
+    """
+    columns = []
+    for values in draws.T:
+        order = np.argsort(values, kind="stable")
+        mass = weights[order]
+        columns.append(np.interp(probabilities, np.cumsum(mass) - 0.5 * mass, values[order]))
+    return np.stack(columns, axis=-1)
+
+
+def _statistics(
+    draws: Array, weights: Array, names: Sequence[str], quantiles: Sequence[float]
+) -> tuple[tuple[str, ...], Array, Array, dict[float, Array]]:
+    constant = np.ptp(draws, axis=0) == 0  # without rounding errors
+    mean = np.where(constant, draws[0], weights @ draws)
+    sd = np.where(constant, 0.0, np.sqrt(weights @ (draws - mean) ** 2))
+    found = weighted_quantiles(draws, weights, np.asarray(quantiles, dtype=np.float64))
+    return tuple(names), mean, sd, {float(q): found[k] for k, q in enumerate(quantiles)}
+
+
+def _rounded(value: float, scale: float) -> str:
+    """Return a number that is rounded to 1/2000 to 1/200 of the standard deviation ``scale``.
+
+    >>> _rounded(1.10234, 0.0123), _rounded(1.10234, 12.3), _rounded(123456.7, 4e4), _rounded(1.5e-20, 1e-21)
+    ('1.10234', '1.10', '123457', '1.5000e-20')
+    """
+    if not (math.isfinite(value) and math.isfinite(scale) and scale > 0):
+        return f"{value:.6g}"
+    decimals = 2 - math.floor(math.log10(scale / 2.0))
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    if decimals > _MOST_DECIMALS or magnitude > _MOST_DECIMALS:
+        return f"{value:.{min(max(magnitude + decimals, 3), 16)}e}"
+    return f"{value:.{max(decimals, 0)}f}"
+
+
+def _signed(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.3f}"
