@@ -1,12 +1,16 @@
 """Columns of a table of draws: which are draws, scores, ids and variables.
 
-Column ``score_NAME`` is the score of column ``NAME``; ``chain`` and ``draw`` are the id; other columns, such as a log
-density, are ignored. Alternatively the user lists the columns by name, separated by commas.
+Column ``score_NAME`` is the score of column ``NAME``. If there are no such columns, the draws have no scores, and every
+column of numbers is a parameter unless its name has another meaning: ids, numbers of rows, log densities, weights,
+columns of a sampler. Alternatively the user lists the columns by name, separated by commas.
+
+Ids are the columns ``chain`` (R: ``.chain``) and ``draw`` (R: ``.iteration``, the index within a chain, or ``.draw``).
 
 A table of kept draws has the columns chain, draw, NAME..., score_NAME..., then ``weight`` and ``order`` if the kept set
 has them, then the variables of the user's model. A variable that is an array has one column per element, named as in
 CmdStan: ``w.1``, ``w.2``. A name that is already used in the table (by a parameter, ``weight``, ``score_mu``) gets the
-prefix ``variable_``. A table holds real numbers only: other variables, and the names of dimensions, are left out.
+prefix ``variable_``. Without scores, all variables get this prefix, and a parameter whose name has another meaning gets
+the prefix ``parameter_``. A table holds real numbers only: other variables, and the names of dimensions, are left out.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ import csv
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +29,35 @@ import numpy as np
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
-from steinstream.io.base import ALL_PARAMETERS, DRAWS, NAMES_HINT, NO_SCORES_HINT, SCORES, default_names
+from steinstream.io.base import (
+    DRAWS,
+    NAMES_HINT,
+    NOT_CHOSEN,
+    SCORES,
+    Request,
+    array_name,
+    as_id_column,
+    default_names,
+    find_parameters,
+)
 from steinstream.result import Kept, Variable
 
 CHAIN, DRAW, PREFIX = "chain", "draw", "score_"
 WEIGHT, ORDER = "weight", "order"
-VARIABLE_PREFIX = "variable_"
+VARIABLE_PREFIX, PARAMETER_PREFIX = "variable_", "parameter_"
+
+#: Titles of the id columns, in order of preference. R's ``.draw`` counts over all chains.
+CHAIN_TITLES = (".chain", CHAIN)
+DRAW_TITLES = (".iteration", "iteration", ".draw", DRAW)
+
+_ID, _ROW_NUMBER, _LOG_DENSITY, _OF_SAMPLER = "id", "row number", "log density", "column of the sampler"
+_WEIGHT, _SCORE, _NOT_NUMBERS, _OWN = "weight, not used", "score", "not numbers", "order of a kept set"
+_NO_SCORE = "has no score"
+_UNNAMED = re.compile(r"|index|Unnamed: \d+(_level_\d+)?")
+_WEIGHTS = re.compile(r"(importance|log)?weights?")
+_LOG_DENSITIES = re.compile(
+    r"lp|(minus|un)?(log|ln)(p|prob|probability|pdf|density|target|post|posterior|prior|lik|like|likelihood)|lprior"
+)
 
 _LIST_THEM = f"List the columns with {NAMES_HINT}, separated by commas."
 _ELEMENT = re.compile(r"(.*?)((?:\.\d+)+)")
@@ -40,10 +68,11 @@ class TableColumns(NamedTuple):
 
     names: list[str]
     draws: list[int]
-    scores: list[int]
+    scores: list[int]  # empty if the draws have no scores
     chain: int | None = None
     draw: int | None = None
     variables: Sequence[int] = ()  # of kept draws
+    left_out: Mapping[str, str] = MappingProxyType({})  # title -> reason
 
     @property
     def ids(self) -> list[int]:
@@ -59,72 +88,180 @@ class TableColumns(NamedTuple):
 # -- finding the columns -----------------------------------------------------------------------------------------------
 
 
-def find_columns(header: Sequence[str], draws_name: str, scores_name: str, path: Path) -> TableColumns:
-    """Find draws and scores in a table that contains both."""
-    own = _columns_of_kept(header)
-    if (draws_name, scores_name) == (DRAWS, SCORES) and own:
+def not_a_parameter(title: str) -> str | None:
+    """Return why a column with this title is not a parameter; None if it may be one.
+
+    Examples
+    --------
+    >>> not_a_parameter("lp__"), not_a_parameter(".chain"), not_a_parameter("log_lik[3]"), not_a_parameter("mu")
+    ('log density', 'id', 'log density', None)
+
+    """
+    plain = re.sub(r"[^a-z0-9]", "", array_name(title).lower())
+    if title in (*CHAIN_TITLES, *DRAW_TITLES):
+        return _ID
+    if _UNNAMED.fullmatch(title):
+        return _ROW_NUMBER
+    if title == "lp__" or _LOG_DENSITIES.fullmatch(plain):
+        return _LOG_DENSITY
+    if title.endswith("__"):
+        return _OF_SAMPLER
+    return _WEIGHT if _WEIGHTS.fullmatch(plain) else None
+
+
+def find_columns(header: Sequence[str], request: Request, numeric: Sequence[bool] | None = None) -> TableColumns:
+    """Find draws, scores and ids in a table.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Titles of the columns.
+    request : Request
+        The user's choices.
+    numeric : sequence of bool, optional
+        Whether each column contains numbers. Default: all do.
+
+    Returns
+    -------
+    TableColumns
+        The columns; without scores if the table has none.
+
+    Raises
+    ------
+    InputError
+        If a column that the user named is missing, or if only some of the parameters have scores.
+
+    """
+    named = (request.draws_name, request.scores_name) != (DRAWS, SCORES) or request.parameters is not None
+    own = None if named else _columns_of_kept(header)
+    if own:
         return own  # its parameters may have any name, even "chain"
-    known = [name.strip() for name in header]
-    if draws_name == ALL_PARAMETERS:
-        return _all_parameters(known, path)
-    scores_listed = is_listed(known, scores_name, SCORES)
-    if is_listed(known, draws_name, DRAWS):
-        names = split_names(draws_name)
-    elif scores_listed:
-        raise InputError(f"{path} has no column {draws_name}; it has {listing(known)}.", _LIST_THEM)
+    path, known = request.path, [name.strip() for name in header]
+    draws_listed = is_listed(known, request.draws_name, DRAWS)
+    if request.scores_name != SCORES or (SCORES in known and draws_listed):
+        return _listed_pairs(known, request)
+    if request.parameters is not None or draws_listed:
+        return _listed_draws(known, request)
+    pairs = _names_with_scores(known, path)
+    if not pairs:
+        return _all_parameters(header, numeric or [True] * len(known), path)
+    draws, scores = (find_positions(known, titles, path) for titles in (pairs, [PREFIX + name for name in pairs]))
+    return _with_ids(known, TableColumns(pairs, draws, scores))
+
+
+def _listed_pairs(known: Sequence[str], request: Request) -> TableColumns:
+    """Find the scores that the user listed, and their draws."""
+    path, score_names = request.path, split_names(request.scores_name)
+    scores = find_positions(known, score_names, path)
+    if is_listed(known, request.draws_name, DRAWS):
+        names = split_names(request.draws_name)
+    elif all(name.startswith(PREFIX) for name in score_names):
+        names = [name.removeprefix(PREFIX) for name in score_names]
     else:
-        names = _names_with_scores(known, path)
-    score_names = split_names(scores_name) if scores_listed else [PREFIX + name for name in names]
+        raise InputError(f"{path} has no column {request.draws_name}; it has {listing(known)}.", _LIST_THEM)
     if len(names) != len(score_names):
         raise InputError(
             f"{path}: {len(names)} columns of draws ({listing(names)}) but {len(score_names)} of scores "
             f"({listing(score_names)}).",
             "List the same number of columns for draws and scores, in the same order.",
         )
-    draws, scores = find_positions(known, names, path), find_positions(known, score_names, path)
-    return TableColumns(names, draws, scores, *find_ids(known, {*draws, *scores}))
+    draws = find_positions(known, names, path)
+    if request.parameters is not None:
+        chosen = find_parameters(names, request.parameters, path)
+        names, draws = [names[at] for at in chosen], [draws[at] for at in chosen]
+        scores = [scores[at] for at in chosen]
+    return _with_ids(known, TableColumns(names, draws, scores))
+
+
+def _listed_draws(known: Sequence[str], request: Request) -> TableColumns:
+    """Find the draws that the user listed, with their scores if there are columns score_NAME."""
+    path = request.path
+    if is_listed(known, request.draws_name, DRAWS):
+        draws = find_positions(known, split_names(request.draws_name), path)
+    else:
+        draws = [*range(len(known))]
+    if request.parameters is not None:
+        draws = [draws[place] for place in find_parameters([known[at] for at in draws], request.parameters, path)]
+    names, positions = [known[at] for at in draws], {name: at for at, name in enumerate(known)}
+    scores = [positions[PREFIX + name] for name in names if PREFIX + name in positions]
+    if 0 < len(scores) < len(names):
+        without = next(name for name in names if PREFIX + name not in positions)
+        raise InputError(
+            f"{path}: {known[scores[0]]} is the score of a column, but {without} has no column {PREFIX}{without}.",
+            "Choose columns that all have scores, or none.",
+        )
+    return _with_ids(known, TableColumns(names, draws, scores))
 
 
 def _columns_of_kept(header: Sequence[str]) -> TableColumns | None:
-    """Find the columns of a table of kept draws; None if the header is not that of such a table.
+    """Find the columns of a table of kept draws with scores; None if the header is not that of such a table.
 
-    No variable begins with ``score_``, so the largest number of parameters that matches is the right one, even if a
-    parameter is called ``score_a``.
+    No variable begins with ``score_``, so the last such column is the score of the last parameter, even if a parameter
+    is called ``score_a``.
     """
-    for dim in range((len(header) - 2) // 2, 0, -1):
-        end, names = 2 + 2 * dim, list(header[2 : 2 + dim])
-        if header[2 + dim] == PREFIX + names[0] and kept_header(names) == list(header[:end]):
-            if any(title.startswith(PREFIX) for title in header[end:]):
-                return None
-            variables = [at for at in range(end, len(header)) if header[at] not in (WEIGHT, ORDER)]
-            return TableColumns(names, [*range(2, 2 + dim)], [*range(2 + dim, end)], 0, 1, variables)
-    return None
+    end = 1 + max((at for at, title in enumerate(header) if title.startswith(PREFIX)), default=0)
+    dim = (end - 2) // 2
+    names = list(header[2 : 2 + dim])
+    if dim < 1 or kept_header(names) != list(header[:end]):
+        return None
+    variables = [at for at in range(end, len(header)) if header[at] not in (WEIGHT, ORDER)]
+    return TableColumns(names, [*range(2, 2 + dim)], [*range(2 + dim, end)], 0, 1, variables)
 
 
-def _all_parameters(known: Sequence[str], path: Path) -> TableColumns:
-    """Select every column except ids, scores, and the sampler's own columns in Stan, whose names end in ``__``."""
-    ignored = {at for at, name in enumerate(known) if name.startswith(PREFIX) or name.endswith("__")}
-    chosen = [at for at, name in enumerate(known) if name not in (CHAIN, DRAW) and at not in ignored]
-    if not chosen:
-        raise InputError(f"{path} has no column of draws among {listing(known)}.", _LIST_THEM)
-    return TableColumns([known[at] for at in chosen], chosen, chosen, *find_ids(known, set(chosen)))
+def _all_parameters(header: Sequence[str], numeric: Sequence[bool], path: Path) -> TableColumns:
+    """Select every column of numbers that may be a parameter, for a table without scores."""
+    known = [name.strip() for name in header]
+    own = known[:2] == [CHAIN, DRAW]  # as in a table of kept draws
+    names, draws, variables = [], [], []
+    left_out: dict[str, str] = {}
+    for at, title in enumerate(known):
+        if own and title.startswith(VARIABLE_PREFIX):
+            variables.append(at)
+            continue
+        name = _parameter_of_title(header[at]) if own else title
+        reason = _OWN if own and title == ORDER else not_a_parameter(title) if name == title else None
+        if reason or not numeric[at]:
+            left_out[title] = reason or _NOT_NUMBERS
+            continue
+        names.append(name)
+        draws.append(at)
+    chain, draw = find_ids(known, set(draws))
+    if not draws:
+        raise InputError(
+            f"{path} has no column of draws among {listing(known)}.",
+            "Name the columns with parameters (--parameters a,b,c).",
+        )
+    used = {known[at] for at in (chain, draw) if at is not None}
+    return TableColumns(
+        names, draws, [], chain, draw, variables, {name: why for name, why in left_out.items() if name not in used}
+    )
+
+
+def _with_ids(known: Sequence[str], columns: TableColumns) -> TableColumns:
+    """Add the id columns, and what is left out."""
+    taken = {*columns.draws, *columns.scores}
+    chain, draw = find_ids(known, taken)
+    taken |= {at for at in (chain, draw) if at is not None}
+    unmarked = _NO_SCORE if columns.scores else NOT_CHOSEN
+    left_out = {
+        name: not_a_parameter(name) or (_SCORE if name.startswith(PREFIX) else unmarked)
+        for at, name in enumerate(known)
+        if at not in taken
+    }
+    return columns._replace(chain=chain, draw=draw, left_out=left_out)
 
 
 def _names_with_scores(known: Sequence[str], path: Path) -> list[str]:
-    """Return the names NAME for which there is a column score_NAME."""
+    """Return the names NAME for which there is a column score_NAME; none if the table has no scores."""
     present = set(known)
     names = [name for name in known if PREFIX + name in present]
-    if not names:
-        raise InputError(
-            f"{path} has no scores: no pair of columns NAME and {PREFIX}NAME among {listing(known)}.",
-            f"{_LIST_THEM} If the scores are in a separate file, pass it as scores (--scores FILE). {NO_SCORES_HINT}",
-        )
     unmatched = [name for name in known if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in present]
     if unmatched:
         missing = unmatched[0].removeprefix(PREFIX)
         raise InputError(
             f"{path}: column {unmatched[0]} is the score of a column {missing}, which does not exist.",
-            nearest(missing, known) + _LIST_THEM,
+            f"{nearest(missing, known)}{_LIST_THEM} If {unmatched[0]} is a parameter, choose the parameters with "
+            "parameters (--parameters a,b,c).",
         )
     return names
 
@@ -141,21 +278,27 @@ def split_names(text: str) -> list[str]:
 
 def find_positions(known: Sequence[str], names: Sequence[str], path: Path) -> list[int]:
     """Return the position of each of ``names`` in ``known``."""
+    counts = Counter(known)
+    positions = {name: at for at, name in enumerate(known)}
     for name in names:
-        if name not in known:
+        if name not in counts:
             raise InputError(
                 f"{path} has no column {name or repr(name)}; it has {listing(known)}.",
                 nearest(name, known) + _LIST_THEM,
             )
-        if known.count(name) > 1:
-            raise InputError(f"{path} has {known.count(name)} columns named {name}.", "Give each column its own name.")
-    return [known.index(name) for name in names]
+        if counts[name] > 1:
+            raise InputError(f"{path} has {counts[name]} columns named {name}.", "Give each column its own name.")
+    return [positions[name] for name in names]
 
 
 def find_ids(known: Sequence[str], taken: set[int]) -> tuple[int | None, int | None]:
-    """Return the positions of ``chain`` and ``draw``, if they exist and are not parameters."""
-    chain, draw = (known.index(name) if name in known else None for name in (CHAIN, DRAW))
-    return (None if chain in taken else chain), (None if draw in taken else draw)
+    """Return the positions of the columns of chain and index, if they exist and are not parameters."""
+    positions = {name: at for at, name in reversed([*enumerate(known)]) if at not in taken}
+    chain, draw = (
+        next((positions[title] for title in titles if title in positions), None)
+        for titles in (CHAIN_TITLES, DRAW_TITLES)
+    )
+    return chain, draw
 
 
 # -- ids of the rows ---------------------------------------------------------------------------------------------------
@@ -176,9 +319,9 @@ class RowIds:
         """Return the (chain, draw) of the next ``rows`` rows, given the values of their id columns."""
         ids = np.zeros((rows, 2), dtype=np.int64)
         if chain is not None:
-            ids[:, 0] = self._whole(chain, CHAIN)
+            ids[:, 0] = as_id_column(chain, self._path, f"column {CHAIN}", self._row)
         if draw is not None:
-            ids[:, 1] = self._whole(draw, DRAW)
+            ids[:, 1] = as_id_column(draw, self._path, f"column {DRAW}", self._row)
         else:
             for number in np.unique(ids[:, 0]).tolist():
                 here = ids[:, 0] == number
@@ -194,19 +337,6 @@ class RowIds:
         chain = None if columns.chain is None else next(parts)
         draw = None if columns.draw is None else next(parts)
         return self.next(len(values), chain, draw)
-
-    def _whole(self, values: AnyArray, name: str) -> AnyArray:
-        if values.dtype.kind in "iu":
-            return values
-        numbers: Array = values.astype(np.float64)
-        wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers == np.rint(numbers))))
-        if wrong.size:
-            row = self._row + int(wrong[0]) + 1
-            raise InputError(
-                f"{self._path}, row {row}, column {name}: {numbers[wrong[0]]:g} is not a whole number.",
-                f"The column {name} identifies the draws. Rename it if it has another meaning.",
-            )
-        return numbers
 
 
 def find_rows(wanted: Integers, blocks: Iterable[Integers]) -> Integers | None:
@@ -225,9 +355,29 @@ def find_rows(wanted: Integers, blocks: Iterable[Integers]) -> Integers | None:
 # -- tables of kept draws ----------------------------------------------------------------------------------------------
 
 
-def kept_header(names: Sequence[str]) -> list[str]:
+def kept_header(names: Sequence[str], has_scores: bool = True) -> list[str]:
     """Return the first columns of a table of kept draws: chain, draw, NAME..., score_NAME..."""
-    return [CHAIN, DRAW, *names, *(PREFIX + name for name in names)]
+    if has_scores:
+        return [CHAIN, DRAW, *names, *(PREFIX + name for name in names)]
+    return [CHAIN, DRAW, *map(_title_of_parameter, names)]
+
+
+def _title_of_parameter(name: str) -> str:
+    """Return the title of a parameter in a table without scores, where the title must not have another meaning."""
+    return PARAMETER_PREFIX + name if _needs_prefix(name) else name
+
+
+def _parameter_of_title(title: str) -> str:
+    """Return the name of a parameter in a table without scores."""
+    name = title.removeprefix(PARAMETER_PREFIX)
+    return name if name != title and _needs_prefix(name) else title.strip()
+
+
+def _needs_prefix(name: str) -> bool:
+    if name.startswith((PREFIX, VARIABLE_PREFIX)) or name in (DRAWS, SCORES, ORDER) or name != name.strip():
+        return True
+    rest = name.removeprefix(PARAMETER_PREFIX)
+    return not_a_parameter(name) is not None or (rest != name and _needs_prefix(rest))
 
 
 def kept_columns(kept: Kept) -> tuple[list[str], list[AnyArray]]:
@@ -239,7 +389,9 @@ def kept_columns(kept: Kept) -> tuple[list[str], list[AnyArray]]:
     if kept.order is not None:
         extra[ORDER] = kept.order
     extra |= _variable_columns(kept, names)
-    return [*kept_header(names), *extra], [*kept.ids.T, *kept.draws.T, *kept.scores.T, *extra.values()]
+    scores = () if kept.scores is None else kept.scores.T
+    titles = kept_header(names, kept.scores is not None)
+    return [*titles, *extra], [*kept.ids.T, *kept.draws.T, *scores, *extra.values()]
 
 
 def _variable_columns(kept: Kept, names: Sequence[str]) -> dict[str, AnyArray]:
@@ -247,6 +399,8 @@ def _variable_columns(kept: Kept, names: Sequence[str]) -> dict[str, AnyArray]:
     taken = {CHAIN, DRAW, WEIGHT, ORDER, *names}
     columns: dict[str, AnyArray] = {}
     for name, (values, _, _) in kept.variables.items():
+        if _is_parameter(name, values, kept.draws, names):
+            continue
         if values.dtype.kind not in "biuf":
             warnings.warn(
                 f"The variable {name} has dtype {values.dtype}. A table holds numbers only, so it is left out; "
@@ -255,11 +409,18 @@ def _variable_columns(kept: Kept, names: Sequence[str]) -> dict[str, AnyArray]:
             )
             continue
         titles = [name + "".join(f".{at + 1}" for at in place) for place in np.ndindex(*values.shape[1:])]
-        reserved = name.startswith((PREFIX, VARIABLE_PREFIX))
+        reserved = name.startswith((PREFIX, VARIABLE_PREFIX)) or kept.scores is None
         if reserved or not taken.isdisjoint(titles) or not columns.keys().isdisjoint(titles):
             titles = [VARIABLE_PREFIX + title for title in titles]
         columns |= dict(zip(titles, values.reshape(len(values), len(titles)).T, strict=True))
     return columns
+
+
+def _is_parameter(name: str, values: AnyArray, draws: Array, names: Sequence[str]) -> bool:
+    """Return whether a variable has a column already, because its elements are parameters with the same values."""
+    places = [at for at, parameter in enumerate(names) if parameter == name or array_name(parameter) == name]
+    flat = values.reshape(len(values), -1)
+    return flat.shape[1] == len(places) > 0 and np.array_equal(flat, draws[:, places])
 
 
 def variables_of_kept(titles: Sequence[str], table: Array) -> dict[str, Variable]:

@@ -26,6 +26,7 @@ from steinstream.io.base import empty_chain
 from steinstream.io.errors import reading
 
 _CHUNK = 1 << 19  # bytes: large enough to hide the overhead of a call, small enough for the cache
+LONGEST_LINE = 1 << 26  # bytes; a draw and its score with 1.3 million dimensions
 _UNUSUAL = 4096  # fields left to ``float`` before the compiled parser continues
 _BOM = b"\xef\xbb\xbf"
 
@@ -113,10 +114,14 @@ class CsvFile:
         with reading(path, "csv"), open_text(path) as (_, text):
             if text.read(len(_BOM)) != _BOM:
                 text.seek(0)
-            line, start, first = 1, text.tell(), text.readline()
+
+            def next_line() -> bytes:
+                return read_line(path, text)
+
+            line, start, first = 1, text.tell(), next_line()
             while _is_ignored(first):
-                line, start, first = line + 1, text.tell(), text.readline()
-            lines = (part.decode("utf-8") for part in chain([first], iter(text.readline, b"")))
+                line, start, first = line + 1, text.tell(), next_line()
+            lines = (part.decode("utf-8") for part in chain([first], iter(next_line, b"")))
             record = csv.reader(lines, strict=True)
             fields = next(record, [])
             if not fields:
@@ -124,7 +129,7 @@ class CsvFile:
             if not _is_header(fields):
                 return cls(path, None, len(fields), start, line)
             start = text.tell()
-            if all(_is_ignored(row) for row in iter(text.readline, b"")):
+            if all(_is_ignored(row) for row in iter(next_line, b"")):
                 raise empty_chain(path)
             return cls(path, fields, len(fields), start, line + record.line_num)
 
@@ -132,6 +137,10 @@ class CsvFile:
     def titles(self) -> list[str]:
         """Titles of the columns: those of the header, or their numbers counted from 1."""
         return self.header or [str(i + 1) for i in range(self.width)]
+
+    def first_fields(self) -> list[bytes]:
+        """Return the fields of the first row; shorter or longer than the header if the row is invalid."""
+        return next(iter(self.fields([0])), [])
 
     def rows(self, chosen: Sequence[int], skip: int = 0) -> Iterator[Array]:
         """Iterate over the ``chosen`` columns in tables of some rows; the first ``skip`` rows are not parsed."""
@@ -158,6 +167,8 @@ class CsvFile:
                 rows = [row for row in text.split(b"\n") if row not in (b"", b"\r") and not row.startswith(b"#")]
                 found += [rows[row - first].removesuffix(b"\r").split(b",") for row in here]
             first += count
+            if len(found) == len(wanted):
+                break
         return found
 
     def _chunks(self) -> Iterator[bytes]:
@@ -171,7 +182,9 @@ class CsvFile:
                 text.seek(self.start)
             while True:
                 with reading(self.path, "csv"):
-                    chunk = text.read(_CHUNK) + text.readline()
+                    chunk = text.read(_CHUNK)
+                    if chunk and not chunk.endswith(b"\n"):
+                        chunk += read_line(self.path, text)
                 self.fraction = min(file.tell() / size, 1.0)
                 if not chunk:
                     return
@@ -221,6 +234,17 @@ def _count_rows(text: bytes) -> int:
     if text.startswith((b"\n", b"\r\n", b"#")) or b"\n\n" in text or b"\n\r\n" in text or b"\n#" in text:
         return lines - sum(map(_is_ignored, text.splitlines(keepends=True)))
     return lines
+
+
+def read_line(path: Path, text: IO[bytes]) -> bytes:
+    """Read the rest of a line, or raise an `InputError` if it is too long to be a line of numbers."""
+    line = text.readline(LONGEST_LINE)
+    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+        raise InputError(
+            f"{path}: a line is longer than {LONGEST_LINE >> 20} MB.",
+            "The file is not a csv file, or it has no line ends. Write one line per draw, or use npz or parquet.",
+        )
+    return line
 
 
 def is_gzipped(path: Path, file: IO[bytes]) -> bool:

@@ -323,10 +323,17 @@ class DrawIdReader:
         ids[:, 0], ids[:, 1] = chain, np.arange(start, stop)
         for at, column in enumerate(self._columns):
             if isinstance(column, ChunkReader):
-                ids[:, at] = column.rows(chain, start, stop)
+                ids[:, at] = _as_ids(column.rows(chain, start, stop))
             elif column is not None:
-                ids[:, at] = column[chain]
+                ids[:, at] = _as_ids(column)[chain]
         return ids
+
+
+def _as_ids(values: AnyArray) -> Integers:
+    """Convert a coordinate to int64."""
+    if values.dtype.kind == "u" and values.size and int(values.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"a coordinate of the draws contains {int(values.max())}, which is too large")
+    return values.astype(np.int64, copy=False)
 
 
 def _id_coordinate(coords: Mapping[str, StoredArray], name: str, dims: tuple[str, ...]) -> StoredArray | None:

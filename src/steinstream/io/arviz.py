@@ -6,17 +6,24 @@ named by their paths, separated by commas: a variable, or a group with all its v
 ...), (sample, ...) with coordinates ``chain`` and ``draw``, or (draw, ...). The kept draws get the variables of
 ``posterior``.
 
+Without scores (also if the gradient is NaN throughout, or is not accompanied by unconstrained draws), the draws are
+``sample_stats/unconstrained_draw``, or the variables of ``unconstrained_posterior`` and ``posterior``: numbers with one
+value or array per draw, without log densities, without values per observation (dimension ``__obs__`` of Bambi), and
+without variables of which there is a transformed one (``sigma`` if there is ``sigma_log__``). A file does not tell
+which other variables of ``posterior`` are deterministic functions of the parameters; the user may name the parameters.
+
 **Kept sets.** Group ``posterior`` contains the variables of the user's model, or the unconstrained parameters if there
-are none; ``sample_stats`` contains ``unconstrained_draw``, ``gradient`` (the score), and ``second_gradient``,
+are none; ``sample_stats`` contains ``unconstrained_draw``, and ``gradient`` (the score), ``second_gradient``,
 ``weight`` and ``prefix_ksd`` if the kept set has them; ``steinstream`` contains the preconditioner and the history; the
-attributes contain KSD and all settings. Chains are thinned to different sizes, so there is one dimension ``sample``,
-with the coordinates ``chain`` and ``draw``.
+attributes contain KSD, MMD and all settings. Chains are thinned to different sizes, so there is one dimension
+``sample``, with the coordinates ``chain`` and ``draw``.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +33,9 @@ import numpy as np
 from steinstream import __version__
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
-from steinstream.errors import InputError
-from steinstream.io._columns import split_names
+from steinstream.errors import InputError, SteinstreamError
+from steinstream.io._columns import not_a_parameter, split_names
+from steinstream.io._kept_checks import checked_kept, parse_kernel
 from steinstream.io._labelled_arrays import (
     ArrayTree,
     ChunkReader,
@@ -39,25 +47,30 @@ from steinstream.io._labelled_arrays import (
     text_as_str,
 )
 from steinstream.io.base import (
-    ALL_PARAMETERS,
     DRAWS,
     NAMES_HINT,
-    NO_SCORES_HINT,
+    NOT_CHOSEN,
+    PARAMETERS_HINT,
     SCORES,
+    SCORES_GUIDE,
     Chain,
     Request,
+    array_name,
     default_names,
+    no_scores,
     reject_scores_file,
     scores_all_nan,
 )
-from steinstream.io.errors import need, reading
-from steinstream.io.npz import parse_kernel
+from steinstream.io.errors import DAMAGE, need, reading
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept, Variable
 from steinstream.validation import Block
 
 #: Locations of scores and draws.
 GRADIENT, UNCONSTRAINED = "sample_stats/gradient", "sample_stats/unconstrained_draw"
+
+#: Attribute ``inference_library`` of kept sets.
+LIBRARY = "steinstream"
 
 _TRANSFORMED, _POSTERIOR, _OWN = "unconstrained_posterior", "posterior", "steinstream"
 _PARAMETER = "unconstrained_parameter"
@@ -71,6 +84,11 @@ _MAX_SEPARATE = 200  # parameters above which they are written as one array inst
 
 _NAME_THEM = f"Name them with {NAMES_HINT}: a variable as GROUP/NAME, or a whole GROUP."
 _NUTPIE = "nutpie stores both with nutpie.sample(..., store_gradient=True, store_unconstrained=True)."
+_ROUTES = (
+    "PyMC: steinstream.integrations.pymc.scores(model, idata); nutpie: sample with store_gradient=True, "
+    f"store_unconstrained=True; {SCORES_GUIDE}"
+)
+_TRANSFORM = re.compile(r"(.+)_[a-z][a-z0-9-]*__")  # a transformed variable of PyMC: sigma_log__
 _IN_ORDER = "List the variables in the order of the gradient: draws_name (--draws-name) GROUP/NAME,GROUP/NAME,..."
 
 # -- finding draws and scores ------------------------------------------------------------------------------------------
@@ -84,23 +102,50 @@ class _Part(NamedTuple):
     coords: Mapping[str, StoredArray]
 
 
+class _Found(NamedTuple):
+    """Variables of draws and scores, in the same order."""
+
+    draws: list[_Part]
+    scores: list[_Part]  # empty if the draws have no scores
+    left_out: dict[str, str]  # variable that is not read -> why not
+    unused: str = ""  # why scores that are in the file are not used
+
+
 class _Finder:
     """Finds the variables that are the draws and the scores."""
 
-    def __init__(self, tree: ArrayTree, path: Path) -> None:
-        self._tree, self._path = tree, path
+    def __init__(self, tree: ArrayTree, request: Request) -> None:
+        self._tree, self._path, self._request = tree, request.path, request
 
-    def find(self, draws_name: str, scores_name: str) -> tuple[list[_Part], list[_Part]]:
-        """Return the variables of draws and scores, in the same order."""
-        if draws_name == ALL_PARAMETERS:
-            draws = self._named(self._all_parameters())
-            return draws, draws
-        scores = self._named(scores_name if scores_name != SCORES else self._default_scores())
-        name = draws_name if draws_name != DRAWS else self._default_draws()
+    def find(self) -> _Found:
+        """Return the variables of draws and scores."""
+        request = self._request
+        place = request.scores_name if request.names_scores else self._default_scores()
+        if place is None:
+            return self._without_scores("")
+        scores = self._named(place)
+        if _never_filled(scores):
+            if request.names_scores:
+                raise scores_all_nan(self._path, _titles(scores))
+            return self._without_scores(f"{place} is NaN throughout, because no gradient was stored")
+        name = request.draws_name if request.draws_name != DRAWS else self._default_draws()
+        if name is None:
+            if request.names_scores:
+                raise InputError(
+                    f"{self._path} has scores but no unconstrained draws: neither {UNCONSTRAINED} nor a group "
+                    f"{_TRANSFORMED}.",
+                    f"{_NUTPIE} If no parameter is constrained, use draws_name={_POSTERIOR} (--draws-name "
+                    f"{_POSTERIOR}).",
+                )
+            return self._without_scores(f"{place} is not used, because there are no unconstrained draws")
+        return _Found(*self._with_scores(name, scores), {})
+
+    def _with_scores(self, name: str, scores: list[_Part]) -> tuple[list[_Part], list[_Part]]:
+        """Return the variables of the draws ``name``, and their scores in the same order."""
         if name not in self._tree.names:
             return self._named(name), scores
         draws = self._group(name)
-        if scores_name in self._tree.names:
+        if self._request.scores_name in self._tree.names:
             return draws, self._match(draws, scores)
         names = _parameter_names(scores)
         if names:
@@ -111,31 +156,51 @@ class _Finder:
             )
         return draws, scores
 
-    def _all_parameters(self) -> str:
-        """Return the location of the draws if no scores are needed; unconstrained ones if there are any."""
-        places = [place for place in (UNCONSTRAINED, DRAWS) if self._lookup(place) is not None]
-        groups = [group for group in (_TRANSFORMED, _POSTERIOR) if group in self._tree.names]
-        return next(iter([*places, *groups]), _POSTERIOR)
+    def _without_scores(self, unused: str) -> _Found:
+        """Return the variables of draws without scores; unconstrained ones if there are any."""
+        request, place = self._request, self._request.draws_name
+        if place == DRAWS:
+            place = next((place for place in (UNCONSTRAINED, DRAWS) if self._lookup(place) is not None), DRAWS)
+        if place != DRAWS or self._lookup(DRAWS) is not None:
+            if place.strip("/") not in self._tree.names:
+                return _Found(self._named(place), [], {}, unused)
+            pool = self._group(place.strip("/"))
+        else:
+            groups = [group for group in (_TRANSFORMED, _POSTERIOR) if group in self._tree.names]
+            pool = [part for group in groups or [""] for part in self._group(group)]
+        if request.parameters is not None:
+            return self._chosen(pool, request.parameters, unused)
+        reasons = _reasons(pool)
+        draws = [part for part in pool if part.title not in reasons]
+        if not draws:
+            raise InputError(
+                f"{self._path} has no draws: no variable of real numbers with dimensions (chain, draw, ...) or "
+                f"(sample, ...) among {listing(self._known())}.",
+                f"{_NAME_THEM} {PARAMETERS_HINT}",
+            )
+        return _Found(draws, [], reasons, unused)
 
-    def _default_scores(self) -> str:
-        for place in (GRADIENT, SCORES):
-            if self._lookup(place) is not None:
-                return place
-        raise InputError(
-            f"{self._path} has no scores: no variable {GRADIENT} among {listing(self._known())}.",
-            f"{_NAME_THEM} {_NUTPIE} {NO_SCORES_HINT}",
-        )
+    def _chosen(self, pool: list[_Part], parameters: Sequence[str], unused: str) -> _Found:
+        """Return the variables that contain the chosen parameters, which are selected later by their elements."""
+        wanted = {*parameters, *map(array_name, parameters)}
+        draws = [part for part in pool if part.array.name in wanted]
+        known = [part.array.name for part in pool]
+        for name in parameters:
+            if name not in known and array_name(name) not in known:
+                raise InputError(
+                    f"{self._path} has no parameter {name}; it has {listing(known)}.",
+                    nearest(name, known) + PARAMETERS_HINT,
+                )
+        return _Found(draws, [], {part.title: NOT_CHOSEN for part in pool if part not in draws}, unused)
 
-    def _default_draws(self) -> str:
+    def _default_scores(self) -> str | None:
+        return next((place for place in (GRADIENT, SCORES) if self._lookup(place) is not None), None)
+
+    def _default_draws(self) -> str | None:
         for place in (UNCONSTRAINED, DRAWS):
             if self._lookup(place) is not None:
                 return place
-        if _TRANSFORMED in self._tree.names:
-            return _TRANSFORMED
-        raise InputError(
-            f"{self._path} has scores but no unconstrained draws: neither {UNCONSTRAINED} nor a group {_TRANSFORMED}.",
-            f"{_NUTPIE} If no parameter is constrained, use draws_name={_POSTERIOR} (--draws-name {_POSTERIOR}).",
-        )
+        return _TRANSFORMED if _TRANSFORMED in self._tree.names else None
 
     def _named(self, text: str) -> list[_Part]:
         """Return the variables of a list of paths."""
@@ -204,6 +269,49 @@ class _Finder:
         return [part.title for group in ("", *self._tree.names) for part in self._group(group)]
 
 
+def _reasons(pool: Sequence[_Part]) -> dict[str, str]:
+    """Return which variables are not parameters of draws without scores, and why."""
+    unconstrained = {name: part.title for part in pool for name in _untransformed_names(part)}
+    reasons = {}
+    for title, array, _ in pool:
+        instead = unconstrained.get(array.name)
+        if instead is not None and instead != title:
+            reasons[title] = f"{instead} is read instead"
+        elif not any(set(dims) <= set(array.dims) for dims in _LAYOUTS):
+            reasons[title] = "not one value per draw"
+        elif array.dtype.kind not in "fiub":
+            reasons[title] = "not numbers"
+        elif any(dim.startswith("__") for dim in array.dims):
+            reasons[title] = "one value per observation"
+        else:
+            reason = not_a_parameter(array.name)
+            if reason is not None and not _TRANSFORM.fullmatch(array.name):
+                reasons[title] = reason
+    return reasons
+
+
+def _untransformed_names(part: _Part) -> list[str]:
+    """Return the names of the constrained variable that an unconstrained one stands for: sigma for sigma_log__."""
+    match = _TRANSFORM.fullmatch(part.array.name)
+    own = [part.array.name] if part.title.startswith(f"{_TRANSFORMED}/") else []
+    return own + ([match[1]] if match else [])
+
+
+def _never_filled(parts: Sequence[_Part]) -> bool:
+    """Return whether the first and the last scores are NaN: the array exists, but was never filled."""
+    for _, array, _ in parts:
+        dims = next((dims for dims in _LAYOUTS if set(dims) <= set(array.dims)), None)
+        if dims is None or array.dtype.kind not in "fiu":
+            return False
+        length = array.sizes[dims[-1]]
+        first, last = slice(0, _MIN_DRAWS), slice(max(length - _MIN_DRAWS, 0), length)
+        for chain, draws in ((0, first), (max(array.sizes[dims[0]] - 1, 0), last)):
+            within = (slice(chain, chain + 1), draws)[-len(dims) :]
+            if not np.isnan(array.part(dims, *within).astype(np.float64)).all():
+                return False
+    return True
+
+
 def _element_names(array: StoredArray) -> list[list[str]]:
     """Return the names of the elements of a variable, in the notation of ``flat_names`` and of several tools."""
     shape = array.row_shape(_SAMPLE_DIMS)
@@ -214,12 +322,12 @@ def _element_names(array: StoredArray) -> list[list[str]]:
     return [[f"{array.name}{a}{b.join(place)}{c}" for place in places] for a, b, c in notations]
 
 
-def _parameter_names(scores: Sequence[_Part]) -> list[str]:
-    """Return the names along the last dimension of a gradient that is one array."""
-    array = scores[0].array
-    if len(scores) != 1 or not array.dims or array.dims[-1] in _SAMPLE_DIMS:
+def _parameter_names(parts: Sequence[_Part]) -> list[str]:
+    """Return the names along the last dimension of draws or scores that are one array."""
+    array = parts[0].array
+    if len(parts) != 1 or not array.dims or array.dims[-1] in _SAMPLE_DIMS:
         return []
-    last = scores[0].coords.get(array.dims[-1])
+    last = parts[0].coords.get(array.dims[-1])
     return [str(name) for name in last.values()] if last is not None and last.is_text else []
 
 
@@ -231,21 +339,34 @@ def _titles(parts: Sequence[_Part]) -> str:
 
 
 class ArvizChain(Chain):
-    """Draws and scores as variables of a tree."""
+    """Draws, and scores if there are any, as variables of a tree."""
 
-    def __init__(self, tree: ArrayTree, path: Path, kind: str, draws_name: str, scores_name: str) -> None:
-        self._arguments = tree, path, kind, draws_name, scores_name
+    def __init__(self, tree: ArrayTree, request: Request, kind: str) -> None:
+        self._arguments = tree, request, kind
         self._tree, self._kind = tree, kind
+        path = request.path
         with reading(path, kind):
-            draws, scores = _Finder(tree, path).find(draws_name, scores_name)
+            draws, scores, left_out, unused = _Finder(tree, request).find()
             self._dims = _common_dims([*draws, *scores], path)
             self._ids = DrawIds(draws[0].array.sizes, draws[0].coords, self._dims)
             self._draws, self._scores = ([part.array for part in parts] for parts in (draws, scores))
-            names = _parameter_names(scores) or [name for array in self._draws for name in _element_names(array)[0]]
+            labelled = scores or [part for part in draws if part.array.dims[-1:] == (_PARAMETER,)]
+            names = _parameter_names(labelled) if labelled else []
+            names = names or [name for array in self._draws for name in _element_names(array)[0]]
         dim = _common_width(draws, scores, self._dims, path)
-        super().__init__(path, dim, names, self._ids.chains * self._ids.draws, self._ids.chain_count)
-        self.draws_from, self.scores_from = _titles(draws), _titles(scores)
-        self._require_scores()
+        super().__init__(
+            path,
+            dim,
+            names,
+            self._ids.chains * self._ids.draws,
+            self._ids.chain_count,
+            has_scores=bool(scores),
+            left_out=left_out,
+        )
+        self.draws_from, self.scores_from = _titles(draws), _titles(scores) if scores else ""
+        self.scores_hint = f"{unused}; {_ROUTES}" if unused else _ROUTES
+        if request.parameters is not None:
+            self.select(request.parameters)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArvizChain, self._arguments, {"negated": self.negated}
@@ -265,7 +386,7 @@ class ArvizChain(Chain):
         """Return the variables that kept draws will get, and chunks that are large or read more than once."""
         shapes = {name: array.row_shape(self._dims) for name, array in self._posterior()[0].items()}
         titles = [f"{name} ({' x '.join(map(str, shape))})" if shape else name for name, shape in shapes.items()]
-        notes = [("variables", f"{_POSTERIOR}: {listing(titles)}")] if titles else []
+        notes = super().notes() + ([("variables", f"{_POSTERIOR}: {listing(titles)}")] if titles else [])
         readers = [reader for each in self._readers() for reader in each]
         size, repeats = max(one.slab_bytes for one in readers) / 1e6, max(one.repeats for one in readers)
         if size > _LARGE_SLAB:
@@ -301,22 +422,10 @@ class ArvizChain(Chain):
                 with reading(self.path, self._kind):
                     block = Block(
                         _take_all(draws, chain, start, stop),
-                        _take_all(scores, chain, start, stop),
+                        _take_all(scores, chain, start, stop) if scores else no_scores(stop - start),
                         ids.ids(chain, start, stop),
                     )
                 yield block
-
-    def _require_scores(self) -> None:
-        """Raise if the first and the last scores are NaN: the array exists, but was never filled."""
-        length = self._ids.draws
-        first, last = slice(0, _MIN_DRAWS), slice(max(length - _MIN_DRAWS, 0), length)
-        with reading(self.path, self._kind):
-            for chain, draws in ((0, first), (self._ids.chains - 1, last)):
-                within = (slice(chain, chain + 1), draws)[-len(self._dims) :]
-                for array in self._scores:
-                    if not np.isnan(array.part(self._dims, *within).astype(np.float64)).all():
-                        return
-        raise scores_all_nan(self.path, self.scores_from)
 
 
 class _FloatReader(ChunkReader):
@@ -330,7 +439,7 @@ class _FloatReader(ChunkReader):
 def open_tree(request: Request, open_file: Callable[[Path], ArrayTree], kind: str) -> ArvizChain:
     """Open the chain in a file that ``open_file`` opens as a tree."""
     reject_scores_file(request)
-    return ArvizChain(open_file(request.path), request.path, kind, request.draws_name, request.scores_name)
+    return ArvizChain(open_file(request.path), request, kind)
 
 
 def _common_dims(parts: Sequence[_Part], path: Path) -> tuple[str, ...]:
@@ -354,10 +463,10 @@ def _common_dims(parts: Sequence[_Part], path: Path) -> tuple[str, ...]:
 def _common_width(draws: Sequence[_Part], scores: Sequence[_Part], dims: tuple[str, ...], path: Path) -> int:
     """Return the number of parameters, which must be the same for draws and scores."""
     for title, array, _ in (*draws, *scores):
-        if array.dtype.kind not in "fiu":
+        if array.dtype.kind not in "fiub":
             raise InputError(f"{path}: {title} has dtype {array.dtype}.", "Draws and scores are real numbers.")
     width, other = (sum(math.prod(part.array.row_shape(dims)) for part in parts) for parts in (draws, scores))
-    if width != other:
+    if scores and width != other:
         raise InputError(
             f"{path}: a draw has {width} numbers ({_titles(draws)}), but a score has {other} ({_titles(scores)}).",
             "Draws must be unconstrained, as the gradient is: a simplex of 3 has 2 parameters. " + _NAME_THEM,
@@ -431,15 +540,15 @@ class KeptGroup(NamedTuple):
 
 def kept_attributes(kept: Kept) -> dict[str, Any]:
     """Return the attributes of the root."""
+    measures = {"ksd": float(kept.ksd), "normalised_ksd": kept.normalised_ksd, "mmd": float(kept.mmd)}
     return {
-        "inference_library": _OWN,
+        "inference_library": LIBRARY,
         "inference_library_version": __version__,
-        "ksd": float(kept.ksd),
-        "normalised_ksd": kept.normalised_ksd,
+        **{name: value for name, value in measures.items() if not math.isnan(value)},  # JSON has no NaN
         "settings": json.dumps(dict(kept.settings)),
         "variables": json.dumps(list(kept.variables)),  # a store may change their order
         "draws_from": UNCONSTRAINED,
-        "scores_from": GRADIENT,
+        **({} if kept.scores is None else {"scores_from": GRADIENT}),
     }
 
 
@@ -448,13 +557,11 @@ def kept_groups(kept: Kept, *, stacked: bool = True) -> dict[str, KeptGroup]:
     sample = _SampleDims(kept, stacked)
     names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
     posterior, labels = _posterior_variables(kept, names, sample)
-    stats = {
-        "unconstrained_draw": sample.labelled(kept.draws, _PARAMETER),
-        "gradient": sample.labelled(kept.scores, _PARAMETER),
-    }
-    if kept.second_scores is not None:
-        stats["second_gradient"] = sample.labelled(kept.second_scores, _PARAMETER)
-    for name, values in (("weight", kept.weights), ("prefix_ksd", kept.prefix_ksd)):
+    stats = {"unconstrained_draw": sample.labelled(kept.draws, _PARAMETER)}
+    for name, scores in (("gradient", kept.scores), ("second_gradient", kept.second_scores)):
+        if scores is not None:
+            stats[name] = sample.labelled(scores, _PARAMETER)
+    for name, values in (("weight", kept.weights), ("prefix_ksd", kept.prefix_ksd), ("prefix_mmd", kept.prefix_mmd)):
         if values is not None:
             stats[name] = sample.labelled(values)
     return {
@@ -544,8 +651,10 @@ def _text_as_object(values: Any) -> AnyArray:
 def kept_of_tree(tree: ArrayTree, where: str) -> Kept:
     """Read a kept set, stacked or not."""
     try:
-        return _read_kept(tree)
-    except (KeyError, TypeError) as problem:
+        return checked_kept(_read_kept(tree), where)
+    except SteinstreamError:
+        raise
+    except DAMAGE as problem:
         raise InputError(
             f"{where} is not a kept set, or it is damaged: {problem}.", "Use what steinstream thin or Kept.save wrote."
         ) from problem
@@ -570,9 +679,10 @@ def _read_kept(tree: ArrayTree) -> Kept:
     centre = own["centre"].values() if "centre" in own else None
     return Kept(
         draws=_all_rows(stats.arrays["unconstrained_draw"], dims),
-        scores=_all_rows(stats.arrays["gradient"], dims),
+        scores=optional("gradient"),
         ids=np.concatenate([ids for _, _, ids in DrawIds(sizes, stats.coords, dims).all()]),
-        ksd=float(tree.attrs["ksd"]),
+        ksd=float(tree.attrs.get("ksd", math.nan)),
+        mmd=float(tree.attrs.get("mmd", math.nan)),
         history=History(*(own[f"history_{name}"].values() for name in History._fields)),
         kernel=parse_kernel(settings.get("kernel")),
         preconditioner=None if factor is None else Preconditioner(factor, centre),
@@ -580,6 +690,7 @@ def _read_kept(tree: ArrayTree) -> Kept:
         names=tuple(str(name) for name in stats.coords[_PARAMETER].values()),
         weights=optional("weight"),
         prefix_ksd=optional("prefix_ksd"),
+        prefix_mmd=optional("prefix_mmd"),
         bound=settings.get("bound"),
         second_scores=optional("second_gradient"),
         variables=variables,
@@ -628,8 +739,9 @@ def chain_of_datatree(
     scores_name: str = SCORES,
     negate: bool = False,
     path: str | Path = "the DataTree",
+    parameters: Sequence[str] | None = None,
 ) -> ArvizChain:
-    """Open the draws and scores in an ``xarray.DataTree`` as a chain.
+    """Open the draws, and the scores if there are any, in an ``xarray.DataTree`` as a chain.
 
     Parameters
     ----------
@@ -641,6 +753,8 @@ def chain_of_datatree(
         Change the sign of the scores.
     path : str or Path, optional
         Name of the tree in error messages.
+    parameters : sequence of str, optional
+        Names of the parameters to read. Default: all.
 
     Returns
     -------
@@ -650,10 +764,12 @@ def chain_of_datatree(
     Raises
     ------
     InputError
-        If the tree does not contain draws and scores.
+        If the tree does not contain draws, or if ``scores_name`` is given and there is no such variable.
 
     """
-    chain = ArvizChain(DataTreeAdapter(tree), Path(path), "a DataTree", draws_name, scores_name)
+    chosen = None if parameters is None else tuple(parameters)
+    request = Request(Path(path), None, draws_name, scores_name, parameters=chosen)
+    chain = ArvizChain(DataTreeAdapter(tree), request, "a DataTree")
     chain.negated = negate
     return chain
 

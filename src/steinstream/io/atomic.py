@@ -67,12 +67,14 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+    # A file name may not be valid UTF-8.
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
     with _output_errors(path):
         if target.exists() and not target.is_file():
             # As root, os.replace would replace /dev/null by a regular file.
             raise OutputError(f"{path} is not a regular file.", "Choose another file name.")
         try:
-            with temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as file:
+            with temporary.open(mode.replace("w", "x"), **text) as file:
                 yield file
                 file.flush()
                 if sync:
@@ -109,7 +111,10 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
     temporary, previous = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
     with _output_errors(path):
         if os.path.lexists(target) and not (target.is_dir() and replaceable(target)):
-            raise OutputError(f"{path} exists and is not a store of this format.", "Choose another name.")
+            raise OutputError(
+                f"{path} exists and is not a store that steinstream wrote, or it contains other files.",
+                "Choose another name.",
+            )
         temporary.mkdir()
         try:
             yield temporary

@@ -1,19 +1,22 @@
 """Abstract base class of chain readers: iterate over a file of draws in blocks, in order, with bounded memory.
 
-A format implements ``_read``. Everything else (splitting blocks at chains, the sign of the scores, progress) is here.
+A format implements ``_read``. Everything else (splitting blocks at chains, the sign of the scores, the choice of
+parameters, progress) is here. Scores are optional: a file without scores yields blocks whose scores have no columns.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from steinstream._typing import Integers
+from steinstream._formatting import listing, nearest
+from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.result import Variable
 from steinstream.validation import Block
@@ -21,15 +24,13 @@ from steinstream.validation import Block
 #: Default names of draws and scores in a file.
 DRAWS, SCORES = "draws", "scores"
 
-#: Name that selects all columns or variables that look like parameters, for draws without scores.
-ALL_PARAMETERS = "*"
-
 NAMES_HINT = "draws_name and scores_name (--draws-name, --scores-name)"
-NO_SCORES_HINT = (
-    "If you have no scores, approximate them with a Gaussian: steinstream thin --proxy gaussian, or "
-    'ss.thin(draws, proxy="gaussian").'
-)
+PARAMETERS_HINT = "Choose the parameters with parameters (--parameters a,b,c)."
 
+#: Where to read about draws without scores.
+SCORES_GUIDE = "see docs/integrations/without-scores.md"
+
+_LARGEST_ID = 2**53
 _MIN_DRAWS = 100  # consecutive draws without a finite score after which the scores are considered missing
 
 
@@ -41,6 +42,49 @@ class Request(NamedTuple):
     draws_name: str = DRAWS
     scores_name: str = SCORES
     output: Path | None = None  # CmdStan's file of the constrained draws
+    parameters: tuple[str, ...] | None = None  # names of the parameters to read; None for all
+
+    @property
+    def names_scores(self) -> bool:
+        """Whether the user said where the scores are, so that a file without them is an error."""
+        return self.scores is not None or self.scores_name != SCORES
+
+
+class Taken(NamedTuple):
+    """What is read from a file.
+
+    Attributes
+    ----------
+    parameters : tuple of str
+        Names of the parameters.
+    ids : tuple of str
+        Columns that contain the chain and the index of each draw.
+    left_out : mapping
+        Name of every column or variable that is not a parameter -> why not.
+
+    Examples
+    --------
+    >>> for label, text in Taken(("mu", "tau"), (".chain",), {"lp__": "log density"}).lines():
+    ...     print(f"{label:<12}{text}")
+    parameters  2: mu, tau
+    ids         .chain
+    left out    lp__ (log density)
+
+    """
+
+    parameters: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = MappingProxyType({})
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return a table to print, as pairs of a label and a line of text."""
+        lines = [("parameters", f"{len(self.parameters)}: {listing(self.parameters)}")]
+        lines += [("ids", ", ".join(self.ids))] if self.ids else []
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            by_reason.setdefault(reason, []).append(name or repr(name))
+        parts = [f"{listing(names, 4)} ({reason})" for reason, names in by_reason.items()]
+        return lines + ([("left out", listing(parts))] if parts else [])
 
 
 def reject_scores_file(request: Request, what: str = "variables") -> None:
@@ -67,24 +111,44 @@ class Chain(ABC):
         Number of chains; None if the file stores a chain number with each draw.
     negated : bool
         Whether to change the sign of the scores, for tools that write minus the gradient.
+    has_scores : bool
+        Whether the file contains scores. Without them, the scores of a block have shape (n, 0).
     draws_from, scores_from : str
         Location of draws and scores in the file.
+    scores_hint : str
+        How to get scores for this kind of file, in one line.
+    taken : Taken
+        What is read: parameters, id columns, and what is left out.
 
     """
 
     negated: bool = False
     draws_from: str = ""
     scores_from: str = ""
+    scores_hint: str = SCORES_GUIDE
 
     def __init__(
-        self, path: Path, dim: int, names: Sequence[str] | None, length: int | None, chains: int | None
+        self,
+        path: Path,
+        dim: int,
+        names: Sequence[str] | None,
+        length: int | None,
+        chains: int | None,
+        *,
+        has_scores: bool = True,
+        ids: Sequence[str] = (),
+        left_out: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         if length == 0:
             raise empty_chain(path)
         self.path = path
-        self.names = tuple(names) if names is not None else default_names(dim)
+        self.names = tuple(map(printable, names)) if names is not None else default_names(dim)
         self.length = length
         self.chains = chains
+        self.has_scores = has_scores
+        self._id_columns, self._left_out = tuple(ids), dict(left_out)
+        self._width = dim  # parameters in the file
+        self._selected: list[int] | None = None  # positions of the parameters that are read
         self._seen = 0
 
     @property
@@ -96,6 +160,21 @@ class Chain(ABC):
     def title(self) -> str:
         """Name that identifies the chain in a checkpoint."""
         return self.path.name
+
+    @property
+    def taken(self) -> Taken:
+        """What is read from the file, and what is left out."""
+        return Taken(self.names, self._id_columns, self._left_out)
+
+    def select(self, parameters: Sequence[str]) -> None:
+        """Read only some of the parameters, in this order; the name of an array stands for all its elements."""
+        places = find_parameters(self.names, parameters, self.path)
+        for place, name in enumerate(self.names):
+            if place not in places:
+                self._left_out[name] = NOT_CHOSEN
+        before = range(self._width) if self._selected is None else self._selected
+        self._selected = [before[place] for place in places]
+        self.names = tuple(self.names[place] for place in places)
 
     def blocks(self, rows: int = 8192, skip: int = 0) -> Iterator[Block]:
         """Iterate over the draws, chain after chain.
@@ -115,7 +194,7 @@ class Chain(ABC):
         Raises
         ------
         InputError
-            If the file is damaged, or if no gradient was stored.
+            If the file is damaged, or if all scores are NaN.
 
         """
         if rows < 1:
@@ -124,8 +203,11 @@ class Chain(ABC):
             raise InputError(f"skip must be at least 0, got {skip}.")
         self._seen = skip
         for block in self._read(rows, skip):
-            if self._seen == 0:
+            if self._seen == 0 and self.has_scores:
                 self._require_scores_in(block)
+            if self._selected is not None:
+                scores = _columns(block.scores, self._selected) if self.has_scores else block.scores
+                block = block._replace(draws=_columns(block.draws, self._selected), scores=scores)
             if self.negated:
                 np.negative(block.scores, out=block.scores)
             for piece in _split_by_chain(block):
@@ -158,8 +240,16 @@ class Chain(ABC):
         return {}
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return further information about the file, as pairs of a label and a line of text."""
-        return []
+        """Return further information about the file, as pairs of a label and a line of text.
+
+        Returns
+        -------
+        list of tuple
+            What is left out, and how to get scores if there are none, then what is known about the format.
+
+        """
+        lines = [line for line in self.taken.lines() if line[0] != "parameters"]
+        return lines if self.has_scores else [*lines, ("scores", f"none: {self.scores_hint}")]
 
     @abstractmethod
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
@@ -176,13 +266,79 @@ def empty_chain(path: Path) -> InputError:
     return InputError(f"{path}: the chain is empty.", "Check that the sampler wrote its draws to this file.")
 
 
+NOT_CHOSEN = "not chosen"
+
+
+def find_parameters(known: Sequence[str], wanted: Sequence[str], path: Path) -> list[int]:
+    """Return the positions of parameters by name; the name of an array stands for all its elements."""
+    by_name: dict[str, list[int]] = {}
+    for place, name in enumerate(known):
+        by_name.setdefault(name, []).append(place)
+    arrays: dict[str, list[int]] = {}
+    for place, name in enumerate(known):
+        arrays.setdefault(array_name(name), []).append(place)
+    places: list[int] = []
+    for name in wanted:
+        found = by_name.get(name) or arrays.get(name)
+        if found is None:
+            raise InputError(
+                f"{path} has no parameter {name or repr(name)}; it has {listing(known)}.",
+                nearest(name, dict.fromkeys([*known, *arrays])) + PARAMETERS_HINT,
+            )
+        places += found
+    if len(set(places)) < len(places) or not places:
+        raise InputError(f"The parameters {listing(wanted)} are not different names.", "Name each parameter once.")
+    return places
+
+
+def array_name(name: str) -> str:
+    """Return the name of the array that an element such as ``w[0,1]`` or ``w.1.2`` belongs to."""
+    if name.endswith("]") and "[" in name:
+        return name[: name.index("[")]
+    head, *places = name.split(".")
+    return head if places and all(place.isdigit() for place in places) else name
+
+
 def scores_all_nan(path: Path, where: str) -> InputError:
     """Return the error for an array of scores that was never filled."""
     return InputError(
         f"{path}: {where} is NaN throughout: no gradient was stored.",
-        "Sample again and store the gradient: nutpie.sample(..., store_gradient=True), or in PyMC with nutpie "
-        "nuts={'store_gradient': True}.",
+        "Leave out these scores to thin the draws without scores, or sample again and store the gradient; with nutpie: "
+        "nutpie.sample(..., store_gradient=True).",
     )
+
+
+def no_scores(count: int) -> Array:
+    """Return the scores of draws that have none, (count, 0)."""
+    return np.empty((count, 0))
+
+
+def printable(name: str) -> str:
+    """Return a name that can be encoded as UTF-8; other characters of damaged names are replaced."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def as_id_column(values: AnyArray, path: Path, name: str, row: int = 0) -> Integers:
+    """Convert the chains or indices of draws to int64, without rounding; ``row`` is the number of rows before."""
+    if values.dtype.kind == "i":
+        return values.astype(np.int64, copy=False)
+    numbers = values if values.dtype.kind == "u" else values.astype(np.float64)
+    # Larger floats are not exact.
+    valid = numbers <= (np.iinfo(np.int64).max if values.dtype.kind == "u" else _LARGEST_ID)
+    if values.dtype.kind != "u":
+        valid &= (numbers >= -_LARGEST_ID) & (numbers == np.rint(numbers))
+    if not valid.all():
+        place = np.argwhere(~valid)[0]
+        raise InputError(
+            f"{path}, row {row + int(place[0]) + 1}, {name}: {numbers[tuple(place)]:g} is not a whole number, or it is "
+            f"larger than {_LARGEST_ID}.",
+            f"{name} identifies the draws. Rename it if it has another meaning.",
+        )
+    return numbers.astype(np.int64)
+
+
+def _columns(values: Array, chosen: Sequence[int]) -> Array:
+    return np.ascontiguousarray(values[:, chosen])
 
 
 def _split_by_chain(block: Block) -> Iterator[Block]:

@@ -1,21 +1,24 @@
 """Checkpoints of a thinner: a versioned npz file with a checksum, written to a temporary file and then renamed.
 
-A checkpoint holds the configuration and the state of a thinner. It is complete or absent. Nothing in it is executed.
-Its bytes depend on the state of the thinner alone, not on the order in which the engine stores it.
+A checkpoint holds the configuration and the state of a thinner. It is complete or absent. Nothing in it is executed,
+and everything in it is validated before it is used (:mod:`steinstream.thinner.state_checks`). Its bytes depend on the
+state of the thinner alone, not on the order in which the engine stores it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from steinstream import __version__
+from steinstream import __version__, validation
 from steinstream._typing import AnyArray, Integers
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import replacing
@@ -24,6 +27,7 @@ from steinstream.schedules import Schedule
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.state import ThinnerState
+from steinstream.thinner.state_checks import check_state
 
 FORMAT = 6
 
@@ -81,11 +85,31 @@ def load(
 
     """
     content = read(path)
-    config = _config(path, content["config"], {"growth": growth, "budget": budget})
-    state: dict[str, Any] = content["state"]
-    if read_rows is not None and state["kept"] is not None and "points" not in state["kept"]:
-        state["kept"] |= read_rows(state["kept"]["ids"])
-    return Thinner.from_state(config, ThinnerState.from_dict(config, state))
+    with _invalid(path):
+        config = _config(path, content["config"], {"growth": growth, "budget": budget})
+        state: dict[str, Any] = content["state"]
+        without_rows = state["kept"] is not None and "points" not in state["kept"]
+        ids = validation.as_ids(state["kept"]["ids"][:, :2], len(state["kept"]["ids"])) if without_rows else None
+    if read_rows is not None and ids is not None:
+        rows = read_rows(state["kept"]["ids"])
+        state["kept"] |= {name: np.ascontiguousarray(value) for name, value in rows.items()}
+    with _invalid(path):
+        check_state(config, state)
+        return Thinner.from_state(config, ThinnerState.from_dict(config, state))
+
+
+@contextmanager
+def _invalid(path: str | PathLike[str]) -> Iterator[None]:
+    """Convert the errors of a checkpoint with invalid content to a `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except DAMAGE as error:
+        problem = error.problem if isinstance(error, InputError) else f"{type(error).__name__}: {error}."
+        raise CheckpointError(
+            f"{path} is not a valid checkpoint. {problem}", "Delete it to start again, or give another file name."
+        ) from error
 
 
 def _config(path: str | PathLike[str], stored: Mapping[str, Any], given: Mapping[str, Schedule | None]) -> ThinConfig:
@@ -148,9 +172,12 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
     if not Path(path).is_file():
         raise CheckpointError(f"There is no checkpoint at {path}.")
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (*DAMAGE, KeyError, TypeError, AttributeError):
+        with zipfile.ZipFile(path) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("compressed, unlike every checkpoint")  # its size in memory is unknown
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {name: np.asarray(stored[name]) for name in stored.files}
+    except DAMAGE:
         raise CheckpointError(
             f"{path} is not a readable checkpoint: it is truncated, or another program wrote it.",
             "Delete it to start again, or give another file name.",
@@ -159,15 +186,16 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
         raise CheckpointError(f"{path} is an npz file but not a steinstream checkpoint.", "Give another file name.")
     if str(arrays.pop("checksum")) != _checksum(arrays):
         raise CheckpointError(f"{path} is damaged: its checksum does not match.", "Delete it to start again.")
-    head = json.loads(str(arrays.pop("head")))
-    if head["format"] != FORMAT:
-        raise CheckpointError(
-            f"{path} has checkpoint format {head['format']}, written by steinstream {head['steinstream']}; "
-            f"this version reads format {FORMAT}.",
-            "Finish the run with the version that started it.",
-        )
-    content: dict[str, Any] = _with_arrays(head["content"], arrays)
-    return content
+    with _invalid(path):
+        head = json.loads(str(arrays.pop("head")))
+        if head["format"] != FORMAT:
+            raise CheckpointError(
+                f"{path} has checkpoint format {head['format']}, written by steinstream {head['steinstream']}; "
+                f"this version reads format {FORMAT}.",
+                "Finish the run with the version that started it.",
+            )
+        content: dict[str, Any] = _with_arrays(dict(head["content"]), arrays)
+        return content
 
 
 def _without_arrays(value: Any, name: str, arrays: dict[str, AnyArray]) -> Any:

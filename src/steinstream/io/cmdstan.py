@@ -6,6 +6,10 @@ gradients ``g_NAME``. The gradient is that of the potential energy, which is **m
 files have the same names, although ``sigma`` in the diagnostic file is log sigma; here the unconstrained parameters are
 called ``sigma_unc`` and ``w_unc.1``.
 
+An output file without its diagnostic file has draws, in the coordinates of the model, but no scores. CmdStan does not
+mark which of its columns are parameters, transformed parameters or generated quantities: all are read, without log
+densities (``lp__``, ``log_lik``) and the sampler's own columns, unless the user names the parameters.
+
 Draws of the warm-up, if they were saved, are left out and not counted: draw 0 is the first one after the warm-up, as in
 cmdstanpy.
 """
@@ -26,9 +30,9 @@ import numpy as np
 from steinstream._formatting import listing
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
-from steinstream.io._columns import combine_elements, split_element
-from steinstream.io._csv_rows import CsvFile, is_gzipped, open_text, regroup
-from steinstream.io.base import DRAWS, NO_SCORES_HINT, SCORES, Chain, Request
+from steinstream.io._columns import combine_elements, not_a_parameter, split_element
+from steinstream.io._csv_rows import CsvFile, is_gzipped, open_text, read_line, regroup
+from steinstream.io.base import DRAWS, SCORES, SCORES_GUIDE, Chain, Request, no_scores
 from steinstream.io.csv import open_csv
 from steinstream.io.errors import DAMAGE, reading
 from steinstream.result import Variable
@@ -108,25 +112,34 @@ def is_cmdstan(path: Path, head: bytes) -> bool:
     return False
 
 
-class DiagnosticColumns(NamedTuple):
-    """Names of the unconstrained parameters, and positions of draws and gradients in a diagnostic file."""
+class StanColumns(NamedTuple):
+    """Names of the parameters, and positions of draws and gradients; an output file has no gradients."""
 
     names: tuple[str, ...]
     draws: list[int]
     gradients: list[int]
+    left_out: dict[str, str]  # title -> reason
 
 
-def find_gradients(header: Sequence[str], path: Path) -> DiagnosticColumns:
-    """Find the columns of a diagnostic file: those of the sampler, then NAME..., p_NAME..., g_NAME..."""
+def find_stan_columns(header: Sequence[str], path: Path) -> StanColumns:
+    """Find the columns of a file of CmdStan.
+
+    A diagnostic file has the columns of the sampler, then NAME..., p_NAME..., g_NAME... Every other file is an output
+    file, with the columns of the sampler, then those of the model.
+    """
     first = _first_parameter(header)
     dim = (len(header) - first) // 3
     names = list(header[first : first + dim])
-    if not names or header[first:] != [*names, *(f"p_{name}" for name in names), *(f"g_{name}" for name in names)]:
-        raise _no_gradients(path, header)
-    last = first + 2 * dim
-    return DiagnosticColumns(
-        tuple(map(unconstrained_name, names)), [*range(first, first + dim)], [*range(last, last + dim)]
-    )
+    if names and header[first:] == [*names, *(f"p_{name}" for name in names), *(f"g_{name}" for name in names)]:
+        last = first + 2 * dim
+        gradients = [*range(last, last + dim)]
+        return StanColumns(tuple(map(unconstrained_name, names)), [*range(first, first + dim)], gradients, {})
+    reasons = [not_a_parameter(title) for title in header]
+    draws = [at for at, reason in enumerate(reasons) if reason is None]
+    if not draws:
+        raise InputError(f"{path} has no parameters: it has {listing(header)}.", "Sample from a model with parameters.")
+    left_out = {title: reason for title, reason in zip(header, reasons, strict=True) if reason is not None}
+    return StanColumns(tuple(header[at] for at in draws), draws, [], left_out)
 
 
 def _first_parameter(header: Sequence[str]) -> int:
@@ -138,18 +151,6 @@ def unconstrained_name(name: str) -> str:
     """Return the name of an unconstrained parameter."""
     base, place = split_element(name)
     return f"{base}_unc" + "".join(f".{index}" for index in place)
-
-
-def _no_gradients(path: Path, header: Sequence[str]) -> InputError:
-    diagnostic = find_diagnostic(path)
-    remedy = (
-        f"Use its diagnostic file, which seems to be {diagnostic}."
-        if diagnostic
-        else "Sample with output diagnostic_file=FILE (cmdstanpy: save_latent_dynamics=True) and use that file. "
-        + NO_SCORES_HINT
-    )
-    titles = listing(header[_first_parameter(header) :])
-    return InputError(f"{path} is an output file of CmdStan without gradients: it has {titles}.", remedy)
 
 
 def stan_variables(titles: Sequence[str], table: Array) -> dict[str, Variable]:
@@ -203,12 +204,27 @@ def _first_existing(path: Path, names: Iterable[str]) -> Path | None:
 
 
 class CmdStanChain(Chain):
-    """One chain: its diagnostic file, and its output file if that is known."""
+    """One chain: its diagnostic file, and its output file if that is known; or its output file alone."""
 
-    def __init__(self, file: CsvFile, columns: DiagnosticColumns, config: CmdStanConfig, output: Path | None) -> None:
-        super().__init__(file.path, len(columns.names), columns.names, None, 1)
+    def __init__(self, file: CsvFile, columns: StanColumns, config: CmdStanConfig, output: Path | None) -> None:
+        super().__init__(
+            file.path,
+            len(columns.names),
+            columns.names,
+            None,
+            1,
+            has_scores=bool(columns.gradients),
+            left_out=columns.left_out,
+        )
         self._file, self._columns, self._config, self._output = file, columns, config, output
-        self._limit = None if output is None else _draws_of_unfinished_run(output, config.warmup)
+        self._limit = None if output in (None, file.path) else _draws_of_unfinished_run(output, config.warmup)
+        diagnostic = find_diagnostic(file.path)
+        self.scores_hint = (
+            f"its diagnostic file, which seems to be {diagnostic}, has them"
+            if diagnostic
+            else "sample with output diagnostic_file=FILE (cmdstanpy: save_latent_dynamics=True) and use that file; "
+            + SCORES_GUIDE
+        )
 
     def fraction(self) -> float | None:
         """Return the part of the bytes that was read."""
@@ -222,7 +238,9 @@ class CmdStanChain(Chain):
                 table = table[: max(self._limit - skip, 0)]
                 if not len(table):
                     return
-            yield Block(table[:, : self.dim].copy(), -table[:, self.dim :], consecutive_ids(0, skip, len(table)))
+            draws, gradients = table[:, : self._width].copy(), table[:, self._width :]
+            scores = -gradients if columns.gradients else no_scores(len(table))
+            yield Block(draws, scores, consecutive_ids(0, skip, len(table)))
             skip += len(table)
 
     def variables(self, ids: Integers) -> dict[str, Variable]:
@@ -233,15 +251,19 @@ class CmdStanChain(Chain):
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the program that wrote the file, and the location of scores and constrained draws."""
-        config, first = self._config, self._file.titles[self._columns.gradients[0]]
+        config, gradients = self._config, self._columns.gradients
         program = f"CmdStan {config.version or ''}".rstrip() + (f", {config.model}" if config.model else "")
-        lines = [("from", f"{program}: unconstrained draws; scores are minus the columns {first}, ...")]
+        what = "draws of the model's variables"
+        if gradients:
+            first = self._file.titles[gradients[0]]
+            what = f"unconstrained draws; scores are minus the columns {first}, ..."
+        lines = [("from", f"{program}: {what}"), *super().notes()]
         if config.samples and 0 < self._seen < config.samples:
             counts = f"{self._seen} of {config.samples} draws"
             lines.append(("incomplete", f"{self.path.name} has {counts}: the run has not finished, or was stopped"))
         if self._output is None:
             lines.append(("variables", "unknown: no output file found; name it with output (--output-csv FILE)"))
-        else:
+        elif self.has_scores:
             with open_text(self._output, _KIND) as (_, text):
                 titles = _read_titles(self._output, text)
             found = stan_variables(titles, np.zeros((1, len(titles))))
@@ -252,22 +274,33 @@ class CmdStanChain(Chain):
 
 
 def open_cmdstan(request: Request) -> Chain:
-    """Open a diagnostic file. If the user lists columns, it is read as any other csv file."""
+    """Open a diagnostic or an output file. If the user lists columns, it is read as any other csv file."""
     if (request.draws_name, request.scores_name) != (DRAWS, SCORES) or request.scores is not None:
         return open_csv(request)
     path = request.path
     with reading(path, _KIND), open_text(path, _KIND) as (_, text):
-        config = parse_config(takewhile(lambda line: line.startswith(b"#"), text))
+        lines = iter(lambda: read_line(path, text), b"")
+        config = parse_config(takewhile(lambda line: line.startswith(b"#"), lines))
     file = CsvFile.open(path)
     if file.header is None:
         raise _no_header(path)
     file.header[:] = [title.strip() for title in file.header]
-    columns = find_gradients(file.header, path)
+    columns = find_stan_columns(file.header, path)
     _require_complete_line(path)
-    output = request.output or find_output(path, config.output)
+    output: Path | None = path
+    if columns.gradients:
+        output = request.output or find_output(path, config.output)
+    elif request.output is not None:
+        raise InputError(
+            f"{path} is an output file of CmdStan, so it has no other output file such as {request.output}.",
+            "Give the diagnostic file of the run, or leave out output.",
+        )
     if output is not None:
         read_constrained(path, output, np.zeros(1, dtype=np.int64), 0)  # checks that both files are from one run
-    return CmdStanChain(file, columns, config, output)
+    chain = CmdStanChain(file, columns, config, output)
+    if request.parameters is not None:
+        chain.select(request.parameters)
+    return chain
 
 
 # -- the output file ---------------------------------------------------------------------------------------------------
@@ -340,7 +373,7 @@ def _read_rows(path: Path, rows: Integers, partial: bool) -> _Rows:
     with open_text(path, _KIND) as (_, text):
         titles = _read_titles(path, text)
         with reading(path, _KIND):
-            data = filter(_is_row, text)
+            data = filter(_is_row, iter(lambda: read_line(path, text), b""))
             position = 0
             for row in wanted:
                 for line in data:
@@ -384,7 +417,7 @@ def parse_lines(path: Path, titles: Sequence[str], lines: Sequence[bytes]) -> Ar
 def _read_titles(path: Path, text: IO[bytes]) -> list[str]:
     """Read up to the header, and return its titles."""
     with reading(path, _KIND):
-        for line in text:
+        for line in iter(lambda: read_line(path, text), b""):
             if line.strip() and not line.startswith(b"#"):
                 return [title.strip() for title in line.decode("utf-8", "replace").split(",")]
     raise _no_header(path)
@@ -407,7 +440,7 @@ def _draws_of_unfinished_run(path: Path, warmup: int) -> int | None:
             return None
         file.seek(0)
         _read_titles(path, file)
-        return max(sum(map(_is_row, file)) - warmup, 0)
+        return max(sum(map(_is_row, iter(lambda: read_line(path, file), b""))) - warmup, 0)
 
 
 def _require_complete_line(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""csv and csv.gz: draws and scores in one file, distinguished by column names, or in a pair of files.
+"""csv and csv.gz: draws and optional scores in one file, distinguished by column names, or in a pair of files.
 
 Published chains are often pairs without headers. The columns of such a pair correspond by position.
 """
@@ -26,11 +26,12 @@ from steinstream.io._columns import (
     find_rows,
     is_listed,
     kept_columns,
+    not_a_parameter,
     split_names,
     variables_of_kept,
 )
 from steinstream.io._csv_rows import CsvFile, open_text, parse_number, regroup
-from steinstream.io.base import DRAWS, SCORES, Chain, Request, default_names
+from steinstream.io.base import DRAWS, SCORES, Chain, Request, default_names, find_parameters, no_scores
 from steinstream.io.errors import reading
 from steinstream.result import Kept, Variable
 from steinstream.validation import Block
@@ -39,12 +40,23 @@ _WIDE = 100  # least number of columns of a file that looks transposed, which ha
 
 
 class CsvChain(Chain):
-    """Draws and scores in the columns of one csv file or of two."""
+    """Draws, and scores if there are any, in the columns of one csv file or of two."""
 
     def __init__(self, draws: CsvFile, scores: CsvFile, columns: TableColumns) -> None:
-        super().__init__(draws.path, len(columns.draws), columns.names, None, 1 if columns.chain is None else None)
+        super().__init__(
+            draws.path,
+            len(columns.draws),
+            columns.names,
+            None,
+            1 if columns.chain is None else None,
+            has_scores=bool(columns.scores),
+            ids=[draws.titles[at].strip() for at in columns.ids],
+            left_out=columns.left_out,
+        )
         self._draws, self._scores, self._columns = draws, scores, columns
-        self.draws_from, self.scores_from = _describe(draws, columns.draws), _describe(scores, columns.scores)
+        self.draws_from = _describe(draws, columns.draws)
+        self.scores_from = _describe(scores, columns.scores) if columns.scores else ""
+        self.scores_hint = f"add columns score_NAME, or a file of scores (--scores FILE); {self.scores_hint}"
 
     def fraction(self) -> float | None:
         """Return the part of the bytes that was read."""
@@ -84,6 +96,10 @@ class CsvChain(Chain):
         """Iterate over tables of draws, followed by the id columns, and of their scores."""
         columns = self._columns
         first = [*columns.draws, *columns.ids]
+        if not columns.scores:
+            for table in regroup(self._draws.rows(first, skip), rows):
+                yield table, no_scores(len(table))
+            return
         if self._draws is self._scores:
             for table in regroup(self._draws.rows([*first, *columns.scores], skip), rows):
                 yield table[:, : len(first)], table[:, len(first) :]
@@ -114,22 +130,33 @@ def _describe(file: CsvFile, chosen: Sequence[int]) -> str:
 
 
 def open_csv(request: Request) -> CsvChain:
-    """Open a csv file with draws and scores, or a pair of files."""
+    """Open a csv file with draws, and scores if there are any, or a pair of files."""
     file = _open(request.path)
     if request.scores is None:
         if file.header is None:
-            raise InputError(
-                f"{request.path} has no header that distinguishes draws and scores.",
-                "Pass the file of scores as scores (--scores FILE), or name the columns: NAME and score_NAME.",
-            )
-        columns = find_columns(file.header, request.draws_name, request.scores_name, request.path)
-        return CsvChain(file, file, columns)
+            return CsvChain(file, file, _without_header(file, request))
+        first = file.first_fields()
+        numeric = [parse_number(field) is not None for field in first] if len(first) == file.width else None
+        return CsvChain(file, file, find_columns(file.header, request, numeric))
     if request.scores.suffix.lower() in (".npy", ".npz", ".parquet", ".nc", ".zarr"):
         raise InputError(
             f"The scores of a csv file must be in a csv file, got {request.scores}.", "Use the same format for both."
         )
     other = _open(request.scores)
     return CsvChain(file, other, _find_pair(file, other, request))
+
+
+def _without_header(file: CsvFile, request: Request) -> TableColumns:
+    """Take every column of a file without titles as a parameter."""
+    if (request.draws_name, request.scores_name) != (DRAWS, SCORES):
+        raise InputError(
+            f"{file.path} has no header, so its columns have no names.",
+            "Add a header: NAME,...,score_NAME,... Or pass the file of scores as scores (--scores FILE).",
+        )
+    names, columns = default_names(file.width), [*range(file.width)]
+    if request.parameters is not None:
+        columns = find_parameters(names, request.parameters, file.path)
+    return TableColumns([names[at] for at in columns], columns, [])
 
 
 def _open(path: Path) -> CsvFile:
@@ -178,12 +205,21 @@ def _find_pair(file: CsvFile, other: CsvFile, request: Request) -> TableColumns:
             "Every parameter needs its score. Check that both files are from the same run.",
         )
     if file.header is None:
-        return TableColumns(list(default_names(len(draws))), draws, scores)
-    known = [name.strip() for name in file.header]
-    names = [known[i] for i in draws]
-    if other.header is not None:
-        scores = _match_by_name(names, [other.header[i].strip() for i in scores], scores)
-    return TableColumns(names, draws, scores, *find_ids(known, set(draws)))
+        columns = TableColumns(list(default_names(len(draws))), draws, scores)
+    else:
+        known = [name.strip() for name in file.header]
+        names = [known[i] for i in draws]
+        if other.header is not None:
+            scores = _match_by_name(names, [other.header[i].strip() for i in scores], scores)
+        columns = TableColumns(names, draws, scores, *find_ids(known, set(draws)))
+    if request.parameters is None:
+        return columns
+    chosen = find_parameters(columns.names, request.parameters, file.path)
+    return columns._replace(
+        names=[columns.names[at] for at in chosen],
+        draws=[columns.draws[at] for at in chosen],
+        scores=[columns.scores[at] for at in chosen],
+    )
 
 
 def _columns_of_one(file: CsvFile, name: str, default: str) -> list[int]:
@@ -195,16 +231,15 @@ def _columns_of_one(file: CsvFile, name: str, default: str) -> list[int]:
     known = [title.strip() for title in file.header]
     if is_listed(known, name, default):
         return find_positions(known, split_names(name), file.path)
-    # A column without a title contains row numbers, as R and pandas write them.
-    ids = find_ids(known, set())
-    return [i for i, title in enumerate(known) if title and i not in ids]
+    return [i for i, title in enumerate(known) if not_a_parameter(title) is None]
 
 
 def _match_by_name(names: Sequence[str], titles: Sequence[str], scores: list[int]) -> list[int]:
     """Return the columns of the scores in the order of the draws, by name if the names agree, else by position."""
     for found in (list(titles), [title.removeprefix(PREFIX) for title in titles]):
-        if sorted(found) == sorted(names) and len(set(found)) == len(found):
-            return [scores[found.index(name)] for name in names]
+        column = dict(zip(found, scores, strict=True))
+        if sorted(found) == sorted(names) and len(column) == len(found):
+            return [column[name] for name in names]
     return scores
 
 

@@ -23,18 +23,18 @@ from steinstream._formatting import listing
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import RowIds, TableColumns, find_columns
-from steinstream.io._csv_rows import invalid_line, parse_number, parse_rows
-from steinstream.io.base import DRAWS, SCORES
+from steinstream.io._csv_rows import LONGEST_LINE, invalid_line, parse_number, parse_rows, read_line
+from steinstream.io.base import DRAWS, SCORES, Request, find_parameters, no_scores
 from steinstream.io.cmdstan import (
     FOOTER,
     CmdStanConfig,
-    find_gradients,
+    find_stan_columns,
     is_stan_comment,
     is_stan_header,
     parse_config,
 )
 from steinstream.io.errors import reading
-from steinstream.validation import Block
+from steinstream.validation import Block, concatenate
 
 _CHUNK = 1 << 20  # bytes read at a time
 _MARK = 256  # bytes before the last position that are compared
@@ -55,6 +55,8 @@ class LineBuffer:
         text = self._rest + text
         end = text.rfind(b"\n") + 1
         self._rest = text[end:]
+        if len(self._rest) > LONGEST_LINE:
+            raise InputError(f"A line is longer than {LONGEST_LINE >> 20} MB.", "Write one line per draw.")
         return text[:end]
 
 
@@ -101,6 +103,7 @@ class GrowingCsv:
         draws_name: str = DRAWS,
         scores_name: str = SCORES,
         negate: bool = False,
+        parameters: Sequence[str] | None = None,
         alone: bool = True,
     ) -> None:
         self.path, self.chain = path, chain
@@ -108,7 +111,8 @@ class GrowingCsv:
         self.config = CmdStanConfig()
         self.ready = 0  # draws that can be taken
         self.received = self.taken = start  # draws, including those skipped
-        self._names, self._alone = (draws_name, scores_name), alone
+        chosen = None if parameters is None else tuple(parameters)
+        self._request, self._alone = Request(path, None, draws_name, scores_name, parameters=chosen), alone
         self._preamble = CsvPreamble()
         self._columns: TableColumns | None = None
         self._row_ids = RowIds(path, start)
@@ -123,6 +127,11 @@ class GrowingCsv:
     def names(self) -> tuple[str, ...] | None:
         """Parameter names; None before the header was read."""
         return None if self._columns is None else tuple(self._columns.names)
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the file contains scores; False before the header was read."""
+        return self._columns is not None and bool(self._columns.scores)
 
     @property
     def finished(self) -> bool:
@@ -141,18 +150,23 @@ class GrowingCsv:
             self._add_rows(text, self._columns)
 
     def _find_columns(self, titles: list[str]) -> TableColumns:
-        if self._preamble.is_stan and self._names == (DRAWS, SCORES):
-            found = find_gradients(titles, self.path)
+        request = self._request
+        if self._preamble.is_stan and (request.draws_name, request.scores_name) == (DRAWS, SCORES):
+            found = find_stan_columns(titles, self.path)
             self.config, self.is_stan = parse_config(self._preamble.comments), True
             self._sign = -self._sign
             self._skip += self.config.warmup
-            return TableColumns(list(found.names), found.draws, found.gradients)
+            places = [*range(len(found.names))]
+            if request.parameters is not None:
+                places = find_parameters(found.names, request.parameters, self.path)
+            names, draws = ([each[at] for at in places] for each in (found.names, found.draws))
+            gradients = [found.gradients[at] for at in places] if found.gradients else []
+            return TableColumns(names, draws, gradients, left_out=found.left_out)
         if all(parse_number(title.encode()) is not None for title in titles):
             raise InputError(
-                f"{self.path} has no header that distinguishes draws and scores.",
-                "Name the columns: NAME and score_NAME.",
+                f"{self.path} has no header.", "Name the columns in the first line: NAME, and score_NAME for scores."
             )
-        columns = find_columns(titles, *self._names, self.path)
+        columns = find_columns(titles, request)
         if columns.ids and not self._alone:
             raise InputError(f"{self.path} has a column chain or draw.", "Follow such a file alone.")
         if columns.ids and self._start:
@@ -204,7 +218,8 @@ class GrowingCsv:
         self.ready -= count
         self.taken += count
         dim = len(self.names or ())
-        return Block(rows[:count, :dim].copy(), self._sign * rows[:count, -dim:], ids[:count])
+        scores = self._sign * rows[:count, -dim:] if self.has_scores else no_scores(len(ids[:count]))
+        return Block(rows[:count, :dim].copy(), scores, ids[:count])
 
 
 class DrawQueue(Protocol):
@@ -226,8 +241,8 @@ def interleave(chains: Sequence[DrawQueue], ended: Sequence[bool]) -> Iterator[B
         if not rounds:
             return
         blocks = [chain.take(rounds) for chain in active]
-        # Stack to (rounds, chains, d), and flatten round by round.
-        yield Block(*(np.stack(parts, axis=1).reshape(-1, parts[0].shape[1]) for parts in zip(*blocks, strict=True)))
+        order = np.arange(rounds * len(blocks)).reshape(len(blocks), rounds).T.ravel()  # round by round
+        yield concatenate(blocks).take(order)
 
 
 # -- files and pipes ---------------------------------------------------------------------------------------------------
@@ -261,7 +276,7 @@ class FileTail:
                     raise FileReplacedError(self.path)
                 text = file.read(_CHUNK)
                 if len(text) == _CHUNK:
-                    text += file.readline()
+                    text += read_line(self.path, file)
         text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
         self.head = (self.head + text)[:_HEAD] if len(self.head) < _HEAD else self.head
@@ -327,7 +342,18 @@ class FollowedFiles:
                     f"{first.path} has {listing(first.names or ())}.",
                     "Follow chains of one model together.",
                 )
+            if chain.has_scores != first.has_scores:
+                with_scores, without = (first, chain) if first.has_scores else (chain, first)
+                raise InputError(
+                    f"{with_scores.path} has scores, but {without.path} has none.",
+                    "Follow files that all have scores, or none.",
+                )
         return first.names
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the files contain scores; False before a header was read."""
+        return any(chain.has_scores for chain in self.chains)
 
     @property
     def heads(self) -> list[bytes]:

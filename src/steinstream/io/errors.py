@@ -23,7 +23,11 @@ DAMAGE = (
     ValueError,  # numpy and pyarrow for an invalid header, UnicodeDecodeError
     RuntimeError,  # zipfile for an encrypted member or an unknown compression
     MemoryError,  # a damaged size field
-    OverflowError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,  # h5netcdf and zarr for metadata of another type, here and below
+    LookupError,
+    TypeError,
     SyntaxError,  # numpy parses the header of an array as a Python literal
     tokenize.TokenError,
     csv.Error,

@@ -31,6 +31,16 @@ class MultiFileChain(Chain):
                     f"{part.path} has the parameters {listing(part.names)}, {first.path} has {listing(first.names)}.",
                     "Use chains of one model together.",
                 )
+        for part in parts[1:]:
+            if part.has_scores != first.has_scores:
+                with_scores, without = (first, part) if first.has_scores else (part, first)
+                raise InputError(
+                    f"{with_scores.path} has scores, but {without.path} has none.",
+                    "Use files that all have scores, or none. "
+                    + without.scores_hint[:1].upper()
+                    + without.scores_hint[1:]
+                    + ".",
+                )
         lengths, counts = [part.length for part in parts], [part.chains for part in parts]
         super().__init__(
             first.path,
@@ -38,7 +48,11 @@ class MultiFileChain(Chain):
             first.names,
             None if None in lengths else sum(length or 0 for length in lengths),
             None if None in counts else sum(count or 0 for count in counts),
+            has_scores=first.has_scores,
+            ids=first.taken.ids,
+            left_out=first.taken.left_out,
         )
+        self.draws_from, self.scores_from, self.scores_hint = first.draws_from, first.scores_from, first.scores_hint
         self._parts = parts
         self._counts = counts
         self._current = 0

@@ -83,7 +83,7 @@ class NetcdfTree(ArrayTree):
         super().__init__(path)
         # Whole chunks are read once, so the chunk cache of HDF5 would only cost time and memory.
         self._file = need("h5py", "netcdf").File(path, "r", rdcc_nbytes=0)
-        self._root = import_h5netcdf().File(self._file, "r", decode_vlen_strings=True, phony_dims="access")
+        self._root = _open_h5netcdf(self._file)
         self.names, self.attrs = tuple(self._root.groups), self._root.attrs
 
     def close(self) -> None:
@@ -104,6 +104,17 @@ class NetcdfTree(ArrayTree):
         numeric = stored is not None and stored.shape == variable.shape and stored.dtype.kind in "fiu"
         read = (stored if numeric else variable).__getitem__
         return StoredArray(name, variable.dimensions, variable.shape, variable.dtype, variable.chunks, read)
+
+
+def _open_h5netcdf(file: Any) -> Any:
+    """Open the file of h5py with h5netcdf."""
+
+    class File(import_h5netcdf().File):  # type: ignore[misc]
+        """A file whose destructor prints nothing if the constructor fails because the file is damaged."""
+
+        _writable = False
+
+    return File(file, "r", decode_vlen_strings=True, phony_dims="access")
 
 
 class ClassicTree(ArrayTree):

@@ -1,4 +1,4 @@
-"""A pair of npy files, draws and scores, mapped into memory; and the array headers that npz files share."""
+"""npy files of draws and of optional scores, mapped into memory; and the array headers that npz files share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.lib import format as npy_format
 
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
-from steinstream.io.base import NO_SCORES_HINT, Chain, Request
+from steinstream.io.base import Chain, Request, no_scores
 from steinstream.io.errors import reading, truncated
 from steinstream.validation import Block
 
@@ -39,6 +39,8 @@ class NpyHeader(NamedTuple):
             header = cls(*npy_format.read_array_header_2_0(file))
         else:
             raise InputError(f"{where} has npy version {version[0]}.", "Save it as a plain array of numbers.")
+        if any(type(size) is not int or size < 0 for size in header.shape):  # True is an int
+            raise InputError(f"{where} has the invalid shape {header.shape}.", "Save it again with np.save.")
         if header.dtype.hasobject:
             raise InputError(
                 f"{where} contains Python objects, which are never unpickled.",
@@ -64,9 +66,11 @@ class ChainShape(NamedTuple):
         return np.stack(np.divmod(np.arange(start, stop, dtype=np.int64), self.draws), axis=1)
 
     @classmethod
-    def of(cls, draws: NpyHeader, scores: NpyHeader, where: str, where_scores: str) -> ChainShape:
+    def of(cls, draws: NpyHeader, scores: NpyHeader | None, where: str, where_scores: str) -> ChainShape:
         """Return the shape of draws and scores, which must agree."""
         for header, place in ((draws, where), (scores, where_scores)):
+            if header is None:
+                continue
             if header.dtype.kind not in "fiu":
                 raise InputError(f"{place} has dtype {header.dtype}.", "Save it as an array of real numbers.")
             if len(header.shape) not in (2, 3) or header.shape[-1] == 0:
@@ -74,7 +78,7 @@ class ChainShape(NamedTuple):
                     f"{place} has shape {header.shape}, expected (n, d) or (chains, n, d).",
                     "Reshape it. A chain with one parameter has shape (n, 1).",
                 )
-        if draws.shape != scores.shape:
+        if scores is not None and draws.shape != scores.shape:
             raise InputError(
                 f"{where_scores} has shape {scores.shape}, but {where} has shape {draws.shape}.",
                 "Every draw needs its own score: save both for the same draws and parameters.",
@@ -89,21 +93,23 @@ def as_new_floats(array: AnyArray) -> Array:
 
 
 class NpyChain(Chain):
-    """Draws and scores in two npy files of the same shape."""
+    """Draws in an npy file, and scores in another one of the same shape, if there are any."""
 
-    def __init__(self, path: Path, scores: Path, shape: ChainShape) -> None:
-        super().__init__(path, shape.dim, None, shape.total, shape.chains)
-        self.draws_from, self.scores_from = path.name, scores.name
+    def __init__(self, path: Path, scores: Path | None, shape: ChainShape) -> None:
+        super().__init__(path, shape.dim, None, shape.total, shape.chains, has_scores=scores is not None)
+        self.draws_from, self.scores_from = path.name, "" if scores is None else scores.name
+        self.scores_hint = f"pass their file (--scores FILE); {self.scores_hint}"
         self._scores = scores
         self._shape = shape
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
-        draws, scores = self._map(self.path), self._map(self._scores)
+        draws, scores = self._map(self.path), None if self._scores is None else self._map(self._scores)
         for start in range(skip, self._shape.total, rows):
             ids = self._shape.ids(start, min(start + rows, self._shape.total))
             # Indexing by ids works for C and Fortran order without a copy of the whole array.
             chain, draw = ids.T
-            yield Block(as_new_floats(draws[chain, draw]), as_new_floats(scores[chain, draw]), ids)
+            own = no_scores(len(ids)) if scores is None else as_new_floats(scores[chain, draw])
+            yield Block(as_new_floats(draws[chain, draw]), own, ids)
 
     def _map(self, path: Path) -> AnyArray:
         with reading(path, "npy"):
@@ -112,18 +118,17 @@ class NpyChain(Chain):
 
 
 def open_npy(request: Request) -> NpyChain:
-    """Open the file of the draws together with that of the scores."""
+    """Open the file of the draws, together with that of the scores if there is one."""
     path, scores = request.path, request.scores
-    if scores is None:
-        raise InputError(
-            f"{path} holds one array and no scores.",
-            f"Pass the file of scores as scores (--scores FILE). {NO_SCORES_HINT}",
-        )
-    if scores.suffix.lower() != ".npy":
+    if scores is not None and scores.suffix.lower() != ".npy":
         raise InputError(
             f"The scores of a .npy file must be in a .npy file, got {scores}.", "Use the same format for both."
         )
-    return NpyChain(path, scores, ChainShape.of(_header(path), _header(scores), str(path), str(scores)))
+    own = None if scores is None else _header(scores)
+    chain = NpyChain(path, scores, ChainShape.of(_header(path), own, str(path), str(scores)))
+    if request.parameters is not None:
+        chain.select(request.parameters)
+    return chain
 
 
 def _header(path: Path) -> NpyHeader:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,54 +18,86 @@ from numpy.lib import format as npy_format
 
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray
-from steinstream.errors import InputError
-from steinstream.io.base import NAMES_HINT, Chain, Request, default_names, reject_scores_file
-from steinstream.io.errors import reading, truncated
+from steinstream.errors import InputError, SteinstreamError
+from steinstream.io._kept_checks import checked_kept, parse_kernel
+from steinstream.io.base import (
+    NAMES_HINT,
+    SCORES,
+    Chain,
+    Request,
+    as_id_column,
+    default_names,
+    no_scores,
+    reject_scores_file,
+)
+from steinstream.io.errors import DAMAGE, reading, truncated
 from steinstream.io.npy import ChainShape, NpyHeader, as_new_floats
-from steinstream.kernels import IMQ, RBF, Kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.result import History, Kept, Variable
+from steinstream.result import History, Kept, SummarisedStream, Variable
 from steinstream.validation import Block
 
 _IDS, _NAMES = "ids", "names"
+_STREAM = "stream_summary_"  # start of the names of its arrays
 _VARIABLE = "variable/"  # followed by the name of a variable, and by /dims or /coords/DIM
 
 # -- chains ------------------------------------------------------------------------------------------------------------
 
 
 class NpzChain(Chain):
-    """Draws and scores as two arrays of an npz file."""
+    """Draws, and scores if there are any, as arrays of an npz file."""
 
     def __init__(self, request: Request) -> None:
         reject_scores_file(request, "arrays")
         path, self._members = request.path, [request.draws_name, request.scores_name]
         with reading(path, "npz"), zipfile.ZipFile(path) as archive:
-            draws, scores = (_header(path, archive, name) for name in self._members)
-            self._shape = ChainShape.of(draws, scores, *(f"{path}: {name}" for name in self._members))
+            draws = _header(path, archive, request.draws_name)
+            others = _arrays_like(path, archive, draws, self._members)
+            absent = f"{SCORES}.npy" not in archive.namelist() and not nearest(SCORES, others)
+            if not request.names_scores and absent:
+                self._members.pop()
+            scores = _header(path, archive, request.scores_name) if len(self._members) > 1 else None
+            where, where_scores = (f"{path}: {name}" for name in (request.draws_name, request.scores_name))
+            self._shape = ChainShape.of(draws, scores, where, where_scores)
             self._has_ids = _has_ids(path, archive, self._shape.total)
             names = _names(archive, self._shape.dim)
         chains = None if self._has_ids else self._shape.chains
-        super().__init__(path, self._shape.dim, names, self._shape.total, chains)
-        self.draws_from, self.scores_from = (f"array {name}" for name in self._members)
+        super().__init__(
+            path,
+            self._shape.dim,
+            names,
+            self._shape.total,
+            chains,
+            has_scores=scores is not None,
+            ids=(_IDS,) if self._has_ids else (),
+        )
+        self.draws_from, self.scores_from = f"array {request.draws_name}", ""
+        if scores is not None:
+            self.scores_from = f"array {request.scores_name}"
+        elif others:
+            self.scores_hint = f"if {listing(others)} has them, name it with --scores-name; {self.scores_hint}"
+        else:
+            self.scores_hint = f"add an array {SCORES}; {self.scores_hint}"
+        if request.parameters is not None:
+            self.select(request.parameters)
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         total = self._shape.total
         with ExitStack() as stack:
             with reading(self.path, "npz"):
                 archive = stack.enter_context(zipfile.ZipFile(self.path))
-                draws, scores = (_Member(self.path, archive, name, stack) for name in self._members)
+                draws, *scores = (_Member(self.path, archive, name, stack) for name in self._members)
                 ids = _Member(self.path, archive, _IDS, stack) if self._has_ids else None
-                for member in (draws, scores, ids):
+                for member in (draws, *scores, ids):
                     if member is not None:
                         member.skip(min(skip, total))
             for start in range(skip, total, rows):
-                stop = min(start + rows, total)
+                count = min(start + rows, total) - start
                 with reading(self.path, "npz"):
-                    own_ids = ids.take(stop - start) if ids else self._shape.ids(start, stop)
+                    own_ids = ids.take(count) if ids else self._shape.ids(start, start + count)
                     block = Block(
-                        as_new_floats(draws.take(stop - start)),
-                        as_new_floats(scores.take(stop - start)),
-                        own_ids.astype(np.int64, copy=False),
+                        as_new_floats(draws.take(count)),
+                        as_new_floats(scores[0].take(count)) if scores else no_scores(count),
+                        as_id_column(own_ids, self.path, _IDS),
                     )
                 yield block
 
@@ -108,14 +140,24 @@ def _header(path: Path, archive: zipfile.ZipFile, name: str) -> NpyHeader:
     if name not in known:
         raise InputError(
             f"{path} has no array {name}; it has {listing(known)}.",
-            f"{nearest(name, known)}Name the arrays with {NAMES_HINT}, or pass a separate file of scores as scores "
-            "(--scores FILE).",
+            f"{nearest(name, known)}Name the arrays with {NAMES_HINT}.",
         )
     with archive.open(f"{name}.npy") as file:
         header = NpyHeader.read(file, f"{path}: {name}")
         if archive.getinfo(f"{name}.npy").file_size - file.tell() < header.nbytes:
             raise truncated(path, name)
     return header
+
+
+def _arrays_like(path: Path, archive: zipfile.ZipFile, draws: NpyHeader, taken: Sequence[str]) -> list[str]:
+    """Return the names of further arrays with the shape of the draws, which may be the scores."""
+    found = []
+    for member in archive.namelist():
+        name = member.removesuffix(".npy")
+        if member != name not in taken:
+            with suppress(SteinstreamError, *DAMAGE):  # an array that is not read may be anything
+                found += [name] if _header(path, archive, name).shape == draws.shape else []
+    return found
 
 
 def _has_ids(path: Path, archive: zipfile.ZipFile, total: int) -> bool:
@@ -157,12 +199,15 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
         "weights": kept.weights,
         "order": kept.order,
         "prefix_ksd": kept.prefix_ksd,
+        "prefix_mmd": kept.prefix_mmd,
+        **_summary_to_arrays(kept.stream_summary),
         **_variables_to_arrays(kept.variables),
         "draws": kept.draws,
         "scores": kept.scores,
         _IDS: kept.ids,
         _NAMES: np.array(names, dtype=np.str_),
         "ksd": np.float64(kept.ksd),
+        "mmd": np.float64(kept.mmd),
         **{f"history_{name}": values for name, values in kept.history._asdict().items()},
         "settings": np.array(json.dumps(dict(kept.settings))),
     }
@@ -177,31 +222,28 @@ def read_npz(path: Path) -> Kept:
         with np.load(path, allow_pickle=False) as archive:
             _require_kept(path, set(archive.files))  # before a large chain is read
             arrays = {name: archive[name] for name in archive.files}
-        draws, settings = arrays["draws"], json.loads(str(arrays["settings"]))
-        if draws.ndim != 2 or draws.dtype != np.float64:
-            raise InputError(f"{path}: draws has shape {draws.shape} and dtype {draws.dtype}.", "Write it again.")
-        rows = draws.shape[:1]
-        shapes = {"scores": draws.shape, "second_scores": draws.shape, _IDS: (*rows, 2), "weights": rows}
-        for name, shape in {**shapes, "prefix_ksd": rows}.items():
-            if name in arrays and arrays[name].shape != shape:
-                raise InputError(f"{path}: {name} has shape {arrays[name].shape}, expected {shape}.", "Write it again.")
+        settings = json.loads(str(arrays["settings"]))
         factor, names = arrays.get("preconditioner"), arrays.get(_NAMES)
-        return Kept(
-            draws=draws,
-            scores=arrays["scores"],
+        kept = Kept(
+            draws=arrays["draws"],
+            scores=arrays.get("scores"),
             ids=arrays[_IDS],
             ksd=float(arrays["ksd"]),
+            mmd=float(arrays["mmd"]),
             history=History(*(arrays[f"history_{name}"] for name in History._fields)),
             kernel=parse_kernel(settings.get("kernel")),
             preconditioner=None if factor is None else Preconditioner(factor, arrays.get("centre")),
             settings=settings,
-            names=None if names is None else tuple(names.tolist()),
+            names=None if names is None else tuple(map(str, names.tolist())),
             bound=settings.get("bound"),
             second_scores=arrays.get("second_scores"),
             weights=arrays.get("weights"),
             prefix_ksd=arrays.get("prefix_ksd"),
+            prefix_mmd=arrays.get("prefix_mmd"),
+            stream_summary=_summary_from_arrays(path, arrays),
             variables=_variables_from_arrays(arrays),
         )
+        return checked_kept(kept, str(path))
 
 
 def _require_kept(path: Path, names: set[str]) -> None:
@@ -211,7 +253,8 @@ def _require_kept(path: Path, names: set[str]) -> None:
             f"{path} is the checkpoint of a run, not a kept set.",
             "Continue the run (--resume), or load it with ss.Thinner.load(path) and use its kept.",
         )
-    missing = {"draws", "scores", _IDS, "ksd", "history_step", "history_size", "history_ksd", "settings"} - names
+    history = {f"history_{name}" for name in History._fields}
+    missing = {"draws", _IDS, "ksd", "mmd", *history, "settings"} - names
     if missing:
         raise InputError(
             f"{path} is not a kept set: missing arrays {listing(sorted(missing))}.",
@@ -219,14 +262,22 @@ def _require_kept(path: Path, names: set[str]) -> None:
         )
 
 
-def parse_kernel(text: object) -> Kernel | None:
-    """Create a kernel from its representation in the settings; None for an unknown kernel."""
-    name, _, rest = str(text).rstrip(")").partition("(")
-    kernel: type[Kernel] | None = {"IMQ": IMQ, "RBF": RBF}.get(name)
-    if kernel is None:
+def _summary_to_arrays(summary: SummarisedStream | None) -> dict[str, AnyArray]:
+    """Return the summary of the stream; a summary of features is not written, because the map would be missing."""
+    if summary is None or summary.features is not None:
+        return {}
+    return {f"{_STREAM}draws": summary.draws, f"{_STREAM}weights": summary.weights}
+
+
+def _summary_from_arrays(path: Path, arrays: dict[str, AnyArray]) -> SummarisedStream | None:
+    draws, weights = (arrays.get(f"{_STREAM}{name}") for name in ("draws", "weights"))
+    if draws is None or weights is None:
         return None
-    pairs = [part.partition("=") for part in rest.split(", ") if part]
-    return kernel(**{key: None if value == "None" else float(value) for key, _, value in pairs})
+    numbers = draws.dtype == weights.dtype == np.float64
+    shapes = draws.shape == (len(weights), arrays["draws"].shape[1]) and weights.ndim == 1 and len(weights) > 0
+    if not (numbers and shapes and np.isfinite(draws).all() and (weights > 0).all() and np.isfinite(weights).all()):
+        raise InputError(f"{path}: the summary of the stream is damaged.", "Write it again.")
+    return SummarisedStream(draws, weights)
 
 
 def _variables_to_arrays(variables: dict[str, Variable]) -> dict[str, AnyArray]:

@@ -1,4 +1,4 @@
-"""Parquet, through pyarrow: two columns of lists, draws and scores, or columns of numbers as in csv.
+"""Parquet, through pyarrow: columns of lists, draws and scores, or columns of numbers as in csv. Scores are optional.
 
 The memory is one or two pages of each column, about 2 MB, for any length of the chain.
 """
@@ -6,6 +6,7 @@ The memory is one or two pages of each column, about 2 MB, for any length of the
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from steinstream._formatting import listing
+from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import (
@@ -26,7 +27,7 @@ from steinstream.io._columns import (
     kept_columns,
     variables_of_kept,
 )
-from steinstream.io.base import NAMES_HINT, Chain, Request, empty_chain, reject_scores_file
+from steinstream.io.base import NAMES_HINT, SCORES, Chain, Request, empty_chain, no_scores, reject_scores_file
 from steinstream.io.errors import reading
 from steinstream.result import Kept, Variable
 from steinstream.validation import Block
@@ -52,7 +53,7 @@ def _open_file(path: Path) -> Any:
 
 
 class ParquetChain(Chain):
-    """Draws and scores in the columns of a parquet file."""
+    """Draws, and scores if there are any, in the columns of a parquet file."""
 
     def __init__(self, request: Request) -> None:
         reject_scores_file(request, "columns")
@@ -70,7 +71,7 @@ class ParquetChain(Chain):
                 columns = _list_columns(arrow, schema, request)
                 names, dim = None, _length_of_lists(file, request.draws_name, path)
             else:
-                columns = find_columns(titles, request.draws_name, request.scores_name, path)
+                columns = find_columns(titles, request, [_is_numeric(arrow, kind) for kind in kinds])
                 names, dim = columns.names, len(columns.draws)
                 for i in (*columns.draws, *columns.scores):
                     _require_numbers(arrow, path, titles[i], kinds[i])
@@ -80,10 +81,23 @@ class ParquetChain(Chain):
         self._columns = columns._replace(variables=variables)
         self._titles, self._groups = titles, groups
         self._duplicates = len(set(titles)) < len(titles)
-        super().__init__(path, dim, names, sum(groups), 1 if columns.chain is None else None)
-        self.draws_from, self.scores_from = (
-            f"columns {listing([titles[i] for i in chosen], 3)}" for chosen in (columns.draws, columns.scores)
+        super().__init__(
+            path,
+            dim,
+            names,
+            sum(groups),
+            1 if columns.chain is None else None,
+            has_scores=bool(columns.scores),
+            ids=[titles[i].strip() for i in columns.ids],
+            left_out=columns.left_out,
         )
+        self.draws_from, self.scores_from = (
+            f"columns {listing([titles[i] for i in chosen], 3)}" if chosen else ""
+            for chosen in (columns.draws, columns.scores)
+        )
+        self.scores_hint = f"add columns score_NAME; {self.scores_hint}"
+        if self._lists and request.parameters is not None:
+            self.select(request.parameters)
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         columns = self._columns
@@ -94,7 +108,7 @@ class ParquetChain(Chain):
             chain, draw = (self._values(batch, index) for index in (columns.chain, columns.draw))
             ids = row_ids.next(batch.num_rows, chain, draw)
             draws = self._table(batch, columns.draws, row)
-            scores = self._table(batch, columns.scores, row)
+            scores = self._table(batch, columns.scores, row) if columns.scores else no_scores(batch.num_rows)
             row += batch.num_rows
             if skip < batch.num_rows:
                 yield Block(draws[skip:], scores[skip:], ids[skip:])
@@ -148,7 +162,7 @@ class ParquetChain(Chain):
     def _table(self, batch: Any, columns: list[int], row: int) -> Array:
         if self._lists:
             return self._table_of_lists(batch, columns[0], row)
-        table = np.empty((batch.num_rows, self.dim))
+        table = np.empty((batch.num_rows, len(columns)))
         for j, index in enumerate(columns):
             table[:, j] = self._values(batch, index)
         return table
@@ -156,15 +170,15 @@ class ParquetChain(Chain):
     def _table_of_lists(self, batch: Any, index: int, row: int) -> Array:
         lists = self._column(batch, index)
         lengths = pyarrow().compute.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero(lengths != self.dim)
+        wrong = np.flatnonzero(lengths != self._width)
         if wrong.size:
             raise InputError(
                 f"{self.path}, row {row + int(wrong[0]) + 1}, column {self._titles[index]}: "
-                f"{lengths[wrong[0]]} numbers, expected {self.dim}.",
+                f"{lengths[wrong[0]]} numbers, expected {self._width}.",
                 "Every draw and every score needs one number for each parameter.",
             )
         values = lists.flatten().to_numpy(zero_copy_only=False)
-        return np.array(values, dtype=np.float64).reshape(-1, self.dim)
+        return np.array(values, dtype=np.float64).reshape(-1, self._width)
 
 
 def _is_list(arrow: Any, kind: Any) -> bool:
@@ -176,7 +190,7 @@ def _is_numeric(arrow: Any, kind: Any) -> bool:
 
 
 def _require_numbers(arrow: Any, path: Path, title: str, kind: Any) -> None:
-    if not (arrow.types.is_floating(kind) or arrow.types.is_integer(kind)):
+    if not _is_numeric(arrow, kind):
         raise InputError(
             f"{path}: column {title} has type {kind}, expected numbers.",
             f"Choose other columns with {NAMES_HINT}, or write it as float64.",
@@ -184,10 +198,13 @@ def _require_numbers(arrow: Any, path: Path, title: str, kind: Any) -> None:
 
 
 def _list_columns(arrow: Any, schema: Any, request: Request) -> TableColumns:
-    """Find two columns of lists; each name is that of one column."""
+    """Find the columns of lists; each name is that of one column."""
     titles = [request.draws_name, request.scores_name]
-    draws, scores = find_positions(schema.names, titles, request.path)
-    for title, index in zip(titles, (draws, scores), strict=True):
+    lists = [name for name, kind in zip(schema.names, schema.types, strict=True) if _is_list(arrow, kind)]
+    if not request.names_scores and SCORES not in schema.names and not nearest(SCORES, lists):
+        titles.pop()
+    places = find_positions(schema.names, titles, request.path)
+    for title, index in zip(titles, places, strict=True):
         kind = schema.types[index]
         _require_numbers(arrow, request.path, title, kind.value_type if _is_list(arrow, kind) else kind)
         if not _is_list(arrow, kind):
@@ -195,7 +212,7 @@ def _list_columns(arrow: Any, schema: Any, request: Request) -> TableColumns:
                 f"{request.path}: {titles[0]} contains lists, but {title} contains single numbers.",
                 f"Name two columns of lists, or columns of numbers, with {NAMES_HINT}.",
             )
-    return TableColumns([], [draws], [scores], *find_ids(schema.names, {draws, scores}))
+    return TableColumns([], places[:1], places[1:], *find_ids(schema.names, set(places)))
 
 
 def _length_of_lists(file: Any, title: str, path: Path) -> int:
@@ -207,9 +224,10 @@ def _length_of_lists(file: Any, title: str, path: Path) -> int:
 
 
 def write_parquet(kept: Kept, file: IO[bytes]) -> None:
-    """Write kept draws as columns, as in csv, with KSD and settings as JSON in the metadata."""
+    """Write kept draws as columns, as in csv, with KSD, MMD and settings as JSON in the metadata."""
     arrow = pyarrow()
     titles, columns = kept_columns(kept)
-    about = json.dumps({"ksd": float(kept.ksd), "settings": dict(kept.settings)}).encode()
+    measures = {name: None if math.isnan(value) else value for name, value in (("ksd", kept.ksd), ("mmd", kept.mmd))}
+    about = json.dumps({**measures, "settings": dict(kept.settings)}).encode()
     table = arrow.Table.from_arrays([arrow.array(column) for column in columns], names=titles)
     arrow.parquet.write_table(table.replace_schema_metadata({_METADATA: about}), file)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -23,7 +23,7 @@ from steinstream.io.netcdf import import_h5netcdf, is_netcdf, open_netcdf, read_
 from steinstream.io.npy import open_npy
 from steinstream.io.npz import NpzChain, read_npz, write_npz
 from steinstream.io.parquet import ParquetChain, pyarrow, write_parquet
-from steinstream.io.zarr import import_zarr, is_zarr, is_zarr_folder, open_zarr, read_zarr, write_zarr
+from steinstream.io.zarr import import_zarr, is_own_store, is_zarr, open_zarr, read_zarr, write_zarr
 from steinstream.result import Kept
 
 _HEAD = 4096  # bytes at the start of a file by which a format recognises it
@@ -90,34 +90,39 @@ def open_chain(
     negate: bool = False,
     format: str | None = None,
     output: str | os.PathLike[str] | None = None,
+    parameters: Sequence[str] | None = None,
 ) -> Chain:
-    """Open a file of draws and scores.
+    """Open a file of draws, with scores if it contains any.
 
     Parameters
     ----------
     path : path
         The file.
     scores : path, optional
-        Separate file of the scores (npy, csv). Default: the scores are in the same file.
+        Separate file of the scores (npy, csv). Default: the scores are in the same file, or there are none.
     draws_name, scores_name : str
         Names of arrays (npz), variables or groups (NetCDF, Zarr), columns of lists (parquet) or, separated by commas,
-        columns of numbers (csv, parquet).
+        columns of numbers (csv, parquet). If ``scores_name`` is given, a file without these scores is an error.
     negate : bool, default False
         Change the sign of the scores, for tools that write minus the gradient.
     format : str, optional
         Name of the format, a key of `FORMATS`. Default: determined from the content, or else from the extension.
     output : path, optional
         CmdStan's file of the constrained draws. Default: the file next to ``path`` with the usual name.
+    parameters : sequence of str, optional
+        Names of the parameters to read; the name of an array stands for all its elements. Default: all, without ids,
+        log densities and weights. `Chain.taken` lists what is read and what is left out.
 
     Returns
     -------
     Chain
-        The chain. Its draws are read when `Chain.blocks` is called.
+        The chain. Its draws are read when `Chain.blocks` is called. `Chain.has_scores` says whether it has scores.
 
     Raises
     ------
     InputError
-        If the file does not exist, is damaged, has an unknown format, or does not contain draws and scores.
+        If the file does not exist, is damaged, has an unknown format, does not contain draws, or does not contain
+        scores or parameters that were named.
 
     Examples
     --------
@@ -140,7 +145,10 @@ def open_chain(
         raise InputError(
             f"{source} is not a CmdStan file, so it has no output file such as {constrained}.", "Leave out output."
         )
-    chain = form.open(Request(source, other, draws_name, scores_name, constrained))
+    if isinstance(parameters, str):
+        raise InputError(f"parameters must be a sequence of names, got {parameters!r}.", f"Use [{parameters!r}].")
+    chosen = None if parameters is None else tuple(parameters)
+    chain = form.open(Request(source, other, draws_name, scores_name, constrained, chosen))
     chain.negated = negate
     return chain
 
@@ -165,7 +173,7 @@ def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
     """
     form = _find_writable(path)
     if form.write_folder is not None:
-        with replacing_folder(path, is_zarr_folder) as folder:
+        with replacing_folder(path, is_own_store) as folder:
             form.write_folder(kept, folder)
     elif form.write is not None:
         with replacing(path) as file:
@@ -219,7 +227,12 @@ def check_output(path: str | os.PathLike[str]) -> None:
     """
     form = _find_writable(path)
     target = Path(path)
-    if target.is_dir() and not (form.write_folder is not None and is_zarr_folder(target)):
+    if target.is_dir() and form.write_folder is not None and not is_own_store(target):
+        raise OutputError(
+            f"{path} exists and is not a store that steinstream wrote, or it contains other files.",
+            "Choose another name.",
+        )
+    if target.is_dir() and form.write_folder is None:
         raise write_error(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import struct
 import warnings
 import zipfile
@@ -11,18 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from steinstream.io._labelled_arrays import ArrayTree, Group, StoredArray, describe_group
-from steinstream.io.arviz import kept_attributes, kept_groups, kept_of_tree, open_tree
+from steinstream.io.arviz import LIBRARY, kept_attributes, kept_groups, kept_of_tree, open_tree
 from steinstream.io.base import Chain, Request
-from steinstream.io.errors import need, reading
+from steinstream.io.errors import DAMAGE, need, reading
 from steinstream.result import Kept
 
 _DIMS = "_ARRAY_DIMENSIONS"
 _METADATA = ("zarr.json", ".zgroup", ".zmetadata")
+_OWN_FILE = re.compile(r"\.z(group|attrs|array|metadata)|\d+(\.\d+)*")
 
 
 def is_zarr_folder(path: Path) -> bool:
     """Return whether a folder is a Zarr store."""
     return any((path / name).is_file() for name in _METADATA)
+
+
+def is_own_store(path: Path) -> bool:
+    """Return whether a folder is a store that `write_zarr` wrote, with no other files in it."""
+    try:
+        attributes = json.loads((path / ".zattrs").read_text("utf-8"))
+        own = attributes.get("inference_library") == LIBRARY
+        files = [file for file in path.rglob("*") if file.is_symlink() or not file.is_dir()]
+        return own and all(_OWN_FILE.fullmatch(file.name) and not file.is_symlink() for file in files)
+    except DAMAGE:
+        return False
 
 
 def is_zarr(path: Path, head: bytes) -> bool:
@@ -34,7 +48,7 @@ def is_zarr(path: Path, head: bytes) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name in archive.NameToInfo for name in _METADATA)
-    except (zipfile.BadZipFile, OSError):
+    except DAMAGE:
         return False
 
 

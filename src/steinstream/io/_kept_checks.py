@@ -1,0 +1,155 @@
+"""Validation of a kept set that was read from a file, which may be damaged or forged.
+
+Draws and scores are validated as those of a chain. Everything else must have the shape, the type and the range that
+`Kept` documents, so that no code after this point meets anything else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from steinstream._typing import AnyArray, Array, Integers
+from steinstream.errors import InputError
+from steinstream.io.base import printable
+from steinstream.kernels import IMQ, RBF, Kernel
+from steinstream.result import History, Kept, Variable
+from steinstream.validation import Block, finite_rows
+
+_SUM_TOLERANCE = 1e-6
+
+
+def checked_kept(kept: Kept, where: str) -> Kept:
+    """Return a kept set with arrays of the documented types, or raise an `InputError` that names what is wrong.
+
+    Parameters
+    ----------
+    kept : Kept
+        What a file contains.
+    where : str
+        Name of the file in messages.
+
+    Returns
+    -------
+    Kept
+        The valid kept set.
+
+    Raises
+    ------
+    InputError
+        If a value is missing, has another shape or type, or is not finite.
+
+    """
+    check = _Check(where)
+    draws = check.floats("draws", kept.draws, (None, None))
+    rows, dim = draws.shape
+    if dim == 0:
+        raise check.wrong("draws have no dimensions")
+    ids = check.integers("ids", kept.ids, (rows, 2))
+    scores = None if kept.scores is None else check.floats("scores", kept.scores, (rows, dim))
+    second = None if kept.second_scores is None else check.floats("second_scores", kept.second_scores, (rows, dim))
+    for values in (scores, second):
+        try:
+            finite_rows(Block(draws, np.zeros((rows, 0)) if values is None else values, ids), "raise")
+        except InputError as error:
+            raise check.wrong(error.problem.rstrip(".")) from None
+    names = None if kept.names is None else tuple(map(printable, kept.names))
+    if names is not None and len(names) != dim:
+        raise check.wrong(f"{len(names)} names for {dim} parameters")
+    if not isinstance(kept.settings, dict):
+        raise check.wrong("settings are not a table of names and values")
+    if kept.preconditioner is not None:
+        kept.preconditioner.require(dim)
+    return replace(
+        kept,
+        draws=draws,
+        scores=scores,
+        second_scores=second,
+        ids=ids,
+        names=names,
+        ksd=check.measure("ksd", kept.ksd, scores is not None and rows > 0),
+        mmd=check.measure("mmd", kept.mmd, False),
+        bound=None if kept.bound is None else check.measure("bound", kept.bound, False),
+        history=check.history(kept.history),
+        weights=None if kept.weights is None else check.weights(kept.weights, rows),
+        prefix_ksd=None if kept.prefix_ksd is None else check.floats("prefix_ksd", kept.prefix_ksd, (rows,)),
+        variables={printable(name): check.variable(name, one, rows) for name, one in kept.variables.items()},
+    )
+
+
+class _Check:
+    """Checks of single values of one file."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def wrong(self, what: str) -> InputError:
+        """Return the error."""
+        return InputError(f"{self._where} is not a valid kept set: {what}.", "Write it again with steinstream.")
+
+    def array(self, name: str, values: Any, shape: tuple[int | None, ...], kinds: str) -> AnyArray:
+        """Return values as an array of a shape, in which None is any length, and of a kind."""
+        array = np.asarray(values)
+        fits = array.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, array.shape, strict=True))
+        if not fits or array.dtype.kind not in kinds:
+            expected = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
+            raise self.wrong(f"{name} has shape {array.shape} and dtype {array.dtype}, expected shape {expected}")
+        return array
+
+    def floats(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
+        """Return an array of float64."""
+        return np.ascontiguousarray(self.array(name, values, shape, "fiu"), dtype=np.float64)
+
+    def integers(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Integers:
+        """Return an array of int64."""
+        array = self.array(name, values, shape, "iu")
+        if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+            raise self.wrong(f"{name} contains {int(array.max())}, which is too large")
+        return np.ascontiguousarray(array, dtype=np.int64)
+
+    def measure(self, name: str, value: Any, required: bool) -> float:
+        """Return a number that is at least 0; NaN unless it is required."""
+        number = float(value)
+        if not (0.0 <= number < math.inf or (math.isnan(number) and not required)):
+            raise self.wrong(f"{name} is {number}")
+        return number
+
+    def weights(self, values: Any, rows: int) -> Array:
+        """Return weights that are not negative, with sum 1."""
+        weights = self.floats("weights", values, (rows,))
+        if not (weights >= 0).all() or not abs(weights.sum() - 1.0) < _SUM_TOLERANCE:
+            raise self.wrong("weights must be at least 0 and have the sum 1")
+        return weights
+
+    def history(self, history: History) -> History:
+        """Return the history; all its parts have the same length."""
+        rows = len(self.array("history_step", history.step, (None,), "iu"))
+        return History(
+            self.integers("history_step", history.step, (rows,)),
+            self.integers("history_size", history.size, (rows,)),
+            self.floats("history_ksd", history.ksd, (rows,)),
+            self.floats("history_mmd", history.mmd, (rows,)),
+        )
+
+    def variable(self, name: str, variable: Variable, rows: int) -> Variable:
+        """Return a variable with one value or array per draw."""
+        values, dims, coords = np.asarray(variable.values), tuple(map(str, variable.dims)), variable.coords
+        if values.ndim != 1 + len(dims) or len(values) != rows or values.dtype.kind not in "biufUSOMm":
+            raise self.wrong(f"the variable {name} has shape {values.shape} and dimensions {dims} for {rows} draws")
+        for dim, labels in coords.items():
+            if dim not in dims or np.shape(labels) != (values.shape[1 + dims.index(dim)],):
+                raise self.wrong(f"the labels {dim} of the variable {name} have shape {np.shape(labels)}")
+        return Variable(values, dims, coords)
+
+
+def parse_kernel(text: object) -> Kernel | None:
+    """Create a kernel from its representation in the settings; None for an unknown kernel."""
+    name, _, rest = str(text).rstrip(")").partition("(")
+    kernel: type[Kernel] | None = {"IMQ": IMQ, "RBF": RBF}.get(name)
+    if kernel is None:
+        return None
+    pairs = [part.partition("=") for part in rest.split(", ") if part]
+    return kernel(**{key: None if value == "None" else float(value) for key, _, value in pairs})
