@@ -1,8 +1,8 @@
-"""Live dashboard of a running thinner in the browser: KSD, number of kept draws, draws per second, and the kept draws.
+"""Live dashboard of a running thinner in the browser: KSD, checks, the kept draws, and their mean and sd.
 
 ``thinner.serve()`` opens it on this machine only (127.0.0.1) and on a free port. Its address contains a random token;
-requests without it are answered with status 403. The dashboard is read-only. It is served from a separate thread and
-never delays the run, however slow the browser is. Requires the ``live`` extra (starlette and uvicorn).
+requests without it are answered with status 403. The dashboard is read-only. It is served from a separate thread with
+bounded resources (``server.py``): no client can end the run or change its result.
 
 Examples
 --------

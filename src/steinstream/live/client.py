@@ -4,22 +4,31 @@ Messages contain differences, so that ten thousand kept draws cost little. A slo
 with all changes since the last one; nothing is queued. Draws are sorted by arrival, so that new ones come last. The
 values are sent as float32, relative to an origin near the draws, so that draws far from zero and close together remain
 distinct.
+
+The draws of the stream behind the kept draws are a subsample of at most 4096. They are sent again every two seconds if
+they have changed.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from steinstream._typing import Array, Integers
-from steinstream.live.snapshot import ARRIVAL, Snapshot, ThinnerObserver
+from steinstream.live.snapshot import ARRIVAL, PERIOD, Check, Snapshot, ThinnerObserver
 
+if TYPE_CHECKING:
+    from steinstream.live.page import Dashboard
+
+_HEARTBEAT = 1.0  # seconds between two events if nothing changes
+_STREAM_PERIOD = 2.0  # seconds between two updates of the stream behind the kept draws
 _WINDOW = 5.0  # seconds over which the rate is measured
 _MAX_NAMES = 500  # number of parameters up to which their names are sent
 
@@ -58,6 +67,9 @@ class Client:
         self.x, self.y = 0, 1
         self._sent: SentDraws | None = None
         self._last_step = -1  # of the curve that was sent
+        self._checks: tuple[Check, ...] = ()  # that were sent
+        self._stream: tuple[int, ...] = ()  # number of draws and last id that were sent
+        self._next_stream = 0.0  # time
         self._progress: deque[tuple[float, int, int]] = deque()  # time, pass, draws
 
     @property
@@ -100,6 +112,8 @@ class Client:
             "steps": now.steps,
             "kept": now.size,
             "ksd": _finite_or_none(now.ksd),
+            "mmd": _finite_or_none(now.mmd),
+            "scores": now.has_scores,
             "elapsed": round(time.monotonic() - observer.start_time, 3),
             "rate": self._rate(observer, now, ended),
             "settled": now.warmup_ended,
@@ -110,23 +124,33 @@ class Client:
                 "dim": dim,
                 "names": list(names) if names is not None and dim <= _MAX_NAMES else None,
                 "candidates": observer.thinner.config.candidates,
+                "stream_term": observer.thinner.config.stream_weight > 0,
                 "x": self.x,
                 "y": self.y,
             }
         last = int(now.history.step[-1]) if len(now.history.step) else 0
         if sent is None or last != self._last_step:
-            step, size, ksd = (part.tolist() for part in now.history)
-            values = [_finite_or_none(value) for value in ksd]
-            result["curve"] = {"step": step, "size": size, "ksd": values, "changes": list(now.changes)}
+            curve = {
+                name: [_finite_or_none(each) for each in part.tolist()] for name, part in now.history._asdict().items()
+            }
+            result["curve"] = {**curve, "changes": list(now.changes)}
             self._last_step = last
-        return result | self._draws(observer, sent, now)
+        checks = observer.checks()
+        if sent is None or checks != self._checks:
+            result["checks"] = [check._asdict() for check in checks]
+            self._checks = checks
+        result["table"] = {"columns": now.table_columns, "burn_in": now.burn_in}
+        for name, moments in (("kept", now.kept_moments), ("stream", now.stream_moments)):
+            result["table"][name] = [[_finite_or_none(value) for value in part.tolist()] for part in moments]
+        result |= self._draws(observer, sent, now)
+        return result | self._density("all" in result, now)
 
     def _draws(self, observer: ThinnerObserver, sent: SentDraws | None, now: Snapshot) -> dict[str, Any]:
         """Return all kept draws, or the positions of the removed draws and the new draws."""
         order = np.argsort(now.arrived)
         arrived, values = now.arrived[order], [now.columns[axis][order] for axis in (self.x, self.y)]
         if sent is None or len(sent.arrived) == 0:
-            x, y = (float(np.median(part)) if len(part) else 0.0 for part in values)
+            x, y = (_origin(part, now.stream_column(axis)) for part, axis in zip(values, (self.x, self.y), strict=True))
             self._sent = SentDraws(observer, arrived, (x, y))
             return {"origin": [x, y], "all": _encode(values, (x, y))}
         first_new = int(np.searchsorted(arrived, sent.arrived[-1], side="right"))
@@ -137,6 +161,15 @@ class Client:
             "gone": b64encode(removed.tobytes()).decode(),
             "new": _encode([part[first_new:] for part in values], sent.origin),
         }
+
+    def _density(self, necessary: bool, now: Snapshot) -> dict[str, Any]:
+        """Return the draws of the stream, if they have changed and are due."""
+        held, clock = len(now.stream.draws), time.monotonic()
+        latest = (held, *now.stream.ids[-1].tolist()) if held else ()
+        if self._sent is None or not (necessary or (latest != self._stream and clock >= self._next_stream)):
+            return {}
+        self._stream, self._next_stream = latest, clock + _STREAM_PERIOD
+        return {"stream": _encode([now.stream_column(axis) for axis in (self.x, self.y)], self._sent.origin)}
 
     def _rate(self, observer: ThinnerObserver, now: Snapshot, ended: bool) -> float | None:
         """Return the draws per second: of the last seconds, or of the whole run in the first and the last message.
@@ -155,6 +188,73 @@ class Client:
         if now.draws < draws or clock - since <= 0 or (len(progress) == 1 and now.pass_number > 1):
             return None
         return round((now.draws - draws) / (clock - since), 3)
+
+
+class EventStream:
+    """Server-sent events for one page: one for each new snapshot, and one per second if nothing changes.
+
+    Parameters
+    ----------
+    dashboard : Dashboard
+        The dashboard, whose ``title``, ``names``, ``observer``, ``ended`` and ``failed`` are sent.
+    client : Client
+        The page.
+
+    Attributes
+    ----------
+    due : float
+        Time of the next event.
+    ended : bool
+        Whether the last event has been returned.
+
+    """
+
+    def __init__(self, dashboard: Dashboard, client: Client) -> None:
+        self.dashboard, self.client = dashboard, client
+        self.due, self.ended = 0.0, False
+        self._sent: Snapshot | None = None
+        self._heartbeat = 0.0  # time
+
+    def next_event(self, clients: Iterable[Client]) -> bytes:
+        """Return the next event; empty if nothing has changed.
+
+        Parameters
+        ----------
+        clients : iterable of Client
+            All open pages, whose coordinates the next snapshot must have.
+
+        Returns
+        -------
+        bytes
+            The event.
+
+        """
+        clock, dashboard = time.monotonic(), self.dashboard
+        self.ended, observer = dashboard.ended, dashboard.observer  # read first, so that the last state is sent last
+        now = None
+        if observer is not None:
+            self.client.choose_columns(observer.thinner.dim)
+            now = observer.snapshot(frozenset().union(*(each.columns for each in clients)))
+            now = now if now is not None and self.client.columns <= now.columns.keys() else None
+        self.due = clock + PERIOD
+        if now is self._sent and not self.ended and clock < self._heartbeat:
+            return b""
+        self._sent, self._heartbeat = now, clock + _HEARTBEAT
+        state: dict[str, Any] = {
+            "title": dashboard.title,
+            "waiting": observer is None,
+            "ended": self.ended,
+            "failed": dashboard.failed,
+        }
+        if now is not None and observer is not None:
+            state |= self.client.message(observer, now, dashboard.names, self.ended)
+        return f"data: {json.dumps(state, allow_nan=False, separators=(',', ':'))}\n\n".encode()
+
+
+def _origin(kept: Array, stream: Array) -> float:
+    """Return a number near the draws."""
+    values = kept if len(kept) else stream
+    return float(np.median(values)) if len(values) else 0.0
 
 
 def _encode(values: Sequence[Array], origin: tuple[float, float]) -> str:

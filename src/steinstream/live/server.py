@@ -1,26 +1,31 @@
-"""HTTP server of the dashboard: access control, static files, and a stream of events.
+"""HTTP server of the dashboard: one thread, few connections, bounded time.
 
-Only this module imports starlette and uvicorn.
+The server shares the process with the run, so everything that a client can cause is bounded:
+
+- *Descriptors*. At most 32 connections are open. A further one replaces the connection that has waited longest for its
+  request, or is closed at once. No connection is accepted while more than half of the descriptors that the process may
+  open are in use.
+- *Time*. A request must be complete after 5 seconds, a response must be read within 10, and an event within 60.
+- *Memory*. A request has at most 8 KiB. A client that does not read holds back one event, and no events are queued.
+- *Processor*. The thread sleeps after its work, so that it uses at most 3 % of a core, whatever the number of requests.
+
+An error of a connection closes this connection. Any other error ends the server, and never the run.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import secrets
-from collections.abc import AsyncIterator
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from steinstream.live.client import Client
-from steinstream.live.snapshot import PERIOD, Snapshot, ThinnerObserver
+from steinstream.live.client import Client, EventStream
+from steinstream.live.http import END, MAX_REQUEST, RefusedError, Request, parse_request, response
 
 if TYPE_CHECKING:
     from steinstream.live.page import Dashboard
@@ -31,143 +36,325 @@ _FILES = {
     "page.js": ("page.js", "text/javascript"),
     "axes.js": ("axes.js", "text/javascript"),
     "curve.js": ("curve.js", "text/javascript"),
+    "density.js": ("density.js", "text/javascript"),
     "scatter.js": ("scatter.js", "text/javascript"),
+    "table.js": ("table.js", "text/javascript"),
 }
-_HOSTS = ("127.0.0.1", "localhost")
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "cache-control": "no-store",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "cross-origin-resource-policy": "same-origin",
-}
-_MAX_CLIENTS = 16
-_HEARTBEAT = 1.0  # seconds between messages if nothing changes
-_SHUTDOWN = 1  # seconds that open pages have to receive the last message
+_MAX_CONNECTIONS = 32
+_MAX_STREAMS = 16  # open pages
+_DESCRIPTOR_SHARE = 0.5  # of the descriptors that the process may open; above it no connection is accepted
+_REQUEST_SECONDS = 5.0  # from the start of a connection to its complete request
+_RESPONSE_SECONDS = 10.0  # to send a file
+_EVENT_SECONDS = 60.0  # to send an event
+_CLOSING_SECONDS = 1.0  # that a client has to close the connection after the response
+_LAST_SECONDS = 1.0  # to send the last event to all pages
+_RETRY_SECONDS = 1.0  # until connections are accepted again after an error
+_CPU_SHARE = 0.03  # of a core
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds
+_CHUNK = 1 << 16  # bytes received or sent at once
 
 
-def create_server(dashboard: Dashboard, token: str) -> uvicorn.Server:
-    """Create the server of a dashboard.
+class _Phase(Enum):
+    READING = auto()  # the request
+    SENDING = auto()  # a response, or events
+    CLOSING = auto()  # the response was sent; the client has not closed the connection yet
+
+
+class _Connection:
+    """A connection to a client."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        self.socket = accepted
+        self.phase = _Phase.READING
+        self.deadline = time.monotonic() + _REQUEST_SECONDS
+        self.request = b""
+        self.unsent = memoryview(b"")
+        self.events: EventStream | None = None
+
+
+class Server:
+    """Server of a dashboard.
 
     Parameters
     ----------
     dashboard : Dashboard
-        The dashboard, whose ``title``, ``names``, ``observer`` and ``ended`` are shown.
+        The dashboard, whose ``title``, ``names``, ``observer``, ``ended`` and ``failed`` are sent.
+    listening : socket
+        Socket that listens on the loopback address; the server closes it.
     token : str
         Secret first part of every path.
-
-    Returns
-    -------
-    uvicorn.Server
-        The server, not yet running.
+    on_error : callable
+        Called with an error that ended the server.
 
     """
-    folder = files("steinstream.live").joinpath("static")
-    routes = [Route(f"/{name}", _file(folder.joinpath(f).read_bytes(), kind)) for name, (f, kind) in _FILES.items()]
-    stream = Route("/events", _EventStream(dashboard).respond)
-    config = uvicorn.Config(
-        AccessControl(Starlette(routes=[*routes, stream]), token),
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=4 * _MAX_CLIENTS,
-        timeout_graceful_shutdown=_SHUTDOWN,
-    )
-    return uvicorn.Server(config)
 
-
-def _file(content: bytes, kind: str) -> Any:
-    async def respond(request: Request) -> Response:
-        return Response(content, media_type=kind)
-
-    return respond
-
-
-class AccessControl:
-    """ASGI middleware that accepts GET requests for /TOKEN/... under a name of this machine.
-
-    The check of the host name rejects pages elsewhere whose own name resolves to this machine (DNS rebinding).
-    """
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self.app, self.token = app, token
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in _HEADERS.items())]
-            await send(message)
-
-        app, inner_scope = self._authorise(scope)
-        await app(inner_scope, receive, send_with_headers)
-
-    def _authorise(self, scope: Scope) -> tuple[ASGIApp, Scope]:
-        """Return the application that answers the request, and the scope without the token."""
-        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        token, slash, path = scope["path"].removeprefix("/").partition("/")
-        known = secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self.token.encode())
-        if not known or len(hosts) != 1 or hosts[0].rsplit(":", 1)[0].lower() not in _HOSTS:
-            return PlainTextResponse("403: use the complete address that was printed.\n", 403), scope
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("405: the dashboard is read-only.\n", 405, {"allow": "GET, HEAD"}), scope
-        if not slash:
-            return RedirectResponse(f"/{self.token}/"), scope
-        return self.app, {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}
-
-
-class _EventStream:
-    """Server-sent events: one message per change for each client that keeps up."""
-
-    def __init__(self, dashboard: Dashboard) -> None:
-        self.dashboard = dashboard
-        self.clients: set[Client] = set()
-
-    async def respond(self, request: Request) -> Response:
+    def __init__(
+        self, dashboard: Dashboard, listening: socket.socket, token: str, on_error: Callable[[BaseException], None]
+    ) -> None:
+        self._dashboard, self._listening, self._token, self._on_error = dashboard, listening, token, on_error
+        self._port = int(listening.getsockname()[1])
+        folder = files("steinstream.live").joinpath("static")
+        self._files = {path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in _FILES.items()}
+        self._connections: dict[socket.socket, _Connection] = {}
+        self._stop = threading.Event()
+        self._accept_from = 0.0  # time
+        self._wake_up, self._woken = socket.socketpair()
         try:
-            client = Client(**{axis: int(value) for axis, value in request.query_params.items() if axis in ("x", "y")})
-        except ValueError:
-            return PlainTextResponse("400: x and y must be indices of coordinates.\n", 400)
-        if len(self.clients) >= _MAX_CLIENTS:
-            return PlainTextResponse(f"503: {_MAX_CLIENTS} pages are already open.\n", 503)
-        if request.method == "HEAD":
-            return Response(media_type="text/event-stream")
-        return StreamingResponse(self._events(client), media_type="text/event-stream")
+            self._selector = selectors.DefaultSelector()
+        except OSError:
+            self._wake_up.close()
+            self._woken.close()
+            raise
+        for each in (listening, self._wake_up, self._woken):
+            each.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(listening, selectors.EVENT_READ)
 
-    async def _events(self, client: Client) -> AsyncIterator[str]:
-        # While a client does not read, this generator is suspended at a yield and holds one message.
-        self.clients.add(client)
+    def stop(self) -> None:
+        """Let `run` send the last event and return. May be called in any thread; does not wait."""
+        self._stop.set()
+        with suppress(OSError):
+            self._wake_up.send(b"x")
+
+    def run(self) -> None:
+        """Serve until `stop` is called. Never raises."""
         try:
-            yield "retry: 1000\n\n"
-            sent, silence = None, _HEARTBEAT
-            while True:
-                # Read first, so that the last state is sent last.
-                ended, observer = self.dashboard.ended, self.dashboard.observer
-                now = None if observer is None else self._snapshot(client, observer)
-                if now is not sent or ended or silence >= _HEARTBEAT:
-                    state: dict[str, Any] = {"title": self.dashboard.title, "waiting": observer is None, "ended": ended}
-                    if now is not None and observer is not None:
-                        state |= client.message(observer, now, self.dashboard.names, ended)
-                    yield _event(state)
-                    sent, silence = now, 0.0
-                if ended:
-                    return
-                await asyncio.sleep(PERIOD)
-                silence += PERIOD
+            self._serve()
+            self._send_last()
+        except BaseException as error:  # the run must go on, whatever happened
+            self._on_error(error)
         finally:
-            self.clients.discard(client)
+            self.close()
 
-    def _snapshot(self, client: Client, observer: ThinnerObserver) -> Snapshot | None:
-        """Return the latest snapshot if it has the coordinates that this client shows."""
-        client.choose_columns(observer.thinner.dim)
-        now = observer.snapshot(frozenset().union(*(each.columns for each in self.clients)))
-        return now if now is not None and client.columns <= now.columns.keys() else None
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        used, debt = time.thread_time(), 0.0  # processor time, and the part for which the thread has not slept yet
+        while not self._stop.is_set():
+            for key, _ in self._selector.select(self._seconds_to_wait()):
+                self._handle(key.fileobj)
+            self._check_times()
+            now = time.thread_time()
+            debt, used = debt + now - used, now
+            pause = debt * (1.0 / _CPU_SHARE - 1.0)
+            if pause >= _SHORTEST_PAUSE:
+                part = min(1.0, _LONGEST_PAUSE / pause)
+                self._stop.wait(part * pause)
+                debt *= 1.0 - part
+
+    def _send_last(self) -> None:
+        """Send the last event to every page that can receive it in time."""
+        until = time.monotonic() + _LAST_SECONDS
+        self._accept_from = 0.0
+        for each in (self._listening, self._woken):
+            with suppress(KeyError):
+                self._selector.unregister(each)
+        for connection in [*self._connections.values()]:
+            if connection.events is None:
+                self._close(connection)
+            else:
+                connection.events.due = 0.0
+        while self._connections and time.monotonic() < until:
+            self._check_times()
+            for key, _ in self._selector.select(0.02):
+                self._handle(key.fileobj)
+
+    def _seconds_to_wait(self) -> float | None:
+        """Return the time to the next deadline or event; None if there is none."""
+        times = [min(each.deadline, _due(each)) for each in self._connections.values()]
+        if self._accept_from:
+            times.append(self._accept_from)
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _handle(self, ready: object) -> None:
+        """Handle a socket that is ready."""
+        if ready is self._listening:
+            self._accept()
+        elif ready is self._woken:
+            self._woken.recv(_CHUNK)
+        elif isinstance(ready, socket.socket) and ready in self._connections:
+            connection = self._connections[ready]
+            try:
+                self._continue(connection)
+            except BlockingIOError:
+                pass
+            except OSError:  # the client has closed the connection
+                self._close(connection)
+
+    def _check_times(self) -> None:
+        """Close connections whose time is over, send events that are due, and accept connections again."""
+        now = time.monotonic()
+        for connection in [*self._connections.values()]:
+            if now >= connection.deadline:
+                self._close(connection)
+            elif now >= _due(connection):
+                self._send_event(connection)
+        if self._accept_from and now >= self._accept_from:
+            self._accept_from = 0.0
+            self._selector.register(self._listening, selectors.EVENT_READ)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError:  # no descriptors or no memory
+            self._accept_from = time.monotonic() + _RETRY_SECONDS
+            self._selector.unregister(self._listening)
+            return
+        if accepted.fileno() >= _descriptor_limit() or not self._make_room():
+            accepted.close()
+            return
+        connection = self._connections[accepted] = _Connection(accepted)
+        try:
+            accepted.setblocking(False)
+            self._selector.register(accepted, selectors.EVENT_READ)
+        except OSError:
+            self._close(connection)
+
+    def _make_room(self) -> bool:
+        """Return whether another connection may be open; close one that waits for its request if necessary."""
+        if len(self._connections) < _MAX_CONNECTIONS:
+            return True
+        waiting = [each for each in self._connections.values() if each.phase is not _Phase.SENDING]
+        if waiting:
+            self._close(waiting[0])  # the oldest one
+        return bool(waiting)
+
+    def _close(self, connection: _Connection) -> None:
+        del self._connections[connection.socket]
+        with suppress(OSError, KeyError, ValueError):
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+    def close(self) -> None:
+        """Close all sockets; only if `run` was not called, which does it itself."""
+        for connection in [*self._connections.values()]:
+            self._close(connection)
+        self._selector.close()
+        for each in (self._listening, self._wake_up, self._woken):
+            each.close()
+
+    # -- requests and responses ----------------------------------------------------------------------------------------
+
+    def _continue(self, connection: _Connection) -> None:
+        """Receive or send more."""
+        if connection.phase is _Phase.READING:
+            self._receive(connection)
+        elif connection.phase is _Phase.CLOSING:
+            if not connection.socket.recv(_CHUNK):
+                self._close(connection)
+        elif connection.events is not None and self._has_input(connection):  # closed, or more than one request
+            self._close(connection)
+        else:
+            self._send(connection)
+
+    def _receive(self, connection: _Connection) -> None:
+        received = connection.socket.recv(MAX_REQUEST)
+        if not received:
+            self._close(connection)
+            return
+        connection.request += received
+        head, end, _ = connection.request.partition(END)
+        if len(head) > MAX_REQUEST:
+            refused = RefusedError(431, f"the request has more than {MAX_REQUEST} bytes.")
+            self._respond(connection, _refusal(refused))
+        elif end:
+            try:
+                request = parse_request(head, self._port, self._token)
+                self._respond(connection, self._response(connection, request))
+            except RefusedError as error:
+                self._respond(connection, _refusal(error, head=head.startswith(b"HEAD ")))
+
+    def _response(self, connection: _Connection, request: Request) -> bytes:
+        if request.path is None:
+            return response(307, b"", location=f"/{self._token}/")
+        if request.path == "events":
+            return self._start_events(connection, request)
+        if request.path not in self._files:
+            raise RefusedError(404, "there is no such page.")
+        body, kind = self._files[request.path]
+        return response(200, body, kind, head=request.head)
+
+    def _start_events(self, connection: _Connection, request: Request) -> bytes:
+        try:
+            client = Client(**{axis: int(value) for axis, value in request.query.items() if axis in ("x", "y")})
+        except ValueError:
+            raise RefusedError(400, "x and y must be indices of coordinates.") from None
+        if len(self._streams()) >= _MAX_STREAMS:
+            raise RefusedError(503, f"{_MAX_STREAMS} pages are already open.")
+        if not request.head:
+            connection.events = EventStream(self._dashboard, client)
+        return response(200, None, "text/event-stream") + b"retry: 1000\n\n"
+
+    def _streams(self) -> list[EventStream]:
+        return [each.events for each in self._connections.values() if each.events is not None]
+
+    def _respond(self, connection: _Connection, data: bytes) -> None:
+        connection.request = b""
+        connection.phase = _Phase.SENDING
+        self._start_sending(connection, data, _RESPONSE_SECONDS)
+
+    def _send_event(self, connection: _Connection) -> None:
+        if connection.events is None:
+            return
+        event = connection.events.next_event([stream.client for stream in self._streams()])
+        if event:
+            try:
+                self._start_sending(connection, event, _EVENT_SECONDS)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._close(connection)
+
+    def _start_sending(self, connection: _Connection, data: bytes, seconds: float) -> None:
+        connection.unsent = memoryview(data)
+        connection.deadline = time.monotonic() + seconds
+        reading = selectors.EVENT_READ if connection.events is not None else 0
+        self._selector.modify(connection.socket, reading | selectors.EVENT_WRITE)
+        self._send(connection)
+
+    def _send(self, connection: _Connection) -> None:
+        """Send what the system accepts."""
+        while connection.unsent:
+            sent = connection.socket.send(connection.unsent[:_CHUNK])
+            connection.unsent = connection.unsent[sent:]
+        if connection.events is not None and not connection.events.ended:
+            connection.deadline = time.monotonic() + _EVENT_SECONDS
+            self._selector.modify(connection.socket, selectors.EVENT_READ)
+        elif connection.events is not None:
+            self._close(connection)
+        else:  # closing at once would discard the response if the client has sent more than was read
+            connection.socket.shutdown(socket.SHUT_WR)
+            connection.phase, connection.deadline = _Phase.CLOSING, time.monotonic() + _CLOSING_SECONDS
+            self._selector.modify(connection.socket, selectors.EVENT_READ)
+
+    def _has_input(self, connection: _Connection) -> bool:
+        """Return whether the client has sent something or has closed the connection."""
+        try:
+            connection.socket.recv(1)
+        except BlockingIOError:
+            return False
+        return True
 
 
-def _event(message: dict[str, Any]) -> str:
-    return f"data: {json.dumps(message, allow_nan=False, separators=(',', ':'))}\n\n"
+def _due(connection: _Connection) -> float:
+    """Return the time of the next event; infinite if there is none, or if the one before has not been sent."""
+    return float("inf") if connection.events is None or connection.unsent else connection.events.due
+
+
+def _refusal(error: RefusedError, head: bool = False) -> bytes:
+    headers = {"allow": "GET, HEAD"} if error.status == 405 else {}
+    return response(error.status, f"{error}\n".encode(), head=head, **headers)
+
+
+def _descriptor_limit() -> float:
+    """Return the descriptor from which on a connection is not accepted; systems assign the smallest free one."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return float("inf")
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return float("inf") if limit == resource.RLIM_INFINITY else _DESCRIPTOR_SHARE * limit

@@ -2,8 +2,8 @@
 
 import { colour, logLabel, logTicks, surface } from "./axes.js";
 
-export function curve(canvas, name, unit) {
-  let steps = [], values = [], changes = [], now = null;
+export function curve(canvas, unit) {
+  let steps = [], values = [], changes = [], now = null, reason = "waiting for draws";
   const request = surface(canvas, (context, width, height) => {
     const points = [];
     for (let i = 0; i < steps.length; i++) if (steps[i] > 0 && values[i] > 0) points.push([steps[i], values[i]]);
@@ -13,7 +13,7 @@ export function curve(canvas, name, unit) {
     context.fillStyle = text;
     if (!points.length) {
       context.textAlign = "center";
-      context.fillText("waiting for draws", width / 2, height / 2);
+      context.fillText(reason, width / 2, height / 2);
       return;
     }
     const box = { left: 52, right: width - 12, top: 6, bottom: height - 36 };
@@ -75,12 +75,15 @@ export function curve(canvas, name, unit) {
   });
 
   return {
-    setHistory(history) {
-      [steps, values, changes] = [history.step, history[name], name === "ksd" ? history.changes : []];
+    // Shows the column `name` of the history, with dotted lines at the steps `at`.
+    setHistory(history, name, at = []) {
+      [steps, values, changes] = [history.step, history[name], at];
       request();
     },
-    setCurrent(step, value) {
+    // Sets the current value, and the text that is shown as long as there is none.
+    setCurrent(step, value, whyEmpty = "waiting for draws") {
       now = [step, value];
+      reason = whyEmpty;
       // If the thinner records no history, store the values that the page has received.
       if (!steps.length || steps.own) {
         if (!steps.own) { steps = []; values = []; steps.own = true; }

@@ -3,14 +3,15 @@
 import { grouped } from "./axes.js";
 import { curve } from "./curve.js";
 import { scatter } from "./scatter.js";
+import { showChecks, showMoments } from "./table.js";
 
 const at = (id) => document.getElementById(id);
 const ARRIVAL = -1;
 const TIMEOUT = 6000;  // milliseconds without a message, after which the connection is considered lost
 
-let candidates = 1, source = null, axes = null, received = 0, last = null, ended = false, about = null;
+let candidates = 1, source = null, axes = null, received = 0, last = null, ended = false, about = null, held = 0;
 const unit = () => (candidates > 1 ? `steps, one per ${candidates} draws` : "draws");
-const curves = { ksd: curve(at("ksd-curve"), "ksd", unit), size: curve(at("kept-curve"), "size", unit) };
+const curves = { measure: curve(at("ksd-curve"), unit), size: curve(at("kept-curve"), unit) };
 const draws = scatter(at("scatter"));
 
 // -- formatting
@@ -49,21 +50,29 @@ function receive(event) {
   received = performance.now();
   show("title", message.title || "steinstream");
   if (message.draws === undefined) {
-    const name = message.ended ? "ended" : message.waiting ? "waiting" : "running";
-    state(name, name === "waiting" ? "waiting for draws" : name);
+    const name = message.failed ? "lost" : message.ended ? "ended" : message.waiting ? "waiting" : "running";
+    state(name, { lost: "the dashboard has stopped; the run continues", waiting: "waiting for draws" }[name] || name);
   } else {
     last = message;
     if (message.about) begin(message.about);
     if (message.curve) {
-      curves.ksd.setHistory(message.curve);
-      curves.size.setHistory(message.curve);
-      at("note").hidden = !message.curve.changes.length;
+      curves.measure.setHistory(message.curve, measure(message), message.scores ? message.curve.changes : []);
+      curves.size.setHistory(message.curve, "size");
+      at("note").hidden = !message.scores || !message.curve.changes.length;
     }
-    curves.ksd.setCurrent(message.steps, message.ksd);
+    showMeasures(message);
     curves.size.setCurrent(message.steps, message.kept);
     if (message.all !== undefined) draws.all(decoded(message.all, Float32Array), message.origin);
     else draws.change(decoded(message.gone, Uint32Array), decoded(message.new, Float32Array));
-    show("ksd", precise(message.ksd), message.ksd);
+    if (message.stream !== undefined) {
+      const stream = decoded(message.stream, Float32Array);
+      held = stream.length / 2;
+      draws.stream(stream);
+      at("stream-legend").hidden = !held;
+      at("scatter").dataset.stream = held;
+    }
+    if (message.checks) showChecks(message.checks);
+    showMoments(message.table, name, about.dim, held);
     show("kept", count(message.kept), message.kept);
     show("draws", count(message.draws), message.draws);
     show("draws-label", message.pass > 1 ? `draws, pass ${message.pass}` : "draws");
@@ -71,8 +80,9 @@ function receive(event) {
     show("rate-label", message.ended ? "mean draws per second" : "draws per second");
     show("elapsed", clock(message.elapsed));
     at("scatter").dataset.count = draws.count;
-    document.title = `KSD ${precise(message.ksd)} · ${message.title || "steinstream"}`;
-    if (message.ended) state("ended", "ended");
+    document.title = `${about.stream_term && !message.scores ? `MMD ${precise(message.mmd)}` : `KSD ${ksd(message)}`} · ${message.title || "steinstream"}`;
+    if (message.failed) state("lost", "the dashboard has stopped; the run continues");
+    else if (message.ended) state("ended", "ended");
     else if (!message.settled) state("waiting", "warming up");
     else if (message.rate === 0) state("waiting", "waiting for draws");
     else state("running", "running");
@@ -81,6 +91,21 @@ function receive(event) {
     ended = true;
     source.close();
   }
+}
+
+const ksd = (message) => (message.scores ? precise(message.ksd) : "no scores");
+
+// The curve is that of MMD if there are no scores.
+const measure = (message) => (message.scores || !about.stream_term ? "ksd" : "mmd");
+
+// Shows KSD, and MMD if there is a stream term.
+function showMeasures(message) {
+  show("ksd", ksd(message), message.ksd);
+  show("mmd", precise(message.mmd), message.mmd);
+  at("mmd-number").hidden = !about.stream_term;
+  show("measure", measure(message) === "mmd" ? "MMD to the stream" : "KSD");
+  const missing = !message.scores && !about.stream_term;
+  curves.measure.setCurrent(message.steps, message[measure(message)], missing ? "no scores" : "waiting for draws");
 }
 
 // -- choice of the two coordinates
@@ -96,7 +121,7 @@ function begin(now) {
   draws.name(name(axes[0]), name(axes[1]));
 }
 
-const name = (axis) => (axis === ARRIVAL ? "draw" : about.names ? about.names[axis] : `x${axis}`);
+const name = (axis) => (axis === ARRIVAL ? "draw (order of arrival)" : about.names ? about.names[axis] : `x${axis}`);
 
 function chooser(which, what) {
   const listed = about.dim <= 500, box = document.createElement(listed ? "select" : "input");
@@ -105,7 +130,7 @@ function chooser(which, what) {
     for (let axis = ARRIVAL; axis < about.dim; axis++) {
       const option = document.createElement("option");
       option.value = axis;
-      option.textContent = axis === ARRIVAL ? "draw (order of arrival)" : name(axis);
+      option.textContent = name(axis);
       box.append(option);
     }
   } else {

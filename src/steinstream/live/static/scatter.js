@@ -1,8 +1,9 @@
 // Plots the kept draws in two coordinates. After each change all draws are rendered pixel by pixel on a separate layer:
 // ten thousand take a few milliseconds, ten times less than with canvas shapes. New and dropped draws are shown above it
-// for a moment, and differ in shape and size as well as in colour.
+// for a moment, and differ in shape and size as well as in colour. The density of the stream is behind them.
 
 import { colour, label, linearTicks, onThemeChange, surface } from "./axes.js";
+import { density, range as centralRange } from "./density.js";
 
 const MOMENT = 1600;  // milliseconds for which a change is shown
 const SHOWN = 300;  // largest number of new or dropped draws shown at once: the latest ones
@@ -14,6 +15,7 @@ function rgb(text) {
 
 export function scatter(canvas) {
   let points = new Float32Array(0), count = 0, origin = [0, 0], range = null;
+  let stream = new Float32Array(0), streamRanges = [null, null];
   const marks = [{ fresh: false, list: [] }, { fresh: true, list: [] }];
   const layer = document.createElement("canvas"), dots = document.createElement("canvas");
   let drawn = "";  // state that the layer shows
@@ -24,7 +26,7 @@ export function scatter(canvas) {
   const request = surface(canvas, (context, width, height, scale, time) => {
     const font = `12px ${getComputedStyle(document.body).fontFamily}`;
     context.font = font;
-    if (!count) {
+    if (!range) {
       context.fillStyle = colour("quiet");
       context.textAlign = "center";
       context.fillText("no draws kept yet", width / 2, height / 2);
@@ -42,6 +44,7 @@ export function scatter(canvas) {
       const back = layer.getContext("2d");
       back.setTransform(scale, 0, 0, scale, 0, 0);
       back.font = font;
+      density(back, stream, box, x, y);
       axes(back, box, x, y, width, up);
       cloud(back, box, x, y, scale);
       drawn = state;
@@ -76,10 +79,10 @@ export function scatter(canvas) {
       context.fillText(words, middle, box.bottom + 7);
       free = middle + half + 8;
     }
-    context.textAlign = "right";
-    context.fillText(names[0], box.right, box.bottom + 25, box.right - box.left);
+    context.fillStyle = colour("ink");
+    context.fillText(names[0], (box.left + box.right) / 2, box.bottom + 25, box.right - box.left);
     context.save();
-    context.translate(2, box.top);
+    context.translate(2, (box.top + box.bottom) / 2);
     context.rotate(-Math.PI / 2);
     context.fillText(names[1], 0, 0, box.bottom - box.top);
     context.restore();
@@ -160,7 +163,8 @@ export function scatter(canvas) {
     kind.list = kind.list.slice(-SHOWN);
   }
 
-  // Changes the axis limits only if a draw is outside, or if all draws are in a small part.
+  // Changes the axis limits only if a draw is outside, or if all draws are in a small part. The limits contain all kept
+  // draws and the central 98 % of the stream.
   function fit() {
     const seen = [Infinity, -Infinity, Infinity, -Infinity];
     for (let i = 0; i < 2 * count; i++) {
@@ -169,6 +173,11 @@ export function scatter(canvas) {
       if (value < seen[k]) seen[k] = value;
       if (value > seen[k + 1]) seen[k + 1] = value;
     }
+    streamRanges.forEach((central, j) => {
+      if (!central) return;
+      seen[2 * j] = Math.min(seen[2 * j], central[0]);
+      seen[2 * j + 1] = Math.max(seen[2 * j + 1], central[1]);
+    });
     const next = range ? range.slice() : [0, 0, 0, 0];
     for (const k of [0, 2]) {
       const [low, high] = [seen[k], seen[k + 1]], span = high - low || Math.abs(high) * 0.1 || 1;
@@ -181,7 +190,7 @@ export function scatter(canvas) {
 
   function changed() {
     version++;
-    if (count) fit();
+    if (count || stream.length) fit();
     request();
   }
 
@@ -190,6 +199,7 @@ export function scatter(canvas) {
   return {
     all(pairs, where) {
       [points, count, origin, range] = [pairs, pairs.length / 2, where, null];
+      [stream, streamRanges] = [new Float32Array(0), [null, null]];
       for (const kind of marks) kind.list = [];
       changed();
     },
@@ -211,6 +221,10 @@ export function scatter(canvas) {
       count = kept + fresh.length / 2;
       mark(marks[0], lost);
       mark(marks[1], fresh);
+      changed();
+    },
+    stream(pairs) {
+      [stream, streamRanges] = [pairs, [centralRange(pairs, 0), centralRange(pairs, 1)]];
       changed();
     },
     name(across, up) { [names[0], names[1]] = [across, up]; version++; request(); },
