@@ -1,7 +1,7 @@
-"""Thin draws while a sampler runs: one tool per file, each imported only when it is used.
+"""Thin draws while a sampler runs, and compute the scores of a finished fit: one tool per file.
 
-For every tool, the thinner receives unconstrained draws and the score of their density, Jacobian included. The kept
-draws lead back to the parameters of the user's model.
+Each tool is imported only when it is used. The thinner receives unconstrained draws and the score of their density,
+Jacobian included; if a tool has no scores, draws alone. The kept draws lead back to the parameters of the user's model.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-TOOLS = ("blackjax", "emcee", "generic", "numpyro", "nutpie", "pymc", "stan", "torch", "xarray")
+TOOLS = ("blackjax", "emcee", "generic", "jax", "numpyro", "nutpie", "pymc", "stan", "torch", "xarray")
 
 __all__ = list(TOOLS)
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from steinstream.errors import InputError
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.io.errors import need
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 
-__all__ = ["live_config", "live_thinner", "need", "result_of", "schedule_functions"]
+__all__ = ["live_thinner", "log_missing_scores", "need", "result_of", "schedule_functions", "with_source"]
+
+_log = logging.getLogger("steinstream")
 
 
-def live_config(config: ThinConfig | None, settings: Mapping[str, Any]) -> ThinConfig:
-    """Return the settings for a chain that is still running: the default preconditioner is `Streaming`."""
-    chosen = ThinConfig.of(config, **settings)
-    return chosen.replace(preconditioner="streaming") if chosen.preconditioner is None else chosen
+def log_missing_scores(how: str) -> None:
+    """Log once per run what scores would add, and how to get them."""
+    _log.info(
+        "The draws have no scores, so the kept draws represent the chain. Scores would also correct burn-in and slow "
+        "mixing. %s",
+        how,
+    )
 
 
 def live_thinner(
@@ -31,7 +38,7 @@ def live_thinner(
     """Return the given thinner, or a new one with these settings."""
     settings = settings or {}
     if thinner is None:
-        return Thinner(dim, live_config(config, settings))
+        return Thinner(dim, ThinConfig.of(config, **settings))
     given = [*(["config"] if config is not None else []), *settings]
     if given:
         raise InputError(
@@ -53,6 +60,12 @@ def result_of(thinner: Thinner, names: Sequence[str] | None = None) -> Kept:
             "Check that the sampler computes scores; on_bad='raise' shows the first invalid draw.",
         )
     return replace(thinner.kept, names=None if names is None else tuple(names))
+
+
+def with_source(kept: Kept, tool: str, convergence: RunningConvergence) -> Kept:
+    """Add length, R-hat, ESS and divergences of the chains as ``settings["source"]``."""
+    names = kept.names or tuple(f"x{i}" for i in range(kept.draws.shape[1]))
+    return replace(kept, settings={**kept.settings, "source": {"tool": tool, **convergence.summary(names)}})
 
 
 def schedule_functions(config: ThinConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from steinstream.errors import InputError
 from steinstream.integrations.generic import as_variable
 from steinstream.result import Variable
 from steinstream.thinner import Thinner
-from steinstream.validation import Block, consecutive_ids
+from steinstream.validation import Block
 
 #: Function of the state and the number of the step that returns the next state and a row of each output array.
 Transition = Callable[[Any, Any], tuple[Any, tuple[Any, ...]]]
@@ -62,14 +62,22 @@ def _on_host(count: int, rows: tuple[Any, ...]) -> tuple[Array, ...]:
     return tuple(np.asarray(each[:count], dtype=np.float64) for each in rows)
 
 
-def as_block(draws: Array, scores: Array, chain: int | None, thinner: Thinner) -> Block:
-    """Return a chunk, (n, d), or (n, chains, d) if ``chain`` is None, as a block that continues the stream."""
-    if chain is not None:
-        return Block(draws, scores, consecutive_ids(chain, thinner.next_index(chain), len(draws)))
-    chains, dim = draws.shape[1:]
-    indices = np.arange(len(draws))[:, None] + [thinner.next_index(each) for each in range(chains)]
-    ids = np.column_stack([np.tile(np.arange(chains), len(draws)), indices.ravel()])
-    return Block(draws.reshape(-1, dim), scores.reshape(-1, dim), ids)
+def as_block(draws: Array, scores: Array, thinner: Thinner) -> Block:
+    """Return a chunk (n, chains, d) as a block that continues the stream, with one draw of each chain in turn.
+
+    Without scores, ``scores`` has no columns.
+    """
+    count, chains = draws.shape[:2]
+    indices = np.arange(count)[:, None] + [thinner.next_index(each) for each in range(chains)]
+    ids = np.column_stack([np.tile(np.arange(chains), count), indices.ravel()])
+    return Block(draws.reshape(count * chains, draws.shape[2]), scores.reshape(count * chains, scores.shape[2]), ids)
+
+
+def nothing() -> Any:
+    """Return an empty vector, the output of a transition for a quantity that the sampler does not have."""
+    import jax
+
+    return jax.numpy.zeros(0)
 
 
 def flatten(tree: Any) -> Any:

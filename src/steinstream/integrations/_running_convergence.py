@@ -13,26 +13,56 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from steinstream._typing import Array
+from steinstream._typing import Array, Integers
 from steinstream.diagnostics.batch_means import BatchMeans, effective_draws
 from steinstream.diagnostics.convergence import r_hat
 
 _MAX_BATCHES = 32  # of a chain
 _MIN_BATCHES = 4
+_BUFFER = 1024  # draws that are collected before they are added
 
 
 class RunningConvergence:
-    """Convergence diagnostics of several chains, from all of their draws."""
+    """Convergence diagnostics of several chains, from all of their finite draws."""
 
     def __init__(self, dim: int) -> None:
         self._chains: defaultdict[int, BatchMeans] = defaultdict(lambda: BatchMeans(np.arange(dim), _MAX_BATCHES))
-        self._divergences = 0
+        self._divergences: int | None = None
+        self._held: list[tuple[Integers, Array]] = []
+        self._held_count = 0
 
-    def add(self, chain: int, draw: Array, diverging: bool = False) -> None:
-        """Add one draw (d,) of a chain."""
-        self._chains[chain].add(np.asarray(draw, dtype=np.float64)[None])
-        self._divergences += diverging
+    def add(self, ids: Integers, draws: Array, diverging: ArrayLike | None = None) -> None:
+        """Add draws of any chains.
+
+        Parameters
+        ----------
+        ids : array
+            Identifiers (chain, index), (n, 2); the draws of each chain are in order.
+        draws : array
+            Draws, (n, d).
+        diverging : array_like of bool, optional
+            Whether each draw ended a divergent transition, for samplers that report it.
+
+        """
+        self._held.append((ids[:, 0].copy(), np.array(draws, dtype=np.float64)))
+        self._held_count += len(draws)
+        if diverging is not None:
+            self._divergences = (self._divergences or 0) + int(np.sum(diverging))
+        if self._held_count >= _BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        chains, draws = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
+        self._held, self._held_count = [], 0
+        finite = np.isfinite(draws).all(axis=1)
+        for chain in np.unique(chains).tolist():
+            rows = draws[(chains == chain) & finite]
+            if len(rows):
+                self._chains[chain].add(rows)
 
     def summary(self, names: Sequence[str]) -> dict[str, Any]:
         """Return draws per chain, divergences, the largest R-hat and the smallest ESS, as JSON values.
@@ -45,12 +75,15 @@ class RunningConvergence:
         Returns
         -------
         dict
-            ``draws``, ``divergences``; with at least 4 draws in a chain also ``rhat``, ``rhat_of``, ``ess``,
-            ``ess_of``.
+            ``draws``; ``divergences`` if the sampler reports them; with at least 4 draws in a chain also ``rhat``,
+            ``rhat_of``, ``ess``, ``ess_of``.
 
         """
+        self._flush()
         chains = [chain for _, chain in sorted(self._chains.items())]
-        result: dict[str, Any] = {"draws": [chain.seen for chain in chains], "divergences": self._divergences}
+        result: dict[str, Any] = {"draws": [chain.seen for chain in chains]}
+        if self._divergences is not None:
+            result["divergences"] = self._divergences
         chains = [chain for chain in chains if chain.count >= _MIN_BATCHES]
         if chains:
             for name, values, pick in (("rhat", _r_hat(chains), np.argmax), ("ess", _ess(chains), np.argmin)):

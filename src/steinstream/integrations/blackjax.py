@@ -1,7 +1,7 @@
 """BlackJAX: run a chain in compiled chunks and thin each chunk, without storing the chain.
 
 If the state of a kernel has ``logdensity_grad`` (HMC, NUTS, MALA, Barker, MCLMC), that is the score. Otherwise (random
-walks, SGLD) the score is computed in addition.
+walks, SGLD) the score is computed if a log density is given, and the draws are thinned without scores if not.
 """
 
 from __future__ import annotations
@@ -11,8 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, need, result_of
-from steinstream.integrations._jax import Chunks, Transition, as_block, as_variables, entry_names, flatten, unflatten
+from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
+from steinstream.integrations._jax import (
+    Chunks,
+    Transition,
+    as_block,
+    as_variables,
+    entry_names,
+    flatten,
+    nothing,
+    unflatten,
+)
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
@@ -24,7 +34,7 @@ def sample(
     num_samples: int,
     rng_key: Any,
     *,
-    num_chains: int = 1,
+    num_chains: int | None = None,
     logdensity_fn: Callable[[Any], Any] | None = None,
     minibatch_score: Callable[[Any, Any], Any] | None = None,
     transform: Callable[[Any], Any] | None = None,
@@ -48,10 +58,12 @@ def sample(
     rng_key : jax.random.key
         Random key. Draw i uses ``jax.random.split(rng_key, num_samples)[i]``, so the draws are those of a ``lax.scan``
         over these keys. With several chains, each step splits its key once more.
-    num_chains : int, default 1
-        Number of chains that run together.
+    num_chains : int, optional
+        Number of chains that run together. Default: that of the stacked log densities in ``state``; 1 if a state has
+        no log density.
     logdensity_fn : callable, optional
-        Log density of a position, which is differentiated if the state has no gradient.
+        Log density of a position, which is differentiated if the state has no gradient. Without it, such draws are
+        thinned without scores.
     minibatch_score : callable, optional
         Function (rng_key, position) that estimates the score from a minibatch. It is called twice per draw: the
         selection uses the first estimate, ``kept.ksd_debiased`` is computed from the second.
@@ -66,19 +78,18 @@ def sample(
     config : ThinConfig, optional
         Settings of a new thinner. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Returns
     -------
     Kept
         The kept draws, with ids (chain, draw). ``draws`` holds the numbers of the positions, in the order of the
-        pytree.
+        pytree. ``settings["source"]`` holds R-hat, ESS and the number of divergences of the chains.
 
     Raises
     ------
     InputError
-        If the state has no gradient and neither ``logdensity_fn`` nor ``minibatch_score`` is given.
+        If both ``logdensity_fn`` and ``minibatch_score`` are given, or ``num_chains`` differs from the stacked states.
 
     Notes
     -----
@@ -86,23 +97,32 @@ def sample(
 
     """
     jax = need("jax", "blackjax")
-    together = num_chains > 1
+    chains = _chain_count(state, num_chains)
     position = _position(state)
-    if together:
+    if chains is not None:
         position = jax.tree.map(lambda x: x[0], position)
     score = _score(state, logdensity_fn, minibatch_score)
-    transition = _transition(getattr(algorithm, "step", algorithm), score, rng_key, num_chains)
+    if score is None:
+        log_missing_scores("To add scores, pass logdensity_fn, or minibatch_score for stochastic gradients.")
+    transition = _transition(getattr(algorithm, "step", algorithm), score, rng_key, chains)
     thinner = live_thinner(flatten(position).size, thinner=thinner, config=config, settings=settings)
+    convergence = RunningConvergence(thinner.dim)
     done = 0
-    for draws, scores, *more in Chunks(transition, chunk).run(state, 0, num_samples):
-        chain = None if together else 0
-        block = as_block(draws, scores, chain, thinner)
-        second_scores = as_block(draws, more[0], chain, thinner).scores if more else None
-        thinner.extend(block.draws, block.scores, ids=block.ids, second_scores=second_scores)
+    for draws, scores, second_scores, diverging in Chunks(transition, chunk).run(state, 0, num_samples):
+        if chains is None:
+            draws, scores = draws[:, None], scores[:, None]
+        block = as_block(draws, scores, thinner)
+        thinner.extend(
+            block.draws,
+            block.scores if block.has_scores else None,
+            ids=block.ids,
+            second_scores=second_scores.reshape(block.draws.shape) if second_scores.size else None,
+        )
+        convergence.add(block.ids, block.draws, diverging if diverging.size else None)
         done += len(draws)
         if progress is not None:
             progress(done / num_samples)
-    kept = result_of(thinner, entry_names(position))
+    kept = with_source(result_of(thinner, entry_names(position)), "blackjax", convergence)
     if minibatch_score is not None:
         kept = replace(kept, settings={**kept.settings, "scores": "minibatch"})
     values = unflatten(position, kept.draws)
@@ -115,40 +135,67 @@ def _position(state: Any) -> Any:
     return getattr(state, "position", state)
 
 
-def _score(state: Any, logdensity_fn: Any, minibatch_score: Any) -> Callable[[Any, Any], tuple[Any, ...]]:
-    """Return a function of key and state that returns the score, or two scores if they are noisy."""
+def _chain_count(state: Any, num_chains: int | None) -> int | None:
+    """Return the number of chains whose states are stacked; None if the state is that of one chain."""
+    shape = getattr(getattr(state, "logdensity", None), "shape", None)
+    if shape is None:  # SGLD, for example, whose state is the position
+        if num_chains is None or num_chains == 1:
+            return None
+        leaves = need("jax", "blackjax").tree.leaves(state)
+        stacked = num_chains if all(leaf.ndim and len(leaf) == num_chains for leaf in leaves) else None
+    else:
+        stacked = shape[0] if shape else None
+    if num_chains not in (None, stacked or 1):
+        found = "one chain" if stacked is None else f"{stacked} chains"
+        raise InputError(
+            f"num_chains is {num_chains}, but the state is that of {found}.",
+            "Stack the states of all chains: jax.vmap(algorithm.init)(positions).",
+        )
+    return stacked
+
+
+#: Function of key and state that returns the score, and a second one if it is noisy.
+_Score = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def _score(state: Any, logdensity_fn: Any, minibatch_score: Any) -> _Score | None:
+    """Return the function that computes the scores; None if there is none."""
     jax = need("jax", "blackjax")
     if logdensity_fn is not None and minibatch_score is not None:
         raise InputError("Both logdensity_fn and minibatch_score were given.", "Pass one of them.")
     if minibatch_score is not None:
 
-        def noisy(key: Any, state: Any) -> tuple[Any, ...]:
-            return tuple(minibatch_score(one, _position(state)) for one in jax.random.split(jax.random.fold_in(key, 1)))
+        def noisy(key: Any, state: Any) -> tuple[Any, Any]:
+            first, second = jax.random.split(jax.random.fold_in(key, 1))
+            return minibatch_score(first, _position(state)), minibatch_score(second, _position(state))
 
         return noisy
     if logdensity_fn is not None:
         gradient = jax.grad(logdensity_fn)
-        return lambda _, state: (gradient(_position(state)),)
-    if not hasattr(state, "logdensity_grad"):
-        raise InputError(
-            f"The state, a {type(state).__name__}, has no logdensity_grad.",
-            "Pass logdensity_fn, from which the score is computed, or minibatch_score for stochastic gradients.",
-        )
-    return lambda _, state: (state.logdensity_grad,)
+        return lambda _, state: (gradient(_position(state)), nothing())
+    if hasattr(state, "logdensity_grad"):
+        return lambda _, state: (state.logdensity_grad, nothing())
+    return None
 
 
-def _transition(kernel: Any, score: Any, rng_key: Any, chains: int) -> Transition:
-    """Return one step of a chain, or of all chains, with the draw and its scores as outputs."""
+def _transition(kernel: Any, score: _Score | None, rng_key: Any, chains: int | None) -> Transition:
+    """Return one step of a chain, or of all chains: draw, score, second score, and whether the step diverged."""
     jax = need("jax", "blackjax")
 
     def one(key: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
         after = kernel(key, state)
-        state = after[0] if type(after) is tuple else after  # (state, info), or a state
-        return state, (flatten(_position(state)), *map(flatten, score(key, state)))
+        state, info = after[:2] if type(after) is tuple else (after, None)  # (state, info), or a state
+        scores = (nothing(), nothing()) if score is None else score(key, state)
+        diverging = getattr(info, "is_divergent", None)
+        return state, (
+            flatten(_position(state)),
+            *map(flatten, scores),
+            nothing() if diverging is None else diverging,
+        )
 
     def transition(state: Any, number: Any) -> tuple[Any, tuple[Any, ...]]:
         key = jax.random.fold_in(rng_key, number)
-        if chains == 1:
+        if chains is None:
             return one(key, state)
         result: tuple[Any, tuple[Any, ...]] = jax.vmap(one)(jax.random.split(key, chains), state)
         return result

@@ -1,7 +1,7 @@
 """emcee: a backend that stores the kept draws, and the current positions of the walkers instead of the chain.
 
-emcee does not need a score, but KSD does. Either the log probability function returns it as a blob, or the backend is
-given a function. Walkers are chains: ids are (walker, step).
+emcee has no scores. Either the log probability function returns the score as a blob, or the backend is given a
+function, or the draws are thinned without scores. Walkers are chains: ids are (walker, step).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 
 from steinstream._typing import Array, Flags
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_config, need, result_of
+from steinstream.integrations._common import log_missing_scores, need, result_of, with_source
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations.generic import batched_score, variables_of
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
@@ -30,13 +31,15 @@ class Backend(_Base):  # type: ignore[misc]
 
     Parameters
     ----------
-    score : callable or {"jax", "torch"}, optional
-        Function of one position that returns its score, or the package that differentiates ``log_density``. Default:
-        the score is the blob ``field``, or the only blob.
+    score : callable or {"jax", "torch", "blob"}, optional
+        Function of one position that returns its score; the package that differentiates ``log_density``; or ``"blob"``
+        if the score is the only blob and has no name. Default: the score is the blob ``field``. Without such a blob,
+        the draws are thinned without scores.
     log_density : callable, optional
         Log density of one position, written with JAX or PyTorch.
-    field : str, default "score"
-        Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``.
+    field : str, optional
+        Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``; an error if there is no such
+        blob. Default: ``"score"``, if there is one.
     names : tuple of str, optional
         Parameter names.
     transform : callable, optional
@@ -46,8 +49,7 @@ class Backend(_Base):  # type: ignore[misc]
     config : ThinConfig, optional
         Settings of the thinner. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Attributes
     ----------
@@ -61,7 +63,7 @@ class Backend(_Base):  # type: ignore[misc]
         *,
         score: str | Callable[[Any], Any] | None = None,
         log_density: Callable[[Any], Any] | None = None,
-        field: str = "score",
+        field: str | None = None,
         names: tuple[str, ...] | None = None,
         transform: Callable[[Array], dict[str, Any]] | None = None,
         discard: int = 0,
@@ -70,8 +72,9 @@ class Backend(_Base):  # type: ignore[misc]
     ) -> None:
         need("emcee", "emcee")
         super().__init__()
-        self._config = live_config(config, settings)
-        self._score, self._field = batched_score(score, log_density), field
+        self._config = ThinConfig.of(config, **settings)
+        self._unnamed_blob = score == "blob"
+        self._score, self._field = batched_score(None if self._unnamed_blob else score, log_density), field
         self._names, self._transform, self._discard = names, transform, discard
         self.thinner: Thinner | None = None
 
@@ -79,6 +82,7 @@ class Backend(_Base):  # type: ignore[misc]
         """Delete the kept draws and start again; called by emcee."""
         super().reset(nwalkers, ndim)
         self.thinner = Thinner(self.ndim, self._config)
+        self._convergence = RunningConvergence(self.ndim)
         self._last: Any = None
 
     def has_blobs(self) -> bool:
@@ -101,7 +105,7 @@ class Backend(_Base):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the ensemble has another shape or lacks scores.
+            If the ensemble has another shape, or the blob ``field`` is missing.
 
         """
         if state.coords.shape != self.shape:
@@ -110,29 +114,42 @@ class Backend(_Base):  # type: ignore[misc]
             walkers = np.arange(self.nwalkers)
             ids = np.column_stack([walkers, np.full(self.nwalkers, self.iteration)])
             scores = self._blob(state.blobs) if self._score is None else self._score(state.coords)
+            if scores is None and not self.thinner.seen:
+                log_missing_scores(f"To add scores: {self._remedy}")
             self.thinner.extend(state.coords, scores, ids=ids)
+            self._convergence.add(ids, state.coords)
         self._last = type(state)(state, copy=True)
         self.accepted += accepted
         self.random_state = state.random_state
         self.iteration += 1
 
-    def _blob(self, blobs: Any) -> Array:
-        """Return the scores (walkers, d) from the blobs."""
-        remedy = (
-            "Let log_prob_fn return (log probability, score) and pass "
-            f'blobs_dtype=[("{self._field}", float, {self.ndim})] to EnsembleSampler, or pass score= to the backend.'
+    @property
+    def _remedy(self) -> str:
+        return (
+            "let log_prob_fn return (log probability, score) and pass "
+            f'blobs_dtype=[("{self._field or "score"}", float, {self.ndim})] to EnsembleSampler, or pass score= to the '
+            "backend."
         )
-        if blobs is None:
-            raise InputError("There are no blobs, so there is no score.", remedy)
-        if blobs.dtype.names is not None:
-            if self._field not in blobs.dtype.names:
-                raise InputError(f"There is no blob {self._field!r} among {', '.join(blobs.dtype.names)}.", remedy)
-            blobs = blobs[self._field]
+
+    def _blob(self, blobs: Any) -> Array | None:
+        """Return the scores (walkers, d) from the blobs; None if there are none."""
+        if not self._unnamed_blob:
+            known = blobs.dtype.names or () if blobs is not None else ()
+            name = self._field or "score"
+            if name not in known and self._field is None:
+                return None
+            if name not in known:
+                raise InputError(
+                    f"There is no blob {name!r} among the blobs ({', '.join(known) or 'none with a name'}).",
+                    f"To add scores, {self._remedy}",
+                )
+            blobs = blobs[name]
         try:
             return np.asarray(blobs, dtype=np.float64).reshape(self.shape)
         except (TypeError, ValueError):
             raise InputError(
-                f"The blobs have shape {blobs.shape}, which is not one score of {self.ndim} entries per walker.", remedy
+                f"The blobs have shape {np.shape(blobs)}, which is not one score of {self.ndim} entries per walker.",
+                f"To add scores, {self._remedy}",
             ) from None
 
     @property
@@ -140,7 +157,7 @@ class Backend(_Base):  # type: ignore[misc]
         """The kept draws so far."""
         if self.thinner is None or not self.thinner.seen:
             raise InputError("No step has been made.", "Pass the backend to an EnsembleSampler and run it.")
-        kept = result_of(self.thinner, self._names)
+        kept = with_source(result_of(self.thinner, self._names), "emcee", self._convergence)
         if self._transform is not None:
             kept.variables.update(variables_of(self._transform, kept.draws))
         return kept

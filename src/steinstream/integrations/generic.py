@@ -1,4 +1,7 @@
-"""Thin any source of draws: an iterator of (draw, score), or of draws with a score function or a log density.
+"""Thin any source of draws, and compute the scores of stored draws from any log density.
+
+`thin` takes an iterator of (draw, score), or of draws with a score function or a log density, or of draws alone. The
+functions `scores` and `finite_difference_scores` take stored draws.
 
 KSD requires the score of a density on all of R^d. If a parameter is bounded, sample a transformed one (log sigma,
 logit p), and add the log of the Jacobian to the log density.
@@ -8,17 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain as joined
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, need, result_of
+from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
+from steinstream.integrations._finite_differences import finite_difference_scores
+from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.integrations._stored_draws import ScoredDraws, for_distinct_states
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+from steinstream.validation import consecutive_ids
+
+__all__ = ["ScoredDraws", "batched_score", "finite_difference_scores", "scores", "thin"]
 
 #: A function of draws (n, d) that returns their scores (n, d).
 BatchedScore = Callable[[ArrayLike], Array]
@@ -45,7 +54,8 @@ def thin(
     Parameters
     ----------
     source : iterable
-        Yields pairs (draw, score) of shape (d,) each or (n, d) each; with ``score``, draws (d,) or (n, d) alone.
+        Yields pairs (draw, score) of shape (d,) each or (n, d) each; or draws (d,) or (n, d) alone, whose scores are
+        computed by ``score``. Without ``score``, draws alone are thinned without scores.
     score : callable or {"jax", "torch"}, optional
         Function of one draw that returns its score, or the package that differentiates ``log_density``.
     log_density : callable, optional
@@ -63,13 +73,12 @@ def thin(
     config : ThinConfig, optional
         Settings of a new thinner. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Returns
     -------
     Kept
-        The kept draws.
+        The kept draws. ``settings["source"]`` holds R-hat and ESS of the draws that were read.
 
     Raises
     ------
@@ -80,24 +89,61 @@ def thin(
     --------
     >>> rng = np.random.default_rng(0)
     >>> thin(((x, -x) for x in rng.normal(size=(1000, 2))), size=20)
-    Kept(20 of 1000 draws, 2 dimensions, KSD 0.09819)
+    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1141)
     >>> thin(rng.normal(size=(1000, 2)), score=lambda x: -x, size=20)
-    Kept(20 of 1000 draws, 2 dimensions, KSD 0.09214)
+    Kept(20 of 1000 draws, 2 dimensions, KSD 0.1073)
+    >>> thin(rng.normal(size=(1000, 2)), size=20)
+    Kept(20 of 1000 draws, 2 dimensions, MMD 0.01328, no scores)
 
     """
     if block < 1:
         raise InputError(f"block must be at least 1, got {block!r}.")
     gradient = batched_score(score, log_density)
     running: Thinner | None = None
-    for draws, scores in _blocks(source, gradient is None, block):
-        running = running or live_thinner(draws.shape[1], thinner=thinner, config=config, settings=settings)
-        running.extend(draws, scores if gradient is None else gradient(draws), chain=chain)
+    for piece in _pieces(source, gradient is None, block):
+        draws, scores = piece.draws, piece.scores if gradient is None else gradient(piece.draws)
+        if running is None:
+            running = live_thinner(draws.shape[1], thinner=thinner, config=config, settings=settings)
+            convergence = RunningConvergence(running.dim)
+            if scores is None:
+                log_missing_scores("To add scores, yield pairs (draw, score), or pass score.")
+        ids = consecutive_ids(chain, running.next_index(chain), len(draws))
+        running.extend(draws, scores, ids=ids)
+        convergence.add(ids, draws)
     if running is None:
         raise InputError("The source yielded no draws.", "An iterator can be read only once: create a new one.")
-    kept = result_of(running, names)
+    kept = with_source(result_of(running, names), "generic", convergence)
     if transform is not None:
         kept.variables.update(variables_of(transform, kept.draws))
     return kept
+
+
+def scores(score: Callable[[Any], Any], draws: ArrayLike) -> Array:
+    """Compute the scores of stored draws by a function of one draw; repeated states are evaluated once.
+
+    Parameters
+    ----------
+    score : callable
+        Function of one draw (d,) that returns its score (d,), the gradient of the log density.
+    draws : array_like
+        Draws, (n, d) or (chains, n, d).
+
+    Returns
+    -------
+    array
+        Scores in the shape of ``draws``, for :func:`steinstream.thin`.
+
+    Examples
+    --------
+    >>> scores(lambda x: -x, [[1.0, 2.0], [3.0, 4.0]])
+    array([[-1., -2.],
+           [-3., -4.]])
+
+    """
+    each = batched_score(score)
+    if each is None:
+        raise InputError("score is missing.", "Pass a function of one draw that returns its score.")
+    return for_distinct_states(each, draws)
 
 
 def batched_score(
@@ -179,40 +225,49 @@ def as_variable(name: str, values: AnyArray) -> Variable:
     return Variable(values, tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - 1)))
 
 
-def _blocks(source: Iterable[Any], paired: bool, most: int) -> Iterator[tuple[Array, Array]]:
+class _Piece(NamedTuple):
+    """Draws (n, d), or one draw (d,), with their scores if there are any."""
+
+    draws: Array
+    scores: Array | None
+
+
+def _pieces(source: Iterable[Any], may_be_pairs: bool, most: int) -> Iterator[_Piece]:
     """Yield the draws in blocks of at most ``most``: single draws are collected, long blocks are split."""
-    single: list[tuple[Array, Array]] = []
+    single: list[_Piece] = []
     for item in joined(source, [None]):
-        draws, scores = _as_pair(item, paired) if item is not None else (np.zeros((0, 0)), np.zeros((0, 0)))
-        if draws.ndim == 1:
-            single.append((draws, scores))
-        if single and (draws.ndim != 1 or len(single) == most):
-            yield _stacked([x for x, _ in single]), _stacked([s for _, s in single])
+        piece = _Piece(np.zeros((0, 0)), None) if item is None else _as_piece(item, may_be_pairs)
+        if piece.draws.ndim == 1:
+            single.append(piece)
+        if single and (piece.draws.ndim != 1 or len(single) == most):
+            yield _stacked(single)
             single = []
-        if draws.ndim != 1:
-            for start in range(0, len(draws), most):
-                yield draws[start : start + most], scores[start : start + most]
+        if piece.draws.ndim != 1:
+            for start in range(0, len(piece.draws), most):
+                rows = slice(start, start + most)
+                yield _Piece(piece.draws[rows], None if piece.scores is None else piece.scores[rows])
 
 
-def _as_pair(item: Any, paired: bool) -> tuple[Array, Array]:
-    """Return draws and scores of an item; draws alone stand for both if the scores are computed later."""
-    if not paired:
-        draws = np.asarray(item, dtype=np.float64)
-        return draws, draws
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise InputError(
-            f"The source must yield pairs (draw, score), but it yielded a {type(item).__name__}.",
-            "If it yields draws alone, pass score: a function of one draw, or 'jax' or 'torch' with log_density.",
-        )
+def _as_piece(item: Any, may_be_pair: bool) -> _Piece:
+    """Return draws and scores of an item: a pair of arrays, or draws alone."""
+    is_pair = may_be_pair and isinstance(item, tuple | list) and len(item) == 2 and np.ndim(item[0]) > 0
+    if not is_pair:
+        return _Piece(np.asarray(item, dtype=np.float64), None)
     draws, scores = (np.asarray(part, dtype=np.float64) for part in item)
     if draws.shape != scores.shape:
         raise InputError(
             f"A draw has shape {draws.shape} and its score has shape {scores.shape}.", "Both need the same shape."
         )
-    return draws, scores
+    return _Piece(draws, scores)
 
 
-def _stacked(rows: list[Array]) -> Array:
-    if len({len(row) for row in rows}) > 1:
+def _stacked(pieces: list[_Piece]) -> _Piece:
+    """Return single draws as a block."""
+    if len({len(piece.draws) for piece in pieces}) > 1:
         raise InputError("The draws have different numbers of dimensions.", "All draws need the same number.")
-    return np.array(rows)
+    scores = [piece.scores for piece in pieces if piece.scores is not None]
+    if len(scores) not in (0, len(pieces)):
+        raise InputError(
+            "Some draws were given with scores and others without.", "Pass scores with every draw, or with none."
+        )
+    return _Piece(np.array([piece.draws for piece in pieces]), np.array(scores) if scores else None)

@@ -1,16 +1,17 @@
 """NumPyro: run chains in compiled chunks and thin each chunk, without storing the chains.
 
 The thinner receives unconstrained draws. NumPyro's ``z_grad`` is the gradient of the potential, which is minus the log
-density including the Jacobian of the transforms, so it is minus the score. Constrained and deterministic sites are
-computed for the kept draws only.
+density including the Jacobian of the transforms, so it is minus the score. Kernels that sample discrete sites have no
+score; their draws are thinned without scores. Constrained and deterministic sites are computed for the kept draws only.
+
+`scores` computes the scores of a finished fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from itertools import chain as joined
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,24 @@ from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, need, result_of
-from steinstream.integrations._jax import Chunks, Transition, as_block, as_variables, entry_names, flatten, unflatten
+from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
+from steinstream.integrations._jax import (
+    Chunks,
+    Transition,
+    as_block,
+    as_variables,
+    entry_names,
+    flatten,
+    nothing,
+    unflatten,
+)
+from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.integrations._stored_draws import ScoredDraws
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+
+_BATCH = 1024  # draws that are differentiated at a time
 
 
 class _Model(NamedTuple):
@@ -49,14 +63,15 @@ def sample(
     """Run a ``numpyro.infer.MCMC`` and return the kept draws.
 
     Kernel, warm-up, number of samples and number of chains are those of ``mcmc``, and the same key gives the same draws
-    as ``mcmc.run``. Chains run one after another, or together with ``chain_method="vectorized"``. They share one
-    thinner; ids are (chain, draw).
+    as ``mcmc.run``. After ``mcmc.warmup``, or with ``mcmc.post_warmup_state`` set, the chains continue from that state
+    without another warm-up. Chains run in turns, one chunk each, or together with ``chain_method="vectorized"``. They
+    share one thinner, which receives one draw of each chain in turn; ids are (chain, draw).
 
     Parameters
     ----------
     mcmc : numpyro.infer.MCMC
-        The sampler. Its kernel must have a gradient (NUTS, HMC, BarkerMH), or a potential that can be differentiated
-        (SA).
+        The sampler. The score is the gradient of its kernel (NUTS, HMC, BarkerMH), or that of its potential (SA, AIES,
+        ESS). Other kernels, such as those for discrete sites, have no score.
     rng_key : jax.random.key
         Random key.
     *args
@@ -77,18 +92,18 @@ def sample(
     config : ThinConfig, optional
         Settings of a new thinner. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Returns
     -------
     Kept
-        The kept draws. ``variables`` holds the sites of the model.
+        The kept draws. ``variables`` holds the sites of the model, ``settings["source"]`` R-hat, ESS and the number of
+        divergences of the chains.
 
     Raises
     ------
     InputError
-        If ``mcmc`` is not an MCMC object, drops draws itself, or has no gradient.
+        If ``mcmc`` is not an MCMC object, or drops draws itself.
 
     Notes
     -----
@@ -97,27 +112,195 @@ def sample(
     """
     _require_thinnable(mcmc)
     model = _Model(copy(mcmc.sampler), args, dict(model_kwargs or {}))  # a copy has no state of an earlier run
-    chains = _initial_states(mcmc, model, rng_key, init_params)
-    first = next(chains)
-    together = first[0] is None
-    position = _position(model.kernel, first[1], together)
+    states = _initial_states(mcmc, model, rng_key, init_params)
+    together = mcmc.num_chains > 1 and mcmc.chain_method == "vectorized"
+    position = _position(model.kernel, states[0], together)
     thinner = live_thinner(flatten(position).size, thinner=thinner, config=config, settings=settings)
-    chunks = Chunks(_transition(model, first[1], together), chunk)
+    chunks = Chunks(_transition(model, states[0], together), chunk)
+    convergence = RunningConvergence(thinner.dim)
+    skip = mcmc.num_warmup if mcmc.post_warmup_state is None else 0
     bar = need("tqdm.auto", "numpyro").tqdm(
         total=mcmc.num_samples * mcmc.num_chains, disable=not mcmc.progress_bar, unit=" draws"
     )
     with bar:
-        for chain, state in joined([first], chains):
-            for draws, scores in chunks.run(state, mcmc.num_warmup, mcmc.num_samples):
-                block = as_block(draws, scores, chain, thinner)
-                thinner.extend(block.draws, block.scores, ids=block.ids)
-                bar.update(len(block.ids))
-                bar.set_postfix_str(f"kept {len(thinner)}, KSD {thinner.ksd:.3g}", refresh=False)
-    kept = result_of(thinner, entry_names(position))
+        for parts in zip(*(chunks.run(state, skip, mcmc.num_samples) for state in states), strict=True):
+            # One draw of each chain in turn: a thinner favours chains that it receives first or last.
+            stacked = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+            draws, scores, diverging = parts[0] if together else stacked
+            block = as_block(draws, scores, thinner)
+            thinner.extend(block.draws, block.scores if block.has_scores else None, ids=block.ids)
+            convergence.add(block.ids, block.draws, diverging if diverging.size else None)
+            bar.update(len(block.ids))
+            bar.set_postfix_str(f"kept {len(thinner)}", refresh=False)
+    kept = with_source(result_of(thinner, entry_names(position)), "numpyro", convergence)
     constrain = need("jax", "numpyro").vmap(model.kernel.postprocess_fn(model.args, model.kwargs))
-    named = _variable_maker({**_plates(model), **dict(dims or {})}, dict(coords or {}))
+    plates = _plates(getattr(model.kernel, "model", None), model.args, model.kwargs)
+    named = _variable_maker({**plates, **dict(dims or {})}, dict(coords or {}))
     kept.variables.update(as_variables(constrain(unflatten(position, kept.draws)), named))
     return kept
+
+
+def get_samples(kept: Kept) -> dict[str, AnyArray]:
+    """Return the sites of kept draws, as ``mcmc.get_samples()`` returns those of all draws.
+
+    Parameters
+    ----------
+    kept : Kept
+        Result of `sample`.
+
+    Returns
+    -------
+    dict
+        Name of a site -> values (n, ...), for ``numpyro.infer.Predictive``.
+
+    """
+    return {name: variable.values for name, variable in kept.variables.items()}
+
+
+def print_summary(kept: Kept, prob: float = 0.9) -> None:
+    """Print mean, sd, median and a central interval of each site, and the convergence of the chains.
+
+    R-hat and ESS are those of the unconstrained chains, because those of a thinned set have no meaning.
+
+    Parameters
+    ----------
+    kept : Kept
+        Result of `sample`.
+    prob : float, default 0.9
+        Probability of the interval.
+
+    """
+    columns = {
+        name + (f"[{','.join(map(str, place))}]" if place else ""): variable.values[(slice(None), *place)]
+        for name, variable in kept.variables.items()
+        for place in np.ndindex(*variable.values.shape[1:])
+    }
+    values = np.stack([*columns.values()], axis=1).astype(np.float64)
+    limits = (0.5 - prob / 2, 0.5, 0.5 + prob / 2)
+    print(replace(kept, draws=values, names=tuple(columns), stream=None).summary(limits))
+    source = kept.settings.get("source", {})
+    print(f"\n{len(kept)} kept of {sum(source.get('draws', [0]))} draws in {len(source.get('draws', []))} chains")
+    if "rhat" in source:
+        print(
+            f"Chains: largest R-hat {source['rhat']:.3f} ({source['rhat_of']}), smallest ESS {source['ess']:.0f} "
+            f"({source['ess_of']})"
+        )
+    if "divergences" in source:
+        print(f"Number of divergences: {source['divergences']}")
+
+
+def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
+    """Compute the scores of a finished fit.
+
+    The stored samples are mapped to unconstrained space. The score is the gradient of the log density there, Jacobian
+    included.
+
+    Parameters
+    ----------
+    model : callable
+        The model that was fitted.
+    samples : mapping, numpyro.infer.MCMC, xarray.DataTree or arviz.InferenceData
+        The samples: the result of ``mcmc.get_samples()`` or of ``mcmc.get_samples(group_by_chain=True)``, or an object
+        that has them.
+    *args, **kwargs
+        Arguments of the model.
+
+    Returns
+    -------
+    ScoredDraws
+        Unconstrained draws and scores, (n, d) or (chains, n, d), for :func:`steinstream.thin`; its method ``thin``
+        keeps the sites of the model.
+
+    Raises
+    ------
+    InputError
+        If sites are missing, or the model has discrete sites.
+
+    Notes
+    -----
+    JAX computes in float32 unless ``jax_enable_x64`` is set.
+
+    """
+    jax, util = need("jax", "numpyro"), need("numpyro.infer.util", "numpyro")
+    stored = _as_samples(samples)
+    sites = _latent_sites(model, args, kwargs)
+    missing = [name for name in sites if name not in stored]
+    if missing:
+        raise InputError(
+            f"The samples have no {', '.join(missing)}, which are sites of the model.",
+            "Pass the model that was fitted, and all of its samples.",
+        )
+    first, shape = next(iter(sites.items()))
+    leading = stored[first].shape[: stored[first].ndim - len(shape)]
+    wrong = [name for name, shape in sites.items() if stored[name].shape != (*leading, *shape)]
+    if len(leading) not in (1, 2) or wrong:
+        raise InputError(
+            f"The samples of {', '.join(wrong or [first])} do not have the shape (n, ...) or (chains, n, ...).",
+            "Pass mcmc.get_samples(), or mcmc.get_samples(group_by_chain=True), and the arguments of the model.",
+        )
+    rows = {name: np.reshape(stored[name], (-1, *shape)) for name, shape in sites.items()}
+    free = _in_batches(jax, lambda one: util.unconstrain_fn(model, args, kwargs, one), rows)
+    position = jax.tree.map(lambda x: x[0], free)
+    draws = _in_batches(jax, flatten, free)
+    gradients = _in_batches(
+        jax, lambda one: flatten(jax.grad(lambda z: -util.potential_energy(model, args, kwargs, z))(one)), free
+    )
+    dim = draws.shape[1]
+    named = _variable_maker(_plates(model, args, kwargs), {})
+    variables = {}
+    for name, values in stored.items():
+        if values.shape[: len(leading)] == leading:
+            flat = named(name, values.reshape(-1, *values.shape[len(leading) :]))
+            variables[name] = flat._replace(values=values)
+    return ScoredDraws(
+        np.asarray(draws, dtype=np.float64).reshape(*leading, dim),
+        np.asarray(gradients, dtype=np.float64).reshape(*leading, dim),
+        entry_names(position),
+        variables,
+    )
+
+
+def _in_batches(jax: Any, function: Callable[[Any], Any], rows: Any) -> Any:
+    """Apply a function of one draw to all rows of a pytree, some thousand at a time."""
+    compiled = jax.jit(lambda tree: jax.lax.map(function, tree, batch_size=_BATCH))
+    return jax.tree.map(np.asarray, compiled(rows))
+
+
+def _as_samples(samples: Any) -> dict[str, AnyArray]:
+    """Return stored samples by site."""
+    if isinstance(samples, need("numpyro.infer", "numpyro").MCMC):
+        samples = samples.get_samples(group_by_chain=True)
+    posterior = getattr(samples, "posterior", None)
+    if posterior is not None:  # a DataTree or an InferenceData
+        variables = posterior.data_vars.items()
+        return {str(name): array.transpose("chain", "draw", ...).values for name, array in variables}
+    if not isinstance(samples, Mapping):
+        raise InputError(
+            f"Expected samples by site, got {type(samples).__name__}.", "Pass mcmc.get_samples(group_by_chain=True)."
+        )
+    return {name: np.asarray(values) for name, values in samples.items()}
+
+
+def _latent_sites(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the sites that the model samples."""
+    jax, handlers = need("jax", "numpyro"), need("numpyro.handlers", "numpyro")
+    sites: dict[str, tuple[int, ...]] = {}
+    discrete: list[str] = []
+
+    def trace() -> None:
+        for name, site in handlers.trace(handlers.seed(model, 0)).get_trace(*args, **kwargs).items():
+            if site["type"] == "sample" and not site["is_observed"]:
+                sites[name] = np.shape(site["value"])
+                if site["fn"].support.is_discrete:
+                    discrete.append(name)
+
+    jax.eval_shape(trace)
+    if discrete:
+        raise InputError(
+            f"The discrete sites {', '.join(discrete)} have no score.",
+            "Marginalise them, or thin the samples without scores: ss.thin(draws, size=200).",
+        )
+    return sites
 
 
 def _require_thinnable(mcmc: Any) -> None:
@@ -129,27 +312,29 @@ def _require_thinnable(mcmc: Any) -> None:
         )
     if mcmc.thinning != 1:
         raise InputError(f"The MCMC keeps only every {mcmc.thinning}th draw.", "Create it without thinning.")
-    if mcmc.sampler.is_ensemble_kernel:
-        raise InputError(
-            f"{type(mcmc.sampler).__name__} is an ensemble kernel and has no score.", "Use NUTS, HMC, BarkerMH or SA."
-        )
 
 
-def _initial_states(mcmc: Any, model: _Model, rng_key: Any, init_params: Any) -> Iterator[tuple[int | None, Any]]:
-    """Yield each chain with its initial state; or None with the states of all chains, if they run together."""
+def _initial_states(mcmc: Any, model: _Model, rng_key: Any, init_params: Any) -> list[Any]:
+    """Return the initial state of each chain, or one that contains all chains if they run together."""
     jax, util = need("jax", "numpyro"), need("numpyro.util", "numpyro")
-    kernel, warmup = model.kernel, mcmc.num_warmup
+    kernel, warm = model.kernel, mcmc.post_warmup_state
     init_params = jax.tree.map(jax.numpy.asarray, init_params)
+
+    def start(key: Any, params: Any, warm: Any) -> Any:
+        state = kernel.init(key, mcmc.num_warmup, params, model.args, model.kwargs)
+        if warm is None:
+            return state
+        return warm._replace(rng_key=key[0] if kernel.is_ensemble_kernel else key)  # as in mcmc.run
+
     if mcmc.num_chains == 1:
-        yield 0, kernel.init(rng_key, warmup, init_params, model.args, model.kwargs)
-        return
+        return [start(rng_key, init_params, warm)]
     keys = jax.random.split(rng_key, mcmc.num_chains) if util.is_prng_key(rng_key) else rng_key
     if mcmc.chain_method == "vectorized":
-        yield None, kernel.init(keys, warmup, init_params, model.args, model.kwargs)
-        return
-    for chain in range(mcmc.num_chains):
-        start = jax.tree.map(lambda x, chain=chain: x[chain], init_params)
-        yield chain, kernel.init(keys[chain], warmup, start, model.args, model.kwargs)
+        return [start(keys, init_params, warm)]
+    return [
+        start(keys[chain], *jax.tree.map(lambda x, chain=chain: x[chain], (init_params, warm)))
+        for chain in range(mcmc.num_chains)
+    ]
 
 
 def _variable_maker(
@@ -168,40 +353,44 @@ def _variable_maker(
 
 
 def _transition(model: _Model, state: Any, together: bool) -> Transition:
-    """Return one step of a chain, or of all chains, with the draw and its score as outputs."""
+    """Return one step of a chain, or of all chains: draw, score, and whether the step diverged."""
     jax, kernel = need("jax", "numpyro"), model.kernel
-    has_gradient = hasattr(state, "z_grad")
-    gradient: Any = None if has_gradient else jax.grad(_potential(model))
+    gradient = None if hasattr(state, "z_grad") else _gradient(model, state)
 
-    def output(state: Any) -> tuple[Any, Any]:
-        position = getattr(state, kernel.sample_field)
-        return flatten(position), -flatten(state.z_grad if has_gradient else gradient(position))
+    def output(parts: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        position = parts["position"]
+        if gradient is not None:
+            score = -flatten(gradient(position))
+        else:
+            score = -flatten(parts["z_grad"]) if "z_grad" in parts else nothing()
+        return flatten(position), score, parts.get("diverging", nothing())
 
-    def transition(state: Any, _: Any) -> tuple[Any, tuple[Any, Any]]:
+    def transition(state: Any, _: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         state = kernel.sample(state, model.args, model.kwargs)
-        return state, _output_of_each(output, kernel, state) if together else output(state)
+        parts = {"position": getattr(state, kernel.sample_field)}
+        parts |= {"z_grad": state.z_grad} if hasattr(state, "z_grad") else {}
+        inner = getattr(state, "hmc_state", state)  # HMC within Gibbs
+        parts |= {"diverging": inner.diverging} if hasattr(inner, "diverging") else {}
+        return state, jax.vmap(output)(parts) if together else output(parts)
 
     return transition
 
 
-def _output_of_each(output: Any, kernel: Any, state: Any) -> Any:
-    """Return the outputs of chains that run together, from the parts of the state that have one entry per chain."""
-    parts = {name: getattr(state, name) for name in (kernel.sample_field, "z_grad") if hasattr(state, name)}
-    return need("jax", "numpyro").vmap(lambda each: output(SimpleNamespace(**each)))(parts)
-
-
-def _potential(model: _Model) -> Any:
-    """Return the potential of a kernel that does not compute its gradient."""
-    kernel = model.kernel
+def _gradient(model: _Model, state: Any) -> Any:
+    """Return the gradient of the potential of a kernel that does not compute it; None if it has no potential."""
+    jax, kernel = need("jax", "numpyro"), model.kernel
     make, potential = getattr(kernel, "_potential_fn_gen", None), getattr(kernel, "_potential_fn", None)
-    if make is not None:
-        return make(*model.args, **model.kwargs)
-    if potential is not None:
-        return potential
-    raise InputError(
-        f"{type(kernel).__name__} has neither a gradient nor a potential.",
-        "Use NUTS, HMC, BarkerMH or SA; discrete sites that are sampled, not marginalised, have no score.",
+    leaves = jax.tree.leaves(getattr(state, kernel.sample_field))
+    continuous = all(jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating) for leaf in leaves)
+    if continuous and make is not None:
+        return jax.grad(make(*model.args, **model.kwargs))
+    if continuous and potential is not None:
+        return jax.grad(potential)
+    log_missing_scores(
+        f"{type(kernel).__name__} has no gradient; NUTS, HMC, BarkerMH and SA have one. Discrete sites have no score "
+        "unless they are marginalised."
     )
+    return None
 
 
 def _position(kernel: Any, state: Any, together: bool) -> Any:
@@ -210,16 +399,15 @@ def _position(kernel: Any, state: Any, together: bool) -> Any:
     return need("jax", "numpyro").tree.map(lambda x: x[0], position) if together else position
 
 
-def _plates(model: _Model) -> dict[str, list[str | None]]:
+def _plates(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, list[str | None]]:
     """Return the plates along the dimensions of each site, None for dimensions without a plate."""
-    function = getattr(model.kernel, "model", None)
     if function is None:
         return {}
     jax, handlers = need("jax", "numpyro"), need("numpyro.handlers", "numpyro")
     found: dict[str, list[str | None]] = {}
 
     def trace() -> None:
-        traced = handlers.trace(handlers.seed(function, 0)).get_trace(*model.args, **model.kwargs)
+        traced = handlers.trace(handlers.seed(function, 0)).get_trace(*args, **kwargs)
         for name, site in traced.items():
             frames = site.get("cond_indep_stack") or ()
             if site["type"] not in ("sample", "deterministic") or not frames:

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_config, live_thinner, need
-from steinstream.integrations.xarray import source_of
+from steinstream.integrations._common import live_thinner, log_missing_scores, need, with_source
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations.xarray import thin as thin_tree
+from steinstream.integrations.xarray import with_divergences
 from steinstream.io.arviz import GRADIENT, UNCONSTRAINED, chain_of_datatree
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
@@ -30,6 +31,8 @@ from steinstream.validation import Block, consecutive_ids
 __all__ = ["thin"]
 
 _STORE = "nutpie.sample(..., store_gradient=True, store_unconstrained=True, zarr_store=...)"
+
+_COUNTS = ("tool", "draws", "divergences")
 
 _POLL = 0.5  # seconds between two queries of the sampler, during which no other thread can stop it
 
@@ -48,9 +51,10 @@ def thin(
 
     Parameters
     ----------
-    source : xarray.DataTree, nutpie sampler or path
-        Result of ``nutpie.sample``; the running sampler that ``nutpie.sample(..., blocking=False)`` returns; or the
-        folder of a Zarr store, which another process may be writing.
+    source : xarray.DataTree, arviz.InferenceData, nutpie sampler or path
+        Result of ``nutpie.sample``, also through ``pm.sample``; the running sampler that
+        ``nutpie.sample(..., blocking=False)`` returns; or the folder of a Zarr store, which another process may be
+        writing.
     size : int, optional
         Number of draws to keep: see `ThinConfig`.
     timeout : float, optional
@@ -63,34 +67,38 @@ def thin(
     config : ThinConfig, optional
         Settings. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. For a store the default preconditioner is
-        `Streaming`. For a tree, also further arguments of `steinstream.integrations.xarray.thin`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`. For a tree, also further arguments of
+        `steinstream.integrations.xarray.thin`.
 
     Returns
     -------
     Kept
-        The kept draws. ``variables`` holds the variables of the posterior.
+        The kept draws. ``variables`` holds the variables of the posterior, ``settings["source"]`` R-hat, ESS and the
+        number of divergences of the chains.
 
     Raises
     ------
     InputError
-        If the gradients are not stored, the sampler does not write to disk, or no draws were written.
+        If a store has no unconstrained draws, the sampler does not write to disk, or no draws were written.
 
     Notes
     -----
+    Without ``store_gradient=True`` the draws are thinned without scores.
+
     Chunks of different chains are processed in the order in which they are written, which changes from run to run.
 
     """
-    if hasattr(source, "children"):
+    if hasattr(source, "children") or callable(getattr(source, "groups", None)):
         if thinner is not None:
             raise InputError("A thinner was given with a finished tree.", "Pass settings instead.")
         return thin_tree(source, size, config=config, **settings)
     if size is not None:
         settings["size"] = size
     if thinner is None:
-        live_config(config, settings)  # raise an error for a wrong setting before waiting for draws
+        ThinConfig.of(config, **settings)  # raise an error for a wrong setting before waiting for draws
     store = _ZarrStore(_folder(source), need("zarr", "zarr"), thinner)
     running: Thinner | None = None
+    convergence: RunningConvergence | None = None
     latest = asked = time.monotonic()
     while True:
         finished = False
@@ -98,7 +106,9 @@ def thin(
             finished, asked = _is_finished(source), time.monotonic()
         for block in store.new_blocks(finished):
             running = running or live_thinner(block.draws.shape[1], thinner=thinner, config=config, settings=settings)
-            running.extend(block.draws, block.scores, ids=block.ids)
+            convergence = convergence or RunningConvergence(running.dim)
+            running.extend(block.draws, block.scores if block.has_scores else None, ids=block.ids)
+            convergence.add(block.ids, block.draws)
             latest = time.monotonic()
         if finished or store.complete or (timeout is not None and time.monotonic() - latest > timeout):
             break
@@ -108,20 +118,22 @@ def thin(
         raise InputError(
             f"{store.path}: no draws were written after tuning.", "Check that the sampler is running, or wait longer."
         )
-    return _with_variables(running.kept, store)
+    return _with_variables(running.kept, store, convergence or RunningConvergence(running.dim))
 
 
-def _with_variables(result: Kept, store: _ZarrStore) -> Kept:
+def _with_variables(result: Kept, store: _ZarrStore, convergence: RunningConvergence) -> Kept:
     tree = need("xarray", "zarr").open_datatree(store.path, engine="zarr", consolidated=False)
     try:
-        chain = chain_of_datatree(tree, path=store.path)
-        source = {**source_of(tree, False), "draws": store.received.tolist()}
-        return replace(
-            result,
-            names=chain.names,
-            variables=chain.variables(result.ids),
-            settings={**result.settings, "source": {"tool": "nutpie", **source}},
-        )
+        # Names and variables only: the scores are not read again.
+        chain = chain_of_datatree(tree, path=store.path, draws_name=UNCONSTRAINED, scores_name=UNCONSTRAINED)
+        result = replace(result, names=chain.names, variables=chain.variables(result.ids))
+        result = with_divergences(with_source(result, "nutpie", convergence), tree)
+        if store.continued:  # R-hat and ESS are those of a part of the chains
+            source = {name: value for name, value in result.settings["source"].items() if name in _COUNTS}
+            result = replace(
+                result, settings={**result.settings, "source": {**source, "draws": store.received.tolist()}}
+            )
+        return result
     finally:
         tree.close()
 
@@ -134,6 +146,7 @@ class _ZarrStore:
         if thinner is not None:
             _require_same_store(thinner, path)
         self._arrays: list[Any] = []
+        self.has_scores, self.continued = True, False
         self.received = np.zeros(0, dtype=np.int64)
         """Number of draws read of each chain."""
 
@@ -146,19 +159,18 @@ class _ZarrStore:
         """Yield the draws that were not read yet; if ``finished``, also those of chunks that are not full."""
         if not self._arrays and not self._open():
             return
-        draws, scores = self._arrays[:2]
+        draws, scores = self._arrays[0], self._arrays[1] if self.has_scores else None
         for chain in range(len(self.received)):
             start = int(self.received[chain])
             stop = min(self._written(array, chain, start) for array in self._arrays)
             if stop == start:
                 continue
-            x, s = draws[chain, start:stop], scores[chain, start:stop]
+            x = draws[chain, start:stop]
+            s = np.zeros((len(x), 0)) if scores is None else scores[chain, start:stop]
             written = ~np.isnan(x).all(axis=1)
             if not finished and not written.all():  # the chunk was written before it was full, and will be replaced
                 continue
             count = int(written.sum())
-            if count and np.isnan(s[:count]).all():
-                raise _no_scores(self.path, GRADIENT)
             self.received[chain] += count
             yield Block(x[:count], s[:count], consecutive_ids(chain, start, count))
 
@@ -170,17 +182,24 @@ class _ZarrStore:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # zarr warns about folders that are still empty
                 root = self._zarr.open_group(self.path, mode="r")
-                arrays = [root[UNCONSTRAINED], root[GRADIENT]]
+                stored = root.attrs.asdict().get("sampler_settings", {})
+                has_scores = stored.get("store_gradient") is not False  # otherwise its chunks are never written
+                arrays = [root[UNCONSTRAINED], *([root[GRADIENT]] if has_scores else [])]
                 length = arrays[0].shape[:2]
                 others = [array for _, array in sorted(root["posterior"].arrays()) if array.shape[:2] == length]
         except (KeyError, FileNotFoundError, ValueError):  # not complete yet
             return False
-        stored = root.attrs.asdict().get("sampler_settings", {})
-        for option, name in (("store_gradient", GRADIENT), ("store_unconstrained", UNCONSTRAINED)):
-            if stored.get(option) is False:
-                raise _no_scores(self.path, name)
+        if stored.get("store_unconstrained") is False:
+            raise InputError(
+                f"{self.path}: {UNCONSTRAINED} is not stored, all values would be NaN.",
+                f"Sample again with {_STORE}; or wait for the sampler, and thin its tree without scores.",
+            )
+        self.has_scores = has_scores
+        if not has_scores:
+            log_missing_scores(f"To add scores, use {_STORE}.")
         first = [0 if self._thinner is None else self._thinner.next_index(chain) for chain in range(length[0])]
         self._arrays, self.received = [*arrays, *others], np.array(first, dtype=np.int64)
+        self.continued = any(first)
         return True
 
     def _written(self, array: Any, chain: int, start: int) -> int:
@@ -235,7 +254,3 @@ def _is_finished(source: Any) -> bool:
         if "borrowed" in str(error):
             return False
         raise
-
-
-def _no_scores(path: Path, name: str) -> InputError:
-    return InputError(f"{path}: {name} is not stored, all values would be NaN.", f"Sample again with {_STORE}.")

@@ -5,8 +5,11 @@
     thin.kept, thin.datatree()
 
 PyMC passes every draw to the callback in the parent process, unconstrained. The score is the gradient of the log
-density of the model there, Jacobian included; it costs one evaluation per draw. Tuning draws are not used. `Trace` does
-the same for ``pm.sample(trace=...)``; PyMC itself then stores the kept draws only.
+density of the model there, Jacobian included; it costs one evaluation per draw. A model with discrete parameters, or
+without a gradient, is thinned without scores. Tuning draws are not used. `Trace` does the same for
+``pm.sample(trace=...)``; PyMC itself then stores the kept draws only.
+
+For a finished fit, `scores` and `with_scores` compute the scores of the stored draws.
 
 The draws of chains that run in parallel arrive in an order that changes from run to run. Their ids, (chain, draw), do
 not change, but a thinner for all chains receives another stream in each run and may keep other draws. With
@@ -15,7 +18,7 @@ not change, but a thinner for all chains receives another stream in each run and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,9 +27,11 @@ import numpy as np
 
 from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_config, live_thinner, need
+from steinstream.integrations._common import live_thinner, log_missing_scores, need
 from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.integrations._stored_draws import ScoredDraws
+from steinstream.integrations.xarray import as_datatree
 from steinstream.postprocess.merging import merge
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
@@ -38,6 +43,8 @@ _BaseTrace: Any = need("pymc.backends.base", "pymc").BaseTrace
 #: Statistics of one draw, one mapping per step method.
 Stats = Sequence[Mapping[str, Any]]
 
+_UNCONSTRAINED = "unconstrained_posterior"  # group of transformed variables, with include_transformed=True
+
 _BLOCK = 64  # draws that are passed to a thinner at a time
 
 
@@ -46,50 +53,74 @@ class UnconstrainedModel:
 
     Parameters
     ----------
-    model : pymc.Model
-        The model.
+    model : pymc.Model, optional
+        The model. Default: that of the context, ``with model:``.
+    with_scores : bool, default True
+        Compute scores, if the model has a gradient and no discrete parameters.
 
     Raises
     ------
     InputError
-        If the model has discrete parameters.
+        If no model is given and there is no context.
 
     """
 
-    def __init__(self, model: Any) -> None:
-        discrete = [rv.name for rv in model.free_RVs if model.rvs_to_values[rv] not in model.continuous_value_vars]
-        if discrete:
-            raise InputError(
-                f"The model has discrete parameters, {', '.join(discrete)}, which have no score.",
-                "Marginalise them, for example with pymc_extras.marginalize.",
-            )
-        self.model = model
-        self._inputs = [value.name for value in model.continuous_value_vars]
-        self._gradient = model.logp_dlogp_function(ravel_inputs=True)
-        self._gradient.set_extra_values({})
+    def __init__(self, model: Any = None, with_scores: bool = True) -> None:
+        self.model = model = _as_model(model)
+        values = model.value_vars
+        self._inputs = [value.name for value in values]
         start = model.initial_point()
         self._shapes = [np.shape(start[name]) for name in self._inputs]
+        self._dtypes = [np.asarray(start[name]).dtype for name in self._inputs]
         self.names = tuple(
             name + (f"[{','.join(map(str, index))}]" if shape else "")
             for name, shape in zip(self._inputs, self._shapes, strict=True)
             for index in np.ndindex(*shape)
         )
+        self.discrete = [value.name for value in values if value not in model.continuous_value_vars]
+        self._gradient = self._compiled_gradient() if with_scores and not self.discrete else None
         self._outputs = [value.name for value in model.unobserved_value_vars]
         self._transform = model.compile_fn(
             model.unobserved_value_vars, inputs=model.value_vars, on_unused_input="ignore", point_fn=True
         )
+
+    def _compiled_gradient(self) -> Any:
+        """Return the function for log density and gradient; None if some part of the model has no gradient."""
+        try:
+            gradient = self.model.logp_dlogp_function(ravel_inputs=True)
+        except (NotImplementedError, need("pytensor.gradient", "pymc").NullTypeGradError):
+            return None
+        gradient.set_extra_values({})
+        return gradient
 
     @property
     def dim(self) -> int:
         """Number of unconstrained parameters."""
         return len(self.names)
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether scores can be computed."""
+        return self._gradient is not None
+
+    @property
+    def why_no_scores(self) -> str:
+        """Why there are no scores, and what to do."""
+        if self.discrete:
+            return (
+                f"The discrete parameters {', '.join(self.discrete)} have no score; marginalise them, for example with "
+                "pymc_extras.marginalize."
+            )
+        return "A part of the model has no gradient; finite differences can replace it."
+
     def vector(self, point: Mapping[str, Any]) -> Array:
         """Return a point of PyMC as one vector."""
         return np.concatenate([np.ravel(point[name]) for name in self._inputs]).astype(np.float64, copy=False)
 
     def score(self, vector: Array) -> Array:
-        """Return the gradient of the log density, Jacobian included."""
+        """Return the gradient of the log density, Jacobian included; an empty array without scores."""
+        if self._gradient is None:
+            return np.zeros(0)
         return np.array(self._gradient(vector.astype(self._gradient.dtype, copy=False))[1], dtype=np.float64)
 
     def values(self, draws: Array) -> dict[str, AnyArray]:
@@ -98,6 +129,53 @@ class UnconstrainedModel:
         if not rows:
             return {}
         return {name: np.array([row[i] for row in rows]) for i, name in enumerate(self._outputs)}
+
+    def unconstrain(self, posterior: Any) -> Array:
+        """Map the stored draws of a dataset with dimensions (chain, draw, ...) to unconstrained draws.
+
+        Parameters
+        ----------
+        posterior : xarray.Dataset
+            Constrained draws, and transformed ones if they were stored.
+
+        Returns
+        -------
+        array
+            Unconstrained draws, (chains, n, d).
+
+        """
+        if all(name in posterior for name in self._inputs):  # transformed variables were stored
+            stored = [posterior[name].transpose("chain", "draw", ...).values for name in self._inputs]
+            return np.concatenate([part.reshape(*part.shape[:2], -1) for part in stored], axis=2).astype(np.float64)
+        free = self.model.free_RVs
+        missing = [rv.name for rv in free if rv.name not in posterior]
+        if missing:
+            raise InputError(
+                f"The posterior has no {', '.join(missing)}, which are parameters of the model.",
+                "Pass the model that was fitted, and all of its parameters.",
+            )
+        forward = self._forward()
+        parts = [posterior[rv.name].transpose("chain", "draw", ...).values.astype(rv.dtype) for rv in free]
+        chains, count = parts[0].shape[:2]
+        rows = [
+            np.concatenate([np.ravel(one) for one in forward(*(part[chain, draw] for part in parts))])
+            for chain in range(chains)
+            for draw in range(count)
+        ]
+        return np.array(rows, dtype=np.float64).reshape(chains, count, self.dim)
+
+    def _forward(self) -> Any:
+        """Return the compiled function from all constrained parameters to all unconstrained ones."""
+        pytensor = need("pytensor", "pymc")
+        replace_in = need("pytensor.graph.replace", "pymc").graph_replace
+        given = {rv: rv.type(name=f"{rv.name}_given") for rv in self.model.free_RVs}
+        outputs = []
+        for rv, value in given.items():
+            transform = self.model.rvs_to_transforms[rv]
+            # Bounds may depend on other parameters, which are replaced by their given values.
+            outputs.append(value if transform is None else transform.forward(value, *rv.owner.inputs))
+        outputs = replace_in(outputs, given, strict=False)
+        return pytensor.function([*given.values()], outputs, on_unused_input="ignore")
 
     def variables(self, values: Mapping[str, AnyArray]) -> dict[str, Variable]:
         """Return the constrained and deterministic values, with dimensions and coordinates of the model."""
@@ -132,10 +210,26 @@ class UnconstrainedModel:
             if arrays
         }
 
-    def _point(self, vector: Array) -> dict[str, Array]:
+    def _point(self, vector: Array) -> dict[str, AnyArray]:
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])
         parts = np.split(vector, ends[:-1])
-        return {name: part.reshape(shape) for name, part, shape in zip(self._inputs, parts, self._shapes, strict=True)}
+        layout = zip(self._inputs, parts, self._shapes, self._dtypes, strict=True)
+        return {name: part.reshape(shape).astype(dtype) for name, part, shape, dtype in layout}
+
+
+def _as_model(model: Any) -> Any:
+    """Return the model, or that of the context."""
+    pymc = need("pymc", "pymc")
+    if isinstance(model, pymc.Model):
+        return model
+    if model is not None:
+        raise InputError(
+            f"Expected a pymc.Model, got {type(model).__name__}.", "Pass the model; for Bambi, model.backend.model."
+        )
+    try:
+        return pymc.modelcontext(None)
+    except TypeError:
+        raise InputError("There is no model.", "Pass the model, or use with model:.") from None
 
 
 class _Draw(NamedTuple):
@@ -145,6 +239,7 @@ class _Draw(NamedTuple):
     score: Array
     id: Id
     stats: Stats | None
+    diverging: bool
 
     @property
     def finite(self) -> bool:
@@ -155,8 +250,8 @@ class _Draw(NamedTuple):
 class _Buffer:
     """Collects draws for a thinner, and holds the statistics of the kept ones. Blocks do not change the result."""
 
-    def __init__(self, thinner: Thinner) -> None:
-        self.thinner = thinner
+    def __init__(self, thinner: Thinner, convergence: RunningConvergence) -> None:
+        self.thinner, self._convergence = thinner, convergence
         self.stats: DrawMetadata[Stats] = DrawMetadata()
         self._draws: list[_Draw] = []
 
@@ -171,8 +266,9 @@ class _Buffer:
         new, self._draws = self._draws, []
         if not new:
             return
-        draws, scores, ids, _ = zip(*new, strict=True)
-        step = self.thinner.extend(np.array(draws), np.array(scores), ids=np.array(ids))
+        draws, scores, ids = (np.array([getattr(one, part) for one in new]) for part in ("draw", "score", "id"))
+        step = self.thinner.extend(draws, scores if scores.shape[1] else None, ids=ids)
+        self._convergence.add(ids, draws, [one.diverging for one in new])
         self.stats.update(self.thinner, step, [(one.id, one.stats) for one in new if one.stats is not None])
 
 
@@ -184,10 +280,13 @@ class _Run:
         model: Any,
         thinner: Thinner | None,
         per_chain: bool,
+        scores: bool,
         config: ThinConfig | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self.space = UnconstrainedModel(model)
+        self.space = UnconstrainedModel(model, scores)
+        if scores and not self.space.has_scores:
+            log_missing_scores(self.space.why_no_scores)
         if thinner is not None and per_chain:
             raise InputError("A thinner was given with per_chain=True.", "Pass the settings of the thinners instead.")
         if thinner is not None and thinner.dim != self.space.dim:
@@ -198,15 +297,15 @@ class _Run:
             )
         self._config: ThinConfig | None = None  # of the thinner of each chain
         self._buffers: dict[int, _Buffer] = {}
+        self._convergence = RunningConvergence(self.space.dim)
         if per_chain:
-            self._config = live_config(config, settings)
+            self._config = ThinConfig.of(config, **settings)
         else:
             common = live_thinner(self.space.dim, thinner=thinner, config=config, settings=settings)
-            self._buffers[0] = _Buffer(common)
+            self._buffers[0] = _Buffer(common, self._convergence)
         self.draws: dict[int, int] = {}
         """Number of draws of each chain, without tuning."""
         self._first: dict[int, int] = {}  # index of the first draw of each chain: a thinner may have earlier draws
-        self._convergence = RunningConvergence(self.space.dim)
 
     def add(self, chain: int, point: Mapping[str, Any], stats: Stats, store: bool) -> None:
         """Add one draw, and its statistics if ``store``."""
@@ -214,15 +313,14 @@ class _Run:
         buffer = self._buffer(chain)
         index = self._first.setdefault(chain, buffer.thinner.next_index(chain)) + self.draws.setdefault(chain, 0)
         self.draws[chain] += 1
-        buffer.add(_Draw(x, self.space.score(x), (chain, index), stats if store else None))
-        if np.isfinite(x).all():
-            self._convergence.add(chain, x, any(bool(each.get("diverging", False)) for each in stats))
+        diverging = any(bool(each.get("diverging", False)) for each in stats)
+        buffer.add(_Draw(x, self.space.score(x), (chain, index), stats if store else None, diverging))
 
     def _buffer(self, chain: int) -> _Buffer:
         if self._config is None:
             return self._buffers[0]
         if chain not in self._buffers:
-            self._buffers[chain] = _Buffer(Thinner(self.space.dim, self._config))
+            self._buffers[chain] = _Buffer(Thinner(self.space.dim, self._config), self._convergence)
         return self._buffers[chain]
 
     @property
@@ -307,35 +405,37 @@ class Callback(_RunResult):
 
     Parameters
     ----------
-    model : pymc.Model
-        The model.
+    model : pymc.Model, optional
+        The model. Default: that of the context, ``with model:``.
     thinner : Thinner, optional
         Thinner to continue with; new draws continue its indices. Default: a new one.
     per_chain : bool, default False
         Use one thinner per chain, with the same settings. `kept` is then the union of their kept draws.
+    scores : bool, default True
+        Compute the score of each draw. A model with discrete parameters or without a gradient has none.
     config : ThinConfig, optional
         Settings of a new thinner. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Raises
     ------
     InputError
-        If the model has discrete parameters, or both a thinner and settings are given.
+        If there is no model, or both a thinner and settings are given.
 
     """
 
     def __init__(
         self,
-        model: Any,
+        model: Any = None,
         thinner: Thinner | None = None,
         *,
         per_chain: bool = False,
+        scores: bool = True,
         config: ThinConfig | None = None,
         **settings: Any,
     ) -> None:
-        self._run = _Run(model, thinner, per_chain, config, settings)
+        self._run = _Run(model, thinner, per_chain, scores, config, settings)
         self._last: dict[int, int] = {}
 
     def __call__(self, trace: Any, draw: Any) -> None:
@@ -357,32 +457,34 @@ class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
 
     Parameters
     ----------
-    model, thinner, per_chain, config, **settings
+    model, thinner, per_chain, scores, config, **settings
         See `Callback`. A thinner must not have draws yet.
 
     Raises
     ------
     InputError
-        If the model has discrete parameters, the thinner has draws, or both a thinner and settings are given.
+        If there is no model, the thinner has draws, or both a thinner and settings are given.
 
     """
 
     def __init__(
         self,
-        model: Any,
+        model: Any = None,
         thinner: Thinner | None = None,
         *,
         per_chain: bool = False,
+        scores: bool = True,
         config: ThinConfig | None = None,
         **settings: Any,
     ) -> None:
+        model = _as_model(model)
         super().__init__(model=model)
         if thinner is not None and (thinner.seen or len(thinner)):
             raise InputError(
                 "The thinner already has draws, whose statistics are not known.",
                 "Pass a new thinner to the trace, or use a Callback.",
             )
-        self._run = _Run(model, thinner, per_chain, config, settings)
+        self._run = _Run(model, thinner, per_chain, scores, config, settings)
         self._tuned = 0
         self._result: _TraceResult | None = None
         self._rows: Integers | None = None
@@ -464,3 +566,92 @@ class _TraceResult:
         self.kept = run.kept
         self.values = run.space.values(self.kept.draws)
         self.stats = run.stats(self.kept.ids)
+
+
+# -- finished fits -----------------------------------------------------------------------------------------------------
+
+
+def scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None = None) -> ScoredDraws:
+    """Compute the scores of a finished fit.
+
+    The stored draws are mapped back to unconstrained space. The score is the gradient of the log density there,
+    Jacobian included.
+
+    Parameters
+    ----------
+    model : pymc.Model or None
+        The model that was fitted; None for that of the context, ``with model:``.
+    idata : xarray.DataTree or arviz.InferenceData
+        The fit, with all parameters of the model in the group ``posterior``.
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
+
+    Returns
+    -------
+    ScoredDraws
+        Unconstrained draws and scores, (chains, n, d), for :func:`steinstream.thin`; its method ``thin`` keeps the
+        variables of the posterior.
+
+    Raises
+    ------
+    InputError
+        If the model has no scores, or the fit does not contain its parameters.
+
+    """
+    space = UnconstrainedModel(model)
+    if not space.has_scores:
+        raise InputError(
+            f"The model has no scores. {space.why_no_scores}",
+            "The draws can be thinned without scores: steinstream.integrations.xarray.thin.",
+        )
+    tree = as_datatree(idata)
+    if "posterior" not in tree.children:
+        raise InputError("The fit has no group posterior.", "Pass the result of pm.sample.")
+    posterior = tree["posterior"].dataset
+    if _UNCONSTRAINED in tree.children:
+        posterior = posterior.merge(tree[_UNCONSTRAINED].dataset)
+    draws = space.unconstrain(posterior)
+    flat = draws.reshape(-1, space.dim)
+    values = np.empty(flat.shape)
+    for row, x in enumerate(flat):
+        values[row] = space.score(x)
+        if progress is not None:
+            progress((row + 1) / len(flat))
+    variables = {
+        str(name): Variable(
+            array.transpose("chain", "draw", ...).values,
+            tuple(map(str, array.dims[2:])),
+            {str(dim): array[dim].values for dim in array.dims[2:] if dim in array.coords},
+        )
+        for name, array in tree["posterior"].dataset.transpose("chain", "draw", ...).data_vars.items()
+    }
+    return ScoredDraws(draws, values.reshape(draws.shape), space.names, variables)
+
+
+def with_scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None = None) -> Any:
+    """Add the scores of a finished fit to its tree, so that ``tree.stein.thin(size=200)`` uses them.
+
+    Parameters
+    ----------
+    model, idata, progress
+        See `scores`.
+
+    Returns
+    -------
+    xarray.DataTree
+        A copy of the fit with ``sample_stats/unconstrained_draw`` and ``sample_stats/gradient``.
+
+    """
+    scored, tree = scores(model, idata, progress=progress), as_datatree(idata).copy()
+    dims = ("chain", "draw", "unconstrained_parameter")
+    posterior = tree["posterior"].dataset
+    coords = {name: posterior[name].values for name in ("chain", "draw") if name in posterior.coords}
+    added = need("xarray", "pymc").Dataset(
+        {"unconstrained_draw": (dims, scored.draws), "gradient": (dims, scored.scores)},
+        {**coords, "unconstrained_parameter": list(scored.names)},
+    )
+    stats = tree["sample_stats"].dataset if "sample_stats" in tree.children else None
+    if stats is not None:
+        own = [name for name in ("unconstrained_draw", "gradient", "unconstrained_parameter") if name in stats]
+        added = stats.drop_vars(own).merge(added)
+    return tree.assign({"sample_stats": need("xarray", "pymc").DataTree(added)})

@@ -1,5 +1,7 @@
 """Stan: run a compiled model and thin its draws while they are made; only the kept draws are stored.
 
+`scores` computes the scores of a finished fit with BridgeStan.
+
 CmdStan writes its two files to named pipes. One of them delivers unconstrained draws and their gradients, the other one
 the constrained draws, of which those of the kept draws are held. Several chains run in parallel and are read in turns,
 one draw of each, so with given seeds the kept set does not depend on the speed of the chains.
@@ -14,23 +16,32 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
+from steinstream._formatting import listing
+from steinstream._typing import Array
 from steinstream.errors import InputError, SamplerError
-from steinstream.integrations._common import live_config
+from steinstream.integrations._common import with_source
 from steinstream.integrations._draw_metadata import DrawMetadata
-from steinstream.io.cmdstan import parse_config, parse_lines, stan_variables
+from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.integrations._stored_draws import ScoredDraws, for_distinct_states
+from steinstream.io import open_chains
+from steinstream.io._columns import combine_elements
+from steinstream.io.cmdstan import parse_config, parse_lines, stan_variables, unconstrained_name
 from steinstream.io.csv_follow import CsvPreamble, GrowingCsv, LineBuffer, interleave
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.run import DeferredInterrupt
-from steinstream.validation import Block
+from steinstream.validation import Block, as_floats, concatenate
 
+_DIVERGENT = "divergent__"  # column of the output file
 _MAX_AHEAD = 4096  # draws that a chain may be ahead of the others; then its pipe is not read
 _MAX_AHEAD_BYTES = 1 << 24
 _READ_BYTES = 1 << 16
@@ -58,13 +69,13 @@ def sample(
     config : ThinConfig, optional
         Settings. Default: the default settings.
     **settings
-        Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Returns
     -------
     Kept
-        The kept draws. ``variables`` holds the constrained draws.
+        The kept draws. ``variables`` holds the constrained draws, ``settings["source"]`` R-hat, ESS and the number of
+        divergences of the chains.
 
     Raises
     ------
@@ -76,6 +87,89 @@ def sample(
     """
     with LiveRun(command, chains=chains, config=config, **settings) as run:
         return run.wait()
+
+
+def scores(model: Any, draws: Any) -> ScoredDraws:
+    """Compute the scores of a finished fit with BridgeStan.
+
+    Parameters
+    ----------
+    model : bridgestan.StanModel
+        The compiled model with its data.
+    draws : path, sequence of paths, cmdstanpy.CmdStanMCMC, DataFrame or array_like
+        Constrained draws: the output files of CmdStan, one per chain; the fit of cmdstanpy; a table with one column per
+        parameter (``sigma``, ``w.1`` or ``w[1]``); or an array (n, p) or (chains, n, p) in the order of
+        ``model.param_names()``.
+
+    Returns
+    -------
+    ScoredDraws
+        Unconstrained draws and scores, for :func:`steinstream.thin`; its method ``thin`` keeps the parameters of the
+        model.
+
+    Raises
+    ------
+    InputError
+        If ``model`` is not a model of BridgeStan, or parameters are missing.
+
+    """
+    if not hasattr(model, "log_density_gradient") or not hasattr(model, "param_unconstrain"):
+        raise InputError(
+            f"Expected a bridgestan.StanModel, got {type(model).__name__}.",
+            'pip install bridgestan; model = bridgestan.StanModel("model.stan", data="data.json").',
+        )
+    titles = list(model.param_names())
+    table = _constrained(draws, titles)
+    rows = table.reshape(-1, len(titles))
+    unconstrained = np.array([model.param_unconstrain(row) for row in rows], dtype=np.float64)
+    values = for_distinct_states(
+        lambda states: np.array([model.log_density_gradient(x, jacobian=True)[1] for x in states]), unconstrained
+    )
+    shape = (*table.shape[:-1], unconstrained.shape[1])
+    variables = {
+        name: variable._replace(values=variable.values.reshape(*table.shape[:-1], *variable.values.shape[1:]))
+        for name, variable in combine_elements(titles, rows).items()
+    }
+    names = tuple(map(unconstrained_name, model.param_unc_names()))
+    return ScoredDraws(unconstrained.reshape(shape), values.reshape(shape), names, variables)
+
+
+def _constrained(draws: Any, titles: Sequence[str]) -> Array:
+    """Return constrained draws, (n, p) or (chains, n, p), in the order of the titles."""
+    if hasattr(draws, "runset"):  # a fit of cmdstanpy
+        draws = draws.runset.csv_files
+    if isinstance(draws, str | os.PathLike):
+        draws = [draws]
+    if isinstance(draws, Sequence) and draws and all(isinstance(one, str | os.PathLike) for one in draws):
+        chain = open_chains([os.fspath(one) for one in draws])
+        block = concatenate([*chain.blocks()])
+        table = dict(zip(chain.names, block.draws.T, strict=True))
+        numbers, counts = np.unique(block.ids[:, 0], return_counts=True)
+        columns = _columns_of(table, titles)
+        if len(set(counts.tolist())) == 1:
+            columns = columns.reshape(len(numbers), -1, len(titles))
+        return columns
+    if hasattr(draws, "columns"):
+        return _columns_of({str(name): np.asarray(draws[name], dtype=np.float64) for name in draws.columns}, titles)
+    array = as_floats(draws, "draws")
+    if array.ndim not in (2, 3) or array.shape[-1] != len(titles):
+        raise InputError(
+            f"The draws have shape {array.shape}, but the model has {len(titles)} parameters: {listing(titles)}.",
+            "Pass constrained draws, (n, p) or (chains, n, p), in the order of model.param_names().",
+        )
+    return array
+
+
+def _columns_of(table: Mapping[str, Array], titles: Sequence[str]) -> Array:
+    """Return the columns of a table by title; ``w[1,2]`` and ``w.1.2`` are the same."""
+    known = {name.replace("[", ".").replace(",", ".").rstrip("]"): column for name, column in table.items()}
+    missing = [title for title in titles if title not in known]
+    if missing:
+        raise InputError(
+            f"The draws have no {listing(missing)}, which are parameters of the model; they have {listing(table)}.",
+            "Pass the constrained draws of this model: the output files of CmdStan, not the diagnostic files.",
+        )
+    return np.stack([known[title] for title in titles], axis=-1)
 
 
 class LiveRun:
@@ -118,9 +212,10 @@ class LiveRun:
         self.command = [os.fspath(command)] if isinstance(command, str | os.PathLike) else list(command)
         self.thinner: Thinner | None = None
         self._commands = [as_command(self.command, chain, chains) for chain in range(chains)]
-        self._config = live_config(config, settings)
+        self._config = ThinConfig.of(config, **settings)
         self._chains: list[_ChainProcess] = []
         self._output_rows: DrawMetadata[bytes] = DrawMetadata()
+        self._convergence: RunningConvergence | None = None
         self._folder: Path | None = None
 
     def __enter__(self) -> LiveRun:
@@ -222,11 +317,21 @@ class LiveRun:
     def _thin(self, done: list[bool]) -> None:
         """Pass the draws that were read to the thinner, one of each chain in turn."""
         for block in interleave(self._chains, done):
-            if self.thinner is None:
+            if self.thinner is None or self._convergence is None:
                 self.thinner = Thinner(block.draws.shape[1], self._config)
+                self._convergence = RunningConvergence(self.thinner.dim)
             rows = [((chain, draw), self._chains[chain].rows.lines.popleft()) for chain, draw in block.ids.tolist()]
             step = self.thinner.extend(block.draws, block.scores, ids=block.ids)
             self._output_rows.update(self.thinner, step, rows)
+            self._convergence.add(block.ids, block.draws, self._diverging([line for _, line in rows]))
+
+    def _diverging(self, lines: Sequence[bytes]) -> list[bool] | None:
+        """Return whether each draw ended a divergent transition; None if the sampler does not report it."""
+        titles = self._chains[0].rows.preamble.titles or []
+        if _DIVERGENT not in titles:
+            return None
+        column = titles.index(_DIVERGENT)
+        return [float(line.split(b",", column + 1)[column]) > 0 for line in lines]
 
     @property
     def _has_draws(self) -> bool:
@@ -235,18 +340,19 @@ class LiveRun:
     @property
     def kept(self) -> Kept:
         """The kept draws so far, with the constrained draws as variables."""
-        if self.thinner is None or not self._has_draws:
+        if self.thinner is None or self._convergence is None or not self._has_draws:
             raise InputError("There are no kept draws yet.", "Wait for more draws.")
         kept, first = self.thinner.kept, self._chains[0]
         titles = first.rows.preamble.titles or []
         table = parse_lines(first.rows.path, titles, self._output_rows.select(kept.ids.tolist()))
         stan = {"command": self.command, "chains": len(self._chains), "model": first.draws.config.model}
-        return replace(
+        kept = replace(
             kept,
             names=first.draws.names,
             variables=stan_variables(titles, table),
             settings={**kept.settings, "stan": stan},
         )
+        return with_source(kept, "stan", self._convergence)
 
     @property
     def held_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""Thin an xarray DataTree, the result of ArviZ 1.x, PyMC and nutpie.
+"""Thin an xarray DataTree, the result of ArviZ 1.x, PyMC and nutpie, or an InferenceData of ArviZ 0.x.
 
 Importing this module registers the accessor ``tree.stein``::
 
@@ -7,20 +7,21 @@ Importing this module registers the accessor ``tree.stein``::
     tree.stein.ksd()
 
 The scores are ``sample_stats/gradient``, which nutpie writes, and the draws are the unconstrained draws next to it;
-other variables can be named. A tree that was opened from a file is read in blocks, and other variables are read for the
-kept draws only.
+other variables can be named. Without a gradient, the variables of the posterior are thinned without scores. A tree that
+was opened from a file is read in blocks, and other variables are read for the kept draws only.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from steinstream.api import ChainSource, thin_source
+from steinstream.api import ChainSource, MarkedBlock, thin_source
 from steinstream.discrepancy import ksd as ksd_of
-from steinstream.integrations._common import need
+from steinstream.errors import InputError
+from steinstream.integrations._common import log_missing_scores, need, with_source
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.io.arviz import chain_of_datatree, kept_of_datatree
 from steinstream.io.base import DRAWS, SCORES
 from steinstream.kernels import Kernel
@@ -34,6 +35,16 @@ _xarray: Any = need("xarray", "netcdf")
 #: Groups that describe the model rather than the draws; they are copied.
 MODEL_GROUPS = ("observed_data", "constant_data", "predictions_constant_data")
 
+_OF_KEPT_SET = ("unconstrained_draw", "gradient", "second_gradient", "weight", "prefix_ksd")
+
+_REMEDY = (
+    "sample with nutpie.sample(..., store_gradient=True, store_unconstrained=True), or use "
+    "steinstream.integrations.pymc.with_scores(model, tree)."
+)
+
+#: Groups with one entry per draw of the posterior, of which the kept draws are selected.
+DRAW_GROUPS = ("log_likelihood", "log_prior", "posterior_predictive", "predictions", "sample_stats")
+
 
 def thin(
     tree: Any,
@@ -42,7 +53,6 @@ def thin(
     draws: str = DRAWS,
     scores: str = SCORES,
     negate_scores: bool = False,
-    convergence: bool = False,
     config: ThinConfig | None = None,
     **settings: Any,
 ) -> Kept:
@@ -50,8 +60,8 @@ def thin(
 
     Parameters
     ----------
-    tree : xarray.DataTree
-        Tree with unconstrained draws and their scores.
+    tree : xarray.DataTree or arviz.InferenceData
+        Tree with unconstrained draws and their scores, or with draws alone.
     size : int, optional
         Number of draws to keep: see `ThinConfig`.
     draws, scores : str, optional
@@ -59,8 +69,6 @@ def thin(
         ``unconstrained_posterior``, and ``sample_stats/gradient``.
     negate_scores : bool, default False
         Change the sign of the scores, for tools that store minus the gradient.
-    convergence : bool, default False
-        Compute R-hat and ESS of the chains with ArviZ; those of a thinned set have no meaning.
     config : ThinConfig, optional
         Settings. Default: the default settings.
     **settings
@@ -70,24 +78,145 @@ def thin(
     -------
     Kept
         The kept draws. ``variables`` holds the variables of the posterior, ``settings["source"]`` the length of the
-        chains, the number of divergences and, with ``convergence``, R-hat and ESS of the worst parameter.
+        chains, the number of divergences, and R-hat and ESS of the worst parameter; those of a thinned set have no
+        meaning.
 
     Raises
     ------
     InputError
-        If the tree has no scores, or all of them are NaN.
+        If the tree has no draws, or the named variables do not exist.
 
     """
     if size is not None:
         settings["size"] = size
+    tree = as_datatree(tree)
     chain = chain_of_datatree(tree, draws_name=draws, scores_name=scores, negate=negate_scores)
-    result = thin_source(ChainSource(chain), ThinConfig.of(config, **settings)).kept
-    return replace(
-        result,
-        names=chain.names,
-        variables=chain.variables(result.ids),
-        settings={**result.settings, "source": source_of(tree, convergence)},
+    source = _WatchedChain(chain)
+    result = thin_source(source, ThinConfig.of(config, **settings)).kept
+    if result.scores is None:
+        log_missing_scores(f"To add scores, {_REMEDY}")
+    result = replace(result, names=chain.names, variables=chain.variables(result.ids))
+    return with_divergences(with_source(result, "xarray", source.convergence), tree)
+
+
+def thin_tree(tree: Any, size: int | None = None, *, stacked: bool | None = None, **settings: Any) -> Any:
+    """Thin the draws of a tree, and return a tree with all of its groups at the kept draws.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree or arviz.InferenceData
+        See `thin`.
+    size : int, optional
+        Number of draws to keep.
+    stacked : bool, optional
+        Use one dimension ``sample`` with coordinates ``chain`` and ``draw``; otherwise a single chain, with dimensions
+        ``chain`` and ``draw``. Default: True for a DataTree, False for an InferenceData.
+    **settings
+        Further arguments of `thin`.
+
+    Returns
+    -------
+    xarray.DataTree or arviz.InferenceData
+        The thinned tree, of the same type: see `select`.
+
+    """
+    return select(tree, thin(tree, size, **settings), stacked=stacked)
+
+
+def select(tree: Any, kept: Kept, *, stacked: bool | None = None) -> Any:
+    """Return the kept draws as a tree, with the other groups of the tree from which they were kept.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree or arviz.InferenceData
+        The tree with all draws.
+    kept : Kept
+        Draws that were kept from it.
+    stacked : bool, optional
+        See `thin_tree`.
+
+    Returns
+    -------
+    xarray.DataTree or arviz.InferenceData
+        ``posterior`` and ``sample_stats`` of the kept draws; ``log_likelihood``, ``log_prior``,
+        ``posterior_predictive`` and ``predictions`` at the kept draws; and the observed and constant data. The
+        attributes hold KSD and settings.
+
+    """
+    whole = as_datatree(tree)
+    is_tree = whole is tree
+    stacked = is_tree if stacked is None else stacked
+    small = kept.to_datatree(stacked=stacked)
+    groups = {name: whole[name].copy() for name in MODEL_GROUPS if name in whole.children}
+    for name in DRAW_GROUPS:
+        if name in whole.children:
+            found = _at_kept_draws(whole[name].dataset, kept, small["posterior"].dataset, stacked)
+            if name in small.children:  # sample_stats, whose arrays of a kept set are its own
+                own = small[name].dataset
+                found = own.merge(found.drop_vars([*_OF_KEPT_SET, *own.variables], errors="ignore"))
+            if found.data_vars:
+                groups[name] = _xarray.DataTree(found)
+    small = small.assign(groups)
+    return small if is_tree else type(tree)(**{name: small[name].to_dataset() for name in small.children})
+
+
+def _at_kept_draws(dataset: Any, kept: Kept, like: Any, stacked: bool) -> Any:
+    """Select the variables of a group that have one entry per draw, at the kept draws."""
+    layout = ("sample",) if "sample" in dataset.dims else ("chain", "draw")
+    dataset = dataset[[name for name, array in dataset.data_vars.items() if set(layout) <= set(array.dims)]]
+    chain, draw = (_xarray.DataArray(column, dims="_kept") for column in kept.ids.T)
+    if layout == ("sample",):
+        known = zip(dataset["chain"].values.tolist(), dataset["draw"].values.tolist(), strict=True)
+        position = {id: row for row, id in enumerate(known)}
+        rows = dataset.isel(sample=_xarray.DataArray([position[tuple(id)] for id in kept.ids.tolist()], dims="_kept"))
+    else:
+        at = {"chain": chain, "draw": draw}
+        labelled = {name: place for name, place in at.items() if name in dataset.coords}
+        rows = dataset.sel(labelled).isel({name: place for name, place in at.items() if name not in labelled})
+    rows = rows.drop_vars(["chain", "draw", "sample"], errors="ignore")
+    rows = rows.rename(_kept="sample") if stacked else rows.rename(_kept="draw").expand_dims("chain")
+    places = ("sample", "chain", "draw", "source_chain", "source_draw")
+    rows = rows.assign_coords({name: like[name] for name in places if name in like.coords})
+    dims = ["sample"] if stacked else ["chain", "draw"]
+    if "sample_dims" in rows.attrs:
+        rows.attrs["sample_dims"] = dims
+    return rows.transpose(*dims, ...)
+
+
+def as_datatree(tree: Any) -> Any:
+    """Return a DataTree as it is, and an InferenceData of ArviZ 0.x as a DataTree."""
+    if isinstance(tree, _xarray.DataTree):
+        return tree
+    groups = getattr(tree, "groups", None)
+    if callable(groups):
+        return _xarray.DataTree.from_dict({name.strip("/"): tree[name.strip("/")] for name in groups()})
+    if isinstance(tree, _xarray.Dataset):
+        return _xarray.DataTree.from_dict({"posterior": tree})
+    raise InputError(
+        f"Expected an xarray.DataTree or an arviz.InferenceData, got {type(tree).__name__}.",
+        "Open a file with xarray.open_datatree or arviz.from_netcdf.",
     )
+
+
+@dataclass(frozen=True)
+class _WatchedChain(ChainSource):
+    """A chain whose convergence is recorded when it is read for the first time."""
+
+    convergence: RunningConvergence = field(init=False)
+    _read: list[int] = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "convergence", RunningConvergence(self.chain.dim))
+
+    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+        """Read the file, without the first ``skip`` draws."""
+        first = skip
+        for marked in super().blocks(skip):
+            if first >= self._read[0]:
+                self.convergence.add(marked.block.ids, marked.block.draws)
+                self._read[0] = first + len(marked.block.ids)
+            first += len(marked.block.ids)
+            yield marked
 
 
 def ksd(
@@ -103,7 +232,7 @@ def ksd(
 
     Parameters
     ----------
-    tree : xarray.DataTree
+    tree : xarray.DataTree or arviz.InferenceData
         Tree with unconstrained draws and their scores.
     kernel : Kernel, optional
         Base kernel. Default: that of a thinned tree, otherwise `IMQ`.
@@ -118,12 +247,19 @@ def ksd(
     float
         KSD, computed with n^2 / 2 kernel evaluations and O(n d) memory.
 
+    Raises
+    ------
+    InputError
+        If the tree has no scores.
+
     """
-    weights = None
+    tree, weights = as_datatree(tree), None
     if "settings" in tree.attrs and draws == DRAWS and scores == SCORES:
         known = kept_of_datatree(tree)
         kernel, preconditioner, weights = kernel or known.kernel, preconditioner or known.preconditioner, known.weights
     chain = chain_of_datatree(tree, draws_name=draws, scores_name=scores, negate=negate_scores)
+    if not chain.has_scores:
+        raise InputError("The tree has no scores, and KSD needs them.", f"To add scores, {_REMEDY}")
     whole = empty_block(chain.dim)
     for block in chain.blocks(chain.length or 1):
         whole = whole.append(block)
@@ -132,29 +268,13 @@ def ksd(
     return ksd_of(whole.draws, whole.scores, kernel=kernel, preconditioner=preconditioner, weights=weights)
 
 
-def source_of(tree: Any, convergence: bool) -> dict[str, Any]:
-    """Return length, divergences and, with ``convergence``, R-hat and ESS of the chains of a tree."""
-    posterior = tree["posterior"].dataset if "posterior" in tree.children else None
+def with_divergences(kept: Kept, tree: Any) -> Kept:
+    """Add the number of divergences of a tree to the source of its kept draws."""
     stats = tree["sample_stats"].dataset if "sample_stats" in tree.children else {}
-    found: dict[str, Any] = {}
-    if posterior is not None and {"chain", "draw"} <= set(posterior.dims):
-        found["draws"] = [posterior.sizes["draw"]] * posterior.sizes["chain"]
-    if "diverging" in stats:
-        found["divergences"] = int(stats["diverging"].sum())
-    if convergence and posterior is not None:
-        found |= _worst_convergence(posterior)
-    return found
-
-
-def _worst_convergence(posterior: Any) -> dict[str, Any]:
-    """Return the largest R-hat and the smallest ESS, and the variables that have them."""
-    arviz = need("arviz_stats", "arviz")
-    found: dict[str, Any] = {}
-    for name, values, pick in (("rhat", arviz.rhat(posterior), np.nanmax), ("ess", arviz.ess(posterior), np.nanmin)):
-        each = {str(variable): float(pick(array)) for variable, array in values.data_vars.items()}
-        worst = pick(list(each.values()))
-        found |= {name: float(worst), f"{name}_of": next(key for key, value in each.items() if value == worst)}
-    return found
+    if "diverging" not in stats:
+        return kept
+    source = {**kept.settings["source"], "divergences": int(stats["diverging"].sum())}
+    return replace(kept, settings={**kept.settings, "source": source})
 
 
 @_xarray.register_datatree_accessor("stein")
@@ -165,7 +285,7 @@ class Stein:
         self._tree = tree
 
     def thin(self, size: int | None = None, *, stacked: bool = True, **settings: Any) -> Any:
-        """Return the kept draws as a DataTree, with the observed and constant data of this one.
+        """Return the kept draws as a DataTree, with the other groups of this one at the kept draws.
 
         Parameters
         ----------
@@ -179,12 +299,14 @@ class Stein:
         Returns
         -------
         xarray.DataTree
-            The thinned tree. Its attributes hold KSD and settings.
+            The thinned tree: see `steinstream.integrations.xarray.select`.
 
         """
-        small = thin(self._tree, size, **settings).to_datatree(stacked=stacked)
-        model = {name: self._tree[name].copy() for name in MODEL_GROUPS if name in self._tree.children}
-        return small.assign(model)
+        return thin_tree(self._tree, size, stacked=stacked, **settings)
+
+    def select(self, kept: Kept, *, stacked: bool = True) -> Any:
+        """Return kept draws as a DataTree: see `steinstream.integrations.xarray.select`."""
+        return select(self._tree, kept, stacked=stacked)
 
     def kept(self, size: int | None = None, **settings: Any) -> Kept:
         """Return the kept draws: see `steinstream.integrations.xarray.thin`."""

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.ensemble import EnsemblePrediction
 from steinstream.errors import InputError, one_of, positive
-from steinstream.integrations._common import live_config, live_thinner, need, schedule_functions
+from steinstream.integrations._common import live_thinner, need, schedule_functions
 from steinstream.integrations.torch._storage import FileStorage, MemoryStorage
 from steinstream.integrations.torch._weights import Tensors, Weights
 from steinstream.io import checkpoint
@@ -43,13 +43,19 @@ from steinstream.thinner.config import ThinConfig
 from steinstream.validation import id_tuples
 
 if TYPE_CHECKING:
+    from steinstream.integrations.torch._scores import scores as scores
     from steinstream.integrations.torch.flat_network import FlatNetwork as FlatNetwork
     from steinstream.integrations.torch.posterior import SubspacePosterior as SubspacePosterior
     from steinstream.integrations.torch.subspace import Subspace as Subspace
 
-__all__ = ["Collector", "FlatNetwork", "Posterior", "Subspace", "SubspacePosterior"]
+__all__ = ["Collector", "FlatNetwork", "Posterior", "Subspace", "SubspacePosterior", "scores"]
 
-_WITH_TORCH = {"FlatNetwork": "flat_network", "Subspace": "subspace", "SubspacePosterior": "posterior"}
+_WITH_TORCH = {
+    "FlatNetwork": "flat_network",
+    "Subspace": "subspace",
+    "SubspacePosterior": "posterior",
+    "scores": "_scores",
+}
 
 SCORES = ("full", "minibatch", "independent")
 
@@ -237,7 +243,7 @@ class Collector:
             chosen = chosen.replace(preconditioner=Streaming("scales"))
         if isinstance(chosen.preconditioner, Warmup):
             raise _holds_back()
-        return live_config(chosen, {})
+        return chosen
 
     # -- adding draws --------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ class FlatNetwork:
     Parameters
     ----------
     model : torch.nn.Module
-        The network. It is switched to evaluation mode.
+        The network. It is switched to evaluation mode, except for recurrent layers without dropout, whose outputs are
+        the same in training mode: cuDNN computes their gradient only in training mode.
 
     Attributes
     ----------
@@ -36,6 +37,9 @@ class FlatNetwork:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model.eval()
+        for module in model.modules():
+            if isinstance(module, nn.RNNBase) and module.dropout == 0:
+                module.train()
         self._names = [name for name, _ in model.named_parameters()]
         self._shapes = [parameter.shape for parameter in model.parameters()]
         self._counts = [shape.numel() for shape in self._shapes]

@@ -1,0 +1,258 @@
+"""Scores of a log density that cannot be differentiated, by central differences.
+
+One score in d dimensions costs 2 d evaluations. Repeated states, such as those of a random walk that rejects, are
+evaluated once. The evaluations can run in several processes, and finished scores can be stored in a file, from which
+another call continues.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from multiprocessing import current_process, get_context
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from steinstream._typing import Array, Flags, Integers
+from steinstream.errors import InputError, one_of, positive
+from steinstream.integrations._stored_draws import for_distinct_states
+from steinstream.io.atomic import replacing
+from steinstream.io.errors import reading
+
+_log = logging.getLogger("steinstream")
+
+_SAVE_SECONDS = 30.0
+
+
+def finite_difference_scores(
+    log_density: Callable[[Array], float],
+    draws: ArrayLike,
+    *,
+    accuracy: float = 1e-15,
+    step: ArrayLike | None = None,
+    processes: int = 1,
+    on_error: str = "raise",
+    progress: Callable[[float], None] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+) -> Array:
+    """Compute the scores of draws by central differences of a log density.
+
+    Parameters
+    ----------
+    log_density : callable
+        Function of one draw (d,) that returns the log density of the target, up to a constant. With several processes
+        it must be defined at the top level of a module.
+    draws : array_like
+        Draws, (n, d) or (chains, n, d), in unconstrained space.
+    accuracy : float, default 1e-15
+        Relative accuracy of the log density. For a simulation, use the tolerance of its solver, for example 1e-6.
+    step : float or array_like, optional
+        Step in each parameter, a number or (d,). Default: the cube root of ``accuracy`` times the standard deviation of
+        the parameter over the draws.
+    processes : int, default 1
+        Number of processes that evaluate the log density.
+    on_error : {"raise", "nan"}
+        What to do if the log density raises an exception: raise it, after finished scores were stored; or set the score
+        to NaN, so that ``on_bad="skip"`` skips the draw.
+    progress : callable, optional
+        Called after each state with the finished fraction, 0 to 1.
+    checkpoint : path, optional
+        File (npz) for finished scores, which is written every 30 seconds and at the end. If it exists, the computation
+        continues from it.
+
+    Returns
+    -------
+    array
+        Scores in the shape of ``draws``, for :func:`steinstream.thin`. A score is NaN where the log density is not
+        finite.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, the log density does not return a number, or the checkpoint belongs to other draws.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(100, 2))
+    >>> scores = finite_difference_scores(lambda x: -0.5 * x @ x, draws)
+    >>> bool(np.allclose(scores, -draws, atol=1e-6))
+    True
+
+    """
+    one_of(("raise", "nan"), on_error, "on_error")
+    positive(processes, "processes")
+    if not 0 < accuracy < 1:
+        raise InputError(f"accuracy must lie between 0 and 1, got {accuracy!r}.")
+
+    def scores_of(states: Array) -> Array:
+        steps = _as_steps(step, accuracy, draws, states.shape[1])
+        work = _Work(states, steps, None if checkpoint is None else Path(checkpoint))
+        try:
+            for state, score in _evaluated(log_density, work, processes, on_error):
+                work.add(state, score)
+                if progress is not None:
+                    progress(work.fraction)
+        finally:
+            work.save()
+        return work.scores
+
+    result = for_distinct_states(scores_of, draws)
+    bad = int((~np.isfinite(result)).any(axis=-1).sum())
+    if bad:
+        _log.warning(
+            "%d of %d draws have no finite score, because the log density failed or is not finite near them; skip them "
+            'with on_bad="skip".',
+            bad,
+            result[..., 0].size,
+        )
+    return result
+
+
+class _Work:
+    """Scores of distinct states, of which some are finished."""
+
+    def __init__(self, states: Array, steps: Array, path: Path | None) -> None:
+        self.states, self.steps, self._path = states, steps, path
+        self.scores: Array = np.full(states.shape, np.nan)
+        self.done: Flags = np.zeros(len(states), dtype=np.bool_)
+        self._saved = time.monotonic()
+        if path is not None and path.exists():
+            self._load(path)
+
+    @property
+    def fraction(self) -> float:
+        """Part of the states that is finished."""
+        return float(self.done.mean())
+
+    @property
+    def missing(self) -> Integers:
+        """States that are not finished."""
+        return np.flatnonzero(~self.done)
+
+    def add(self, state: int, score: Array) -> None:
+        """Add the score of a state, and save from time to time."""
+        self.scores[state], self.done[state] = score, True
+        if time.monotonic() - self._saved > _SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Write the finished scores."""
+        if self._path is None:
+            return
+        with replacing(self._path) as file:
+            np.savez(file, states=self.states, steps=self.steps, scores=self.scores, done=self.done)
+        self._saved = time.monotonic()
+
+    def _load(self, path: Path) -> None:
+        with reading(path, "a checkpoint of finite differences"), np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("states", "steps", "scores", "done") if name in stored}
+        same = len(arrays) == 4 and arrays["done"].dtype == np.bool_ and arrays["done"].shape == self.done.shape
+        for name in ("states", "steps"):
+            same = same and np.array_equal(arrays[name], getattr(self, name))
+        if not same or arrays["scores"].shape != self.scores.shape:
+            raise InputError(
+                f"{path} does not contain scores of these draws with these steps.",
+                "Pass another file as checkpoint, or delete this one.",
+            )
+        self.scores, self.done = arrays["scores"].astype(np.float64), arrays["done"]
+
+
+def _as_steps(step: ArrayLike | None, accuracy: float, draws: ArrayLike, dim: int) -> Array:
+    """Return the step of each parameter."""
+    if step is None:
+        rows = np.asarray(draws, dtype=np.float64).reshape(-1, dim)
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        spread = rows.std(axis=0) if len(rows) else np.zeros(dim)
+        size = np.abs(rows).max(axis=0, initial=0.0)
+        constant = spread <= 1e-12 * size
+        return np.asarray(accuracy ** (1 / 3) * np.where(constant, np.where(size > 0, size, 1.0), spread))
+    try:
+        steps = np.broadcast_to(np.asarray(step, dtype=np.float64), (dim,)).copy()
+    except (TypeError, ValueError):
+        raise InputError(f"step must be a number or {dim} numbers, got {step!r}.") from None
+    if not ((steps > 0) & np.isfinite(steps)).all():
+        raise InputError("Every step must be positive and finite.")
+    return steps
+
+
+def central_difference(log_density: Callable[[Array], float], state: Array, steps: Array) -> Array:
+    """Return the gradient of a log density at one state by central differences."""
+    gradient = np.empty(len(state))
+    for i, step in enumerate(steps):
+        above, below = state.copy(), state.copy()
+        above[i] += step
+        below[i] -= step
+        # The difference of the stored numbers, not 2 * step, because of rounding.
+        gradient[i] = (_number(log_density(above)) - _number(log_density(below))) / (above[i] - below[i])
+    return np.where(np.isfinite(gradient), gradient, np.nan)
+
+
+def _number(value: object) -> float:
+    array = np.asarray(value, dtype=np.float64)
+    if array.size != 1:
+        raise InputError(
+            f"The log density returned an array of shape {array.shape}.",
+            "Return one number for one draw of shape (d,).",
+        )
+    return float(array.reshape(()))
+
+
+def _evaluated(
+    log_density: Callable[[Array], float], work: _Work, processes: int, on_error: str
+) -> Iterator[tuple[int, Array]]:
+    """Evaluate the missing states, and yield each with its score."""
+    nan = np.full(work.states.shape[1], np.nan)
+    if processes == 1:
+        for state in work.missing.tolist():
+            try:
+                score = central_difference(log_density, work.states[state], work.steps)
+            except InputError:
+                raise
+            except Exception:
+                if on_error == "raise":
+                    raise
+                score = nan
+            yield state, score
+        return
+    try:
+        pickle.dumps(log_density)
+    except Exception as error:
+        raise InputError(
+            f"The log density cannot be sent to another process: {error}.",
+            "Define it at the top level of a module, or use processes=1.",
+        ) from None
+    if getattr(current_process(), "_inheriting", False):
+        raise SystemExit(1)  # a new process runs the user's script again, which has no guard: reported by its parent
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        missing = iter(work.missing.tolist())
+        running: dict[Future[Array], int] = {}
+        try:
+            while True:
+                for state in islice(missing, 2 * processes - len(running)):
+                    running[pool.submit(central_difference, log_density, work.states[state], work.steps)] = state
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    state = running.pop(future)
+                    failure = future.exception()
+                    if failure is not None and (
+                        on_error == "raise" or isinstance(failure, InputError | BrokenProcessPool)
+                    ):
+                        raise failure
+                    yield state, nan if failure is not None else future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                "A process that evaluates the log density ended unexpectedly.",
+                'In a script, put the call under if __name__ == "__main__": because each process imports the script. '
+                "Check also that the log density does not end its process.",
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,81 @@
+"""Scores of stored draws: the result that the integrations share, and the evaluation of distinct states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from steinstream._typing import Array
+from steinstream.api import thin
+from steinstream.errors import InputError
+from steinstream.result import Kept, Variable
+from steinstream.validation import as_floats
+
+
+class ScoredDraws(NamedTuple):
+    """The draws of a finished fit in unconstrained space, with their scores.
+
+    ``ss.thin(fit.draws, fit.scores, size=200)`` accepts the arrays; `thin` also sets names and variables.
+
+    Attributes
+    ----------
+    draws, scores : array
+        Unconstrained draws and their scores, (n, d) or (chains, n, d).
+    names : tuple of str
+        Names of the d unconstrained parameters.
+    variables : mapping
+        Variables of the user's model by name, with values (n, ...) or (chains, n, ...).
+
+    """
+
+    draws: Array
+    scores: Array
+    names: tuple[str, ...]
+    variables: Mapping[str, Variable] = MappingProxyType({})
+
+    def thin(self, size: int | None = None, **settings: Any) -> Kept:
+        """Thin the draws.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of draws to keep.
+        **settings
+            Further arguments of :func:`steinstream.thin`.
+
+        Returns
+        -------
+        Kept
+            The kept draws, with parameter names and the variables of the user's model.
+
+        """
+        kept = thin(self.draws, self.scores, size, names=self.names, **settings)
+        chain, draw = kept.ids.T
+        for name, variable in self.variables.items():
+            rows = variable.values[chain, draw] if self.draws.ndim == 3 else variable.values[draw]
+            kept.variables[name] = variable._replace(values=rows)
+        return kept
+
+
+def for_distinct_states(scores: Callable[[Array], Array], draws: ArrayLike) -> Array:
+    """Evaluate a function of distinct states (n, d) for draws (n, d) or (chains, n, d)."""
+    x = as_floats(draws, "draws")
+    if x.ndim not in (2, 3):
+        raise InputError(
+            f"Draws must have shape (draws, dimensions) or (chains, draws, dimensions), got shape {x.shape}."
+        )
+    rows = x.reshape(-1, x.shape[-1])
+    if len(rows) == 0:
+        return np.zeros(x.shape)
+    states, inverse = np.unique(rows, axis=0, return_inverse=True)
+    values = scores(states)
+    if values.shape != states.shape:
+        raise InputError(
+            f"The scores of draws of shape {states.shape} have shape {values.shape}.",
+            "The function must return the gradient of the log density with respect to one draw.",
+        )
+    return np.asarray(values[inverse.ravel()].reshape(x.shape), dtype=np.float64)
