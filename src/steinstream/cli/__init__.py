@@ -1,6 +1,7 @@
 """The command line: one command per file, each a thin layer over the library.
 
-An error ends with one message and exit code 2, Ctrl-C with 130; neither prints a traceback.
+An error ends with one message and exit code 2, --strict after a warning with 3, Ctrl-C with 130; none of them prints a
+traceback.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from steinstream.cli.merge import merge
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
+from steinstream.cli.scores import scores
 from steinstream.cli.thin import thin
 from steinstream.cli.usage_errors import Commands, lowered, problem_and_remedy
 from steinstream.errors import ScoresWarning, SteinstreamError
@@ -37,6 +39,8 @@ def commands(context: click.Context) -> None:
     steinstream demo                                   sample a posterior and thin it while it runs
     steinstream inspect chain.npz                      describe a chain before thinning it
     steinstream thin chain.npz -o kept.npz --size 200  keep the 200 draws that represent the target
+    steinstream thin draws.csv                         the same for draws without scores, with a summary
+    steinstream scores x.csv --score f.py:g -o s.npz   compute the scores of stored draws
     steinstream follow out-diagnostic.csv -o kept.npz  thin a file while a sampler writes it
     steinstream report kept.npz --chain chain.npz      write an HTML report
     steinstream ksd kept.npz                           measure the kept set
@@ -44,13 +48,20 @@ def commands(context: click.Context) -> None:
     steinstream refine kept.npz -o best.npz --order    add weights, or an order of use
     steinstream plan chain.npz --radius 0.1            number of draws for a KSD of 0.1
     steinstream compare chain.npz                      compare all methods at the same sizes
+
+    \b
+    Exit codes:
+      0    success
+      2    an error: one message with its remedy on standard error
+      3    with --strict: a diagnostic check fired, or a warning was given
+      130  stopped by Ctrl-C (143 by SIGTERM)
     """
     warnings.simplefilter("ignore", ScoresWarning)  # the diagnostic checks report the same
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for command in (demo, inspect, thin, follow, report, ksd, merge, refine, plan, compare, completion):
+for command in (demo, inspect, thin, scores, follow, report, ksd, merge, refine, plan, compare, completion):
     commands.add_command(command)
 
 

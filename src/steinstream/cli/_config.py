@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILES = (".npy", ".npz", ".nc", ".zarr")
-_FIXED_BY_PAPER = ("kernel", "preconditioner", "rule")  # growth and budget vary within the paper
+_FIXED_BY_PAPER = ("kernel", "preconditioner", "rule", "stream_weight")  # growth and budget vary within the paper
 
 
 def setting_options(*names: str, without: Collection[str] = ()) -> Callable[[F], F]:
@@ -112,7 +112,8 @@ def paper_config(config: ThinConfig) -> ThinConfig:
     paper = ThinConfig.of(None, **{**PAPER, "preconditioner": "identity"})
     for name, fixed, value in paper.differences(config):
         if name in _FIXED_BY_PAPER and was_given(name):
-            raise InputError(f"--paper sets --{name} {fixed}, but {value} was given.", "Leave out one of them.")
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"--paper sets {option} {fixed}, but {value} was given.", "Leave out one of them.")
     given = {name: getattr(config, name) for name in COMMAND_LINE if was_given(name) and name not in _FIXED_BY_PAPER}
     return paper.replace(**given)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from steinstream.api import RunHooks
 from steinstream.cli.checkpoints import Checkpoint
-from steinstream.cli.progress import Bar, Stop, bar, count, number
+from steinstream.cli.progress import Bar, Stop, bar, count
+from steinstream.cli.summary import measure_of
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
@@ -48,7 +48,7 @@ class ThinHooks(RunHooks):
         self._source, self._checkpoint, self._stop = source, checkpoint, stop
         self._dashboard, self._note = dashboard, note
         self._stage = ""
-        self._started, self._received = 0.0, 0  # time and draws at the start of the stage
+        self._received = 0  # draws at the start of the stage
         self.save_interval = _SAVE_INTERVAL if checkpoint else None
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class ThinHooks(RunHooks):
     def _begin(self, stage: str, received: int = 0) -> None:
         """Begin a line of the progress bar, unless it has begun."""
         if stage != self._stage:
-            self._stage, self._started, self._received = stage, time.perf_counter(), received
+            self._stage, self._received = stage, received
             self._bar.begin(f"{stage:<8}", self._source.length or 1.0)
 
     def on_subsample(self, draws: int) -> None:
@@ -82,12 +82,12 @@ class ThinHooks(RunHooks):
         """Show how many draws are processed and kept."""
         current = thinner.current_pass
         self._begin(_stage(thinner))
-        rate = (current.received - self._received) / max(time.perf_counter() - self._started, 1e-3)
+        rate = (current.received - self._received) / max(self._bar.seconds, 1e-3)
         self._bar.show_chain(
             self._source,
             current.received,
             f"{count(current.received)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(len(thinner))}  ·  "
-            f"KSD {number(thinner.ksd)}",
+            f"{measure_of(thinner.ksd, thinner.mmd)}",
         )
 
     def save(self, thinner: Thinner) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,19 +10,20 @@ import click
 from steinstream.cli._config import fitted_or_fixed
 from steinstream.cli.help import METHODS, Option, generated
 from steinstream.cli.options import F, completions, current_command_line, grouped, reject_unused, was_given
-from steinstream.cli.progress import bar
+from steinstream.cli.paths import save_kept
+from steinstream.cli.progress import bar, working_time
 from steinstream.cli.refine import refined
-from steinstream.cli.summary import kept_of, ksd_of, print_summary
+from steinstream.cli.summary import kept_of, measures_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steinstream.cli.thin import ThinRequest
+    from steinstream.cli.thin import ThinRequest, ThinResult
     from steinstream.io import Chain
     from steinstream.result import Kept
     from steinstream.thinner import ThinConfig
 
-_ONLINE = "ksdt"
+_ONLINE = "default"
 
 #: Settings that all methods share.
 SHARED_SETTINGS = ("size", "kernel", "preconditioner", "on_bad", "validate_scores")
@@ -50,7 +50,7 @@ class MethodOptions(NamedTuple):
         if not was_given("method"):
             reject_unused(["seed"], "without --method")
         if self.is_baseline:
-            own = [*(name for name in COMMAND_LINE if name not in SHARED_SETTINGS), "initial", "proxy"]
+            own = [*(name for name in COMMAND_LINE if name not in SHARED_SETTINGS), "initial"]
             reject_unused([*own, "checkpoint", "resume"], f"with --method {name}", "Leave out one of them.")
             if not was_given("size"):
                 raise InputError(f"--method {name} requires the number of draws to keep.", "Add --size N.")
@@ -85,20 +85,20 @@ def method_options(command: F) -> F:
     return generated(_options)(grouped("baseline", MethodOptions)(command))
 
 
-def thin_with_baseline(request: ThinRequest, baseline: MethodOptions) -> tuple[Kept, Chain]:
-    """Reduce a chain with another method; return the kept draws and the chain."""
+def thin_with_baseline(request: ThinRequest, baseline: MethodOptions) -> ThinResult:
+    """Reduce a chain with another method and write the kept draws."""
     from steinstream.baselines import method_name
+    from steinstream.cli.thin import ThinResult
 
-    name, source, started = method_name(baseline.method), request.open(), time.perf_counter()
+    name, source, started = method_name(baseline.method), request.open(), working_time()
     with bar("reading ", 1.0) as progress:
         kept = _run(name, source, request.config, baseline.seed, progress.show, lambda: progress.begin(name, None))
     kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
     kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
-    kept = refined(kept, request.refinement, source, request.config.on_bad)
-    kept.save(request.output)
-    seconds = time.perf_counter() - started
-    print_summary(f"{name} kept {kept_of(kept)} in {seconds:.1f} s  ·  {ksd_of(kept)}", kept, request.output)
-    return kept, source
+    kept = refined(kept, request.refinement, request.messages)
+    save_kept(kept, request.output)
+    seconds = working_time() - started
+    return ThinResult(kept, source, f"{name} kept {kept_of(kept)} in {seconds:.1f} s  ·  {measures_of(kept)}")
 
 
 def _run(

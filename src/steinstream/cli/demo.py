@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from steinstream.cli.help import Command, option
 from steinstream.cli.options import PATH
-from steinstream.cli.progress import bar, count, number
+from steinstream.cli.progress import bar, count, number, working_time
 
 if TYPE_CHECKING:
     from steinstream.result import Kept
@@ -87,39 +86,23 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
         name: Thinner(4, growth=growth, preconditioner=Warmup("covariance", _WARMUP))
         for name, growth in _METHODS.items()
     }
-    _compile(sampler)
     spent = dict.fromkeys(["sampling", *thinners], 0.0)
-    started = time.perf_counter()
     with bar("sampling", draws) as progress:
         for done in range(0, draws, _BLOCK):
-            clock = time.perf_counter()
+            clock = working_time()
             state, block = sampler.sample(state, min(_BLOCK, draws - done))
-            spent["sampling"] += time.perf_counter() - clock
+            spent["sampling"] += working_time() - clock
             for name, thinner in thinners.items():
-                clock = time.perf_counter()
+                clock = working_time()
                 step = thinner.extend(block.draws, block.scores)
-                spent[name] += time.perf_counter() - clock
+                spent[name] += working_time() - clock
             seen = thinner.seen
             progress.show(
                 seen,
-                f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / (time.perf_counter() - started)))} draws/s"
+                f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / max(progress.seconds, 1e-3)))} draws/s"
                 f"  ·  kept {count(step.size)}  ·  KSD {number(step.ksd)}",
             )
     return thinners, spent
-
-
-def _compile(sampler: Any) -> None:
-    """Compile the engine, which takes some seconds once per machine, before the time is measured."""
-    import numpy as np
-
-    from steinstream.thinner import Thinner
-
-    clock = time.perf_counter()
-    _, block = sampler.sample(sampler.init(np.zeros(4), 0), 2)
-    Thinner(4).extend(block.draws, block.scores)
-    seconds = time.perf_counter() - clock
-    if seconds > 3.0:
-        click.echo(f"(compiled the engine for this machine in {seconds:.0f} s; the result is cached)")
 
 
 def _print_table(thinners: dict[str, Thinner], spent: dict[str, float], draws: int) -> None:

@@ -13,7 +13,9 @@ import click
 from steinstream.cli._config import setting_options
 from steinstream.cli.checkpoints import Checkpoint, head_fingerprint
 from steinstream.cli.help import CHECKPOINTS, Command, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import (
+    STANDARD,
     CheckpointOptions,
     InputOptions,
     checkpoint_options,
@@ -21,10 +23,10 @@ from steinstream.cli.options import (
     output_option,
     reject_unused,
 )
-from steinstream.cli.paths import check_distinct, data_files, input_files
-from steinstream.cli.progress import Bar, Stop, bar, count, number, stoppable
+from steinstream.cli.paths import check_distinct, check_kept_output, data_files, input_files, save_kept
+from steinstream.cli.progress import Bar, Stop, bar, count, stoppable, working_time
 from steinstream.cli.serve import ServeOptions, serve_options
-from steinstream.cli.summary import kept_of, ksd_of, print_summary
+from steinstream.cli.summary import kept_of, measure_of, measures_of, print_result
 
 if TYPE_CHECKING:
     from steinstream.io.csv_follow import FollowedFiles
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.1  # seconds between two reads of files without new data
 _OUTPUT_DELAY = 10.0  # seconds to wait at the end for CmdStan's output file
+_STDIN = Path("/dev/stdin")
 _WRITE_SHARE = 10.0  # pause between two writes, as a multiple of the time that one takes
 
 
@@ -46,6 +49,7 @@ class FollowRequest(NamedTuple):
     config: ThinConfig
     every: float
     until_idle: float | None
+    messages: Messages
 
     @property
     def options(self) -> dict[str, Any]:
@@ -75,6 +79,7 @@ class FollowRequest(NamedTuple):
 )
 @checkpoint_options
 @serve_options
+@message_options
 def follow(
     *,
     chain: tuple[Path, ...],
@@ -85,8 +90,10 @@ def follow(
     files: InputOptions,
     saving: CheckpointOptions,
     live: ServeOptions,
+    messages: Messages,
 ) -> None:
-    """Thin CHAIN while it is written: a diagnostic file of CmdStan, or a csv file with columns NAME and score_NAME.
+    """Thin CHAIN while it is written: a diagnostic file of CmdStan, or a csv file with columns NAME and, if there are
+    scores, score_NAME. - is csv from standard input.
 
     Several files are chains of one run; their draws are taken in turn. The command ends when CmdStan has finished, with
     --until-idle, or with Ctrl-C. The kept set is written at the end, and every 30 seconds before (--every).
@@ -94,11 +101,11 @@ def follow(
     \b
     Example: steinstream follow out-diagnostic-*.csv -o kept.npz --size 200
     """
-    from steinstream.io import check_output
-
-    check_output(output)
+    check_kept_output(output, messages)
     live.check()
-    request = FollowRequest(tuple(data_files(chain, InputOptions())), output, files, config, every, until_idle)
+    chain = tuple(_STDIN if path == STANDARD else path for path in chain)
+    paths = tuple(data_files(chain, InputOptions()))
+    request = FollowRequest(paths, output, files, config, every, until_idle, messages)
     _check_paths(request)
     checkpoint = Checkpoint.prepare(saving, {"-o": output}, input_files(request.paths, files))
     with live.dashboard(request.paths) as dashboard:
@@ -123,6 +130,9 @@ def _check_paths(request: FollowRequest) -> None:
             "Give one --output-csv per chain, in the same order.",
         )
     for path in paths:
+        if path == _STDIN:
+            reject_unused(["checkpoint"], "with standard input, which cannot be read again")
+            continue
         if path.suffix.lower() != ".csv":
             raise InputError(f"{path} cannot be followed: it is not a csv file.", "Thin it when it is complete.")
         if path.is_dir() or not path.parent.is_dir():
@@ -137,7 +147,7 @@ class FollowRun:
     def __init__(self, request: FollowRequest, checkpoint: Checkpoint, dashboard: Dashboard | None) -> None:
         self.request, self.checkpoint, self.dashboard = request, checkpoint, dashboard
         self.outputs: tuple[Path | None, ...] = request.files.output_csv or (None,) * len(request.paths)
-        self.started = self.written = time.monotonic()
+        self.started, self.written = working_time(), time.monotonic()
         self.pause = 0.0  # least time between two writes
         self.restart()
 
@@ -158,6 +168,7 @@ class FollowRun:
             draws_name=files.draws_name,
             scores_name=files.scores_name,
             negate=files.negate_scores,
+            parameters=files.reader_options["parameters"],
         )
 
     def resume(self) -> None:
@@ -178,7 +189,7 @@ class FollowRun:
         self.checkpoint.check_heads(note["heads"], self.request.paths)
         self.thinner = thinner
         self.files = self._open(note["taken"])
-        click.echo(f"continuing after {count(thinner.seen)} draws", err=True)
+        self.request.messages.note(f"continuing after {count(thinner.seen)} draws")
 
     def run(self, stop: Stop, progress: Bar) -> None:
         """Read the files until they have ended."""
@@ -190,7 +201,7 @@ class FollowRun:
                 grew = self.files.read()
             except FileReplacedError as news:
                 seen = self.thinner.seen if self.thinner else 0
-                click.echo(f"{news.args[0]} was restarted: {count(seen)} draws are discarded", err=True)
+                self.request.messages.warn(f"{news.args[0]} was restarted: {count(seen)} draws are discarded")
                 self.restart()
                 continue
             self.add_draws(last=False)
@@ -213,7 +224,7 @@ class FollowRun:
                 self.thinner = Thinner(block.draws.shape[1], self.request.config)
             if self.dashboard is not None and self.thinner.observer is None:
                 self.dashboard.show(self.thinner, self._names())
-            self.thinner.extend(block.draws, block.scores, ids=block.ids)
+            self.thinner.extend(block.draws, block.scores if block.has_scores else None, ids=block.ids)
             self.unwritten = True
 
     def _show(self, progress: Bar) -> None:
@@ -221,14 +232,17 @@ class FollowRun:
             missing = [chain.path.name for chain in self.files.chains if chain.names is None]
             progress.show(0.0, f"waiting for {', '.join(missing)}" if missing else "waiting for draws")
             return
-        rate = self.thinner.seen / max(time.monotonic() - self.started, 1e-3)
+        rate = self.thinner.seen / max(working_time() - self.started, 1e-3)
         late = [chain.path.name for chain in self.files.chains if not chain.ready and not chain.finished]
         waits = late and any(chain.ready for chain in self.files.chains)
-        progress.show(
-            self.files.fraction,
-            f"{count(self.thinner.seen)} draws  ·  {count(round(rate))} draws/s  ·  kept {count(len(self.thinner))}"
-            f"  ·  KSD {number(self.thinner.ksd)}{'  ·  waiting for ' + ', '.join(late) if waits else ''}",
-        )
+        status = [
+            f"{count(self.thinner.seen)} draws",
+            f"{count(round(rate))} draws/s",
+            f"kept {count(len(self.thinner))}",
+            measure_of(self.thinner.ksd, self.thinner.mmd),
+            *([f"waiting for {', '.join(late)}"] if waits else []),
+        ]
+        progress.show(self.files.fraction, "  ·  ".join(status))
 
     def finish(self, stop: Stop) -> None:
         """Add the remaining draws, write the kept set and print a summary."""
@@ -241,7 +255,7 @@ class FollowRun:
         thinner, titles = self.thinner, ", ".join(map(str, self.request.paths))
         if thinner is None or thinner.seen == thinner.skipped:
             if stop.signal:
-                click.echo("stopped before the first draw; nothing was written", err=True)
+                self.request.messages.note("stopped before the first draw; nothing was written")
                 return
             raise InputError(f"{titles}: no draws were found.", "Check that the sampler runs.")
         if len(thinner) == 0:
@@ -249,10 +263,13 @@ class FollowRun:
         for chain in self.files.chains:
             announced = chain.config.samples
             if announced is not None and chain.received < announced:
-                click.echo(f"{chain.path} has {count(chain.received)} of {count(announced)} announced draws", err=True)
+                self.request.messages.warn(
+                    f"{chain.path} has {count(chain.received)} of {count(announced)} announced draws"
+                )
         kept = self._write(final=True)
         stopped = "stopped: " if stop.signal else ""
-        print_summary(f"{stopped}kept {kept_of(kept)}  ·  {ksd_of(kept)}", kept, self.request.output)
+        headline = f"{stopped}kept {kept_of(kept)}  ·  {measures_of(kept)}"
+        print_result(self.request.messages, headline, kept, {"kept": self.request.output})
         if not stop.signal:
             self.checkpoint.remove()
 
@@ -272,9 +289,10 @@ class FollowRun:
             kept = replace(kept, variables=self._variables(kept, final))
         except SteinstreamError:
             if final:  # earlier, CmdStan may be restarting its files
-                kept.save(output)
+                save_kept(kept, output)
                 raise
-        kept.save(output)
+        if final or output != STANDARD:
+            save_kept(kept, output)
         # The time to find the variables grows with the files.
         self.pause = _WRITE_SHARE * (time.monotonic() - started)
         self.written, self.unwritten = time.monotonic(), False
@@ -308,7 +326,7 @@ class FollowRun:
             except MissingRowsError as missing:
                 if time.monotonic() > until:
                     if final:
-                        click.echo(f"some variables are NaN: {missing.problem}", err=True)
+                        self.request.messages.warn(f"some variables are NaN: {missing.problem}")
                     return self._constrained_draws(kept, partial=True)
             time.sleep(_PAUSE)
 

@@ -12,13 +12,16 @@ from typing import Any, TypeVar
 
 import click
 
+from steinstream.cli.usage_errors import for_command
+from steinstream.errors import SteinstreamError
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Sections that also occur in the metadata of the settings.
 MOST_USED, SELECTION, MEASURE, INPUT = "Most used options", "Number and choice of draws", "Measuring KSD", "Input"
 # Further sections.
 METHODS, WEIGHTS, CHECKPOINTS = "Other methods", "Weights", "Stop and resume"
-WORKERS, DASHBOARD, OTHER = "Workers", "Dashboard", "Options"
+WORKERS, DASHBOARD, PRINTING, OTHER = "Workers", "Dashboard", "Printing", "Options"
 
 
 class Option(click.Option):
@@ -60,6 +63,14 @@ class Command(click.Command):
             self.params = [*required, *new, *(parameter for parameter in self.params if not parameter.required)]
             self._generators = []
         return super().get_params(ctx)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; the remedy of an error names options of this command."""
+        try:
+            return super().invoke(ctx)
+        except SteinstreamError as error:
+            error.remedy = for_command(error.remedy, ctx)
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections in the order in which their first options are declared."""

@@ -10,7 +10,7 @@ import click
 
 from steinstream.cli._config import setting_options
 from steinstream.cli.help import Command, option
-from steinstream.cli.options import InputOptions, chains_options
+from steinstream.cli.options import InputOptions, as_typed, chains_options
 from steinstream.cli.progress import bar, count
 
 if TYPE_CHECKING:
@@ -37,25 +37,19 @@ def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files
             inspection.add(block)
             progress.show_chain(source, inspection.draws)
     kept = size or inspection.expected_size()
-    _line("", inspection.shape(source.names))
-    if source.draws_from:
-        _line("draws", source.draws_from)
-    place = f"{source.scores_from}, " if source.scores_from else ""
     unchecked = "" if config.validate_scores else "  (not checked when thinning: --no-validate-scores)"
-    _line("scores", f"{place}{inspection.sign()}{unchecked}")
-    for label, text in source.notes():
-        _line(label, text)
-    _line("repeats", inspection.repeats())
-    _line("invalid", inspection.bad())
+    for label, text in inspection.lines(source):
+        if label != "parameters" or not source.has_scores:  # the first line has their names
+            _line(label, text + (unchecked if label == "scores" and source.has_scores else ""))
     _line("memory", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
     options = files._replace(negate_scores=files.negate_scores or inspection.negated).command_line()
     options += ["--on-bad", "skip"] if inspection.bad_draws else []
     options += [] if config.validate_scores else ["--no-validate-scores"]
     suffix = chain[0].suffix if chain[0].suffix in (".nc", ".zarr") else ".npz"
     output = "fewer" if Path(f"kept{suffix}") in chain else "kept"
-    words = ["steinstream", "thin", *map(str, chain), *options, "-o", f"{output}{suffix}"]
+    words = ["steinstream", "thin", *map(as_typed, chain), *options, "-o", f"{output}{suffix}"]
     _line("next", shlex.join(words))
 
 
 def _line(label: str, text: str) -> None:
-    click.echo(f"{label:<10}{text}" if label else text)
+    click.echo(f"{label:<12}{text}" if label else text)

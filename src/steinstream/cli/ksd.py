@@ -9,7 +9,8 @@ import click
 
 from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, option
-from steinstream.cli.options import PATH, InputOptions, chain_options, was_given
+from steinstream.cli.messages import Messages, json_option
+from steinstream.cli.options import PATH, InputOptions, chain_options, require_scores, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import bar, count, number
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 @chain_options
 @setting_options("kernel", "preconditioner", "validate_scores")
 @option("--cumulative", type=PATH, metavar="FILE", help="Write KSD of the first 1, 2, ... draws to this csv file, too.")
-def ksd(chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOptions) -> None:
+@json_option
+def ksd(*, chain: Path, cumulative: Path | None, json: bool, config: ThinConfig, files: InputOptions) -> None:
     """Measure the kernelized Stein discrepancy of CHAIN: lower is better.
 
     A set kept by steinstream (npz, nc, zarr) is measured with the kernel and preconditioner it was thinned with. To
@@ -37,14 +39,14 @@ def ksd(chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOp
     from steinstream.api import ArraySource, MarkedBlock, fit_source
     from steinstream.discrepancy import cumulative_ksd
     from steinstream.discrepancy import ksd as weighted_ksd
-    from steinstream.gradient_free import reject_ratios
 
     if cumulative is not None:
         check_writable("--cumulative", cumulative)
         check_distinct({"--cumulative": cumulative}, input_files([chain], files))
     source, kept = files.open(chain), _read_kept(chain)
+    require_scores(source, "KSD")
     if kept is not None:
-        reject_ratios(kept, "ksd")
+        kept.require_scores("ksd")
         config = _as_kept(config, kept)
     block, config = _read_all(source), config.replace(preconditioner=fitted_or_fixed(config))
     preconditioner = fit_source(ArraySource([MarkedBlock(block)], source.title), config).preconditioner
@@ -56,19 +58,31 @@ def ksd(chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOp
             preconditioner=preconditioner,
             progress=lambda share: progress.show(share, f"{share:.0%}"),
         )
-    value = float(curve[-1])
-    click.echo(
+    value, messages = float(curve[-1]), Messages(json)
+    messages.say(
         f"{count(len(curve))} draws  ·  KSD {value:.6g}  ·  normalised {number(value * len(curve) ** 0.5)}  ·  "
         f"preconditioner: {preconditioner}  ·  kernel: {config.kernel}"
     )
-    weights = None if kept is None else kept.weights
+    weights, weighted = None if kept is None else kept.weights, None
     if weights is not None and len(weights) == len(curve):
-        value = weighted_ksd(
+        weighted = weighted_ksd(
             block.draws, block.scores, kernel=config.kernel, preconditioner=preconditioner, weights=weights
         )
-        click.echo(f"with weights  ·  KSD {value:.6g}")
+        messages.say(f"with weights  ·  KSD {weighted:.6g}")
     if cumulative is not None:
         _write(curve, cumulative)
+        messages.say(f"wrote {cumulative}")
+    messages.result(
+        {
+            "draws": len(curve),
+            "ksd": value,
+            "normalised_ksd": value * len(curve) ** 0.5,
+            "weighted_ksd": weighted,
+            "preconditioner": preconditioner,
+            "kernel": config.kernel,
+            "paths": {} if cumulative is None else {"cumulative": cumulative},
+        }
+    )
 
 
 def _read_kept(path: Path) -> Kept | None:
@@ -90,14 +104,9 @@ def _as_kept(config: ThinConfig, kept: Kept) -> ThinConfig:
 
 def _read_all(source: Chain) -> Block:
     """Read the whole chain."""
-    import numpy as np
-
     from steinstream import validation
 
-    blocks = list(source.blocks())
-    if not blocks:
-        return validation.empty_block(source.dim)
-    return validation.Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    return validation.concatenate([validation.empty_block(source.dim), *source.blocks()])
 
 
 def _write(curve: Array, path: Path) -> None:
@@ -105,4 +114,3 @@ def _write(curve: Array, path: Path) -> None:
 
     with replacing(path) as file:
         file.write(b"draws,ksd\n" + b"".join(b"%d,%.17g\n" % row for row in enumerate(curve.tolist(), start=1)))
-    click.echo(f"wrote {path}")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steinstream.cli.help import Command, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, completions, output_option, reject_unused
-from steinstream.cli.paths import check_distinct
-from steinstream.cli.progress import count, number
-from steinstream.cli.summary import merged_ksd_of, print_summary
+from steinstream.cli.paths import check_distinct, check_kept_output, save_kept
+from steinstream.cli.progress import count
+from steinstream.cli.summary import measure_of, merged_measures_of, print_result
 
 if TYPE_CHECKING:
     from steinstream.result import Kept
@@ -49,6 +50,7 @@ _LISTED = 20  # parts that are listed
     type=float,
     help="Weight of the distance between the result and the union, next to KSD.  [default: that of the sets]",
 )
+@message_options
 def merge(
     *,
     kept: tuple[Path, ...],
@@ -59,6 +61,7 @@ def merge(
     fan_in: int | None,
     spare: float,
     stream_weight: float | None,
+    messages: Messages,
 ) -> None:
     """Merge the sets in KEPT, files that thin wrote, and thin their union.
 
@@ -67,11 +70,11 @@ def merge(
     \b
     Example: steinstream merge run-1.npz run-2.npz run-3.npz -o kept.npz --size 200
     """
-    from steinstream.io import check_output, read_kept
+    from steinstream.io import read_kept
     from steinstream.postprocess.merging import merge as merge_sets
     from steinstream.postprocess.merging import with_distinct_chains
 
-    check_output(output)
+    check_kept_output(output, messages)
     check_distinct({"-o": output}, kept)
     if fan_in is None or size is None:
         reject_unused(["spare"], "without --fan-in and --size")
@@ -85,31 +88,30 @@ def merge(
         spare=spare,
         stream_weight=stream_weight,
     )
-    result.save(output)
-    print_summary(
+    save_kept(result, output)
+    headline = (
         f"kept {count(len(result))} of {count(sum(map(len, parts)))} draws in {count(len(parts))} sets, which "
-        f"represent {count(result.settings['seen'])} draws  ·  {merged_ksd_of(result)}",
-        result,
-        output,
-        checks=False,
+        f"represent {count(result.settings['seen'])} draws  ·  {merged_measures_of(result)}"
     )
-    _print_parts(result, [str(path) for path in kept], parts)
+    print_result(messages, headline, result, {"kept": output})
+    for line in _parts(result, [str(path) for path in kept], parts):
+        messages.say(line)
 
 
-def _print_parts(kept: Kept, titles: Sequence[str], parts: Sequence[Kept]) -> None:
-    """Print how many draws of each part are kept."""
+def _parts(kept: Kept, titles: Sequence[str], parts: Sequence[Kept]) -> Iterator[str]:
+    """Describe how many draws of each part are kept."""
     import numpy as np
 
     weights = np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
     width = max(map(len, titles[:_LISTED]))
     for title, part in list(zip(titles, parts, strict=True))[:_LISTED]:
         mine = np.isin(kept.ids[:, 0], np.unique(part.ids[:, 0]))
-        click.echo(
+        yield (
             f"  {title:<{width}}  {count(int(mine.sum()))} of {count(len(part))} draws, "
-            f"{100.0 * float(weights[mine].sum()):.1f} % of the weight  ·  KSD {number(part.ksd)}"
+            f"{100.0 * float(weights[mine].sum()):.1f} % of the weight  ·  {measure_of(part.ksd, part.mmd)}"
         )
     if len(titles) > _LISTED:
-        click.echo(f"  and {count(len(titles) - _LISTED)} more")
+        yield f"  and {count(len(titles) - _LISTED)} more"
 
 
 def _numbers(option: str, text: str) -> list[float]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "netcdf")
-_OUTPUTS = "Output file: npz, nc, zarr, csv, csv.gz or parquet."
+_OUTPUTS = "Output file: npz, nc, zarr, csv, csv.gz or parquet; - for csv on standard output."
 
 #: A file or folder.
 PATH = click.Path(path_type=Path)
@@ -67,6 +71,37 @@ def completions(*words: str) -> Callable[[click.Context, click.Parameter, str], 
 
 
 output_option = option("-o", "--output", type=PATH, required=True, metavar="FILE", help=_OUTPUTS, section=MOST_USED)
+optional_output_option = option(
+    "-o",
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help=f"{_OUTPUTS}  [default: NAME.kept.EXT next to CHAIN]",
+    section=MOST_USED,
+)
+
+
+def burn_in_option(help: str, section: str) -> Callable[[F], F]:
+    """Return a decorator that adds ``--burn-in``: a number of draws (int), or a share of each chain (float)."""
+    return option("--burn-in", metavar="N", callback=_as_burn_in, help=help, section=section)
+
+
+def _as_burn_in(context: click.Context, parameter: click.Parameter, text: str | None) -> int | float:
+    """Convert 1000, 0.1 or 10%."""
+    if text is None:
+        return 0
+    if text.isdecimal():
+        return int(text)
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise InputError(
+            f"--burn-in must be a number of draws or a share below 1, got {text}.",
+            "Example: --burn-in 1000, --burn-in 0.1 or --burn-in 10%.",
+        )
+    return share
 
 
 # -- input -------------------------------------------------------------------------------------------------------------
@@ -81,6 +116,7 @@ class InputOptions(NamedTuple):
     format: str | None = None
     negate_scores: bool = False
     output_csv: tuple[Path, ...] = ()
+    parameters: str | None = None
 
     def open(self, chain: Path | Sequence[Path]) -> Chain:
         """Open a chain, or several files as the chains of one run."""
@@ -106,6 +142,7 @@ class InputOptions(NamedTuple):
             "scores_name": self.scores_name,
             "negate": self.negate_scores,
             "format": self.format,
+            "parameters": None if self.parameters is None else _split_names(self.parameters),
         }
 
     @property
@@ -128,6 +165,20 @@ class InputOptions(NamedTuple):
         return words
 
 
+def require_scores(chain: Chain, what: str) -> None:
+    """Raise an `InputError` if a chain has no scores, which ``what`` needs."""
+    if not chain.has_scores:
+        raise InputError(
+            f"{what} needs scores, and {chain.title} has none.",
+            "Store the gradient of the log density with each draw, or say where it is: --scores FILE, --scores-name.",
+        )
+
+
+def _split_names(text: str) -> tuple[str, ...]:
+    """Split names at commas, except those within brackets: a,w[0,1]."""
+    return tuple(name.strip() for name in re.split(r",(?![^\[\]]*\])", text))
+
+
 scores_option = option("--scores", type=PATH, metavar="FILE", help="Separate file of the scores.", section=INPUT)
 draws_name_option = option(
     "--draws-name",
@@ -140,6 +191,12 @@ scores_name_option = option(
     "--scores-name", default="scores", show_default=True, help="Name of the array or columns of scores.", section=INPUT
 )
 
+parameters_option = option(
+    "--parameters",
+    metavar="A,B,...",
+    help="Parameters to use, with commas between them, in this order.  [default: all]",
+    section=INPUT,
+)
 _negate_option = option(
     "--negate-scores", is_flag=True, help="Change the sign of the scores in the file.", section=INPUT
 )
@@ -162,26 +219,58 @@ _content = (
         section=INPUT,
     ),
     _negate_option,
+    parameters_option,
 )
 
 #: Adds the options of the contents of a file, as ``files``.
 content_options = grouped("files", InputOptions, *_content)
 
 
+#: Standard input or output in place of a file.
+STANDARD = Path("-")
+
+#: Name of the copy of standard input. Formats other than csv are recognised by their content.
+STDIN_NAME = "stdin.csv"
+
+
 def chain_options(command: F) -> F:
-    """Add the argument CHAIN, one file, and the options of its contents, as ``files``."""
-    return click.argument("chain", type=PATH)(content_options(command))
+    """Add the argument CHAIN, one file or -, and the options of its contents, as ``files``."""
+    return click.argument("chain", type=PATH)(_reading_stdin(content_options(command)))
 
 
 def chains_options(command: F) -> F:
-    """Add the argument CHAIN, one or several files, and the options of their contents, as ``files``."""
+    """Add the argument CHAIN, one or several files or -, and the options of their contents, as ``files``."""
     with_files = grouped("files", InputOptions, *_content, _output_csv_option)(command)
-    return click.argument("chain", type=PATH, nargs=-1, required=True)(with_files)
+    return click.argument("chain", type=PATH, nargs=-1, required=True)(_reading_stdin(with_files))
+
+
+def as_typed(chain: Path) -> str:
+    """Return a chain as it is typed: - for the copy of standard input."""
+    return str(STANDARD if chain.name == STDIN_NAME else chain)
+
+
+def _reading_stdin(command: F) -> F:
+    """Replace - by a temporary file with a copy of standard input, because a chain is read several times."""
+
+    @wraps(command)
+    def with_stdin(*, chain: Path | tuple[Path, ...], **values: Any) -> Any:
+        paths = chain if isinstance(chain, tuple) else (chain,)
+        if STANDARD not in paths:
+            return command(chain=chain, **values)
+        if len(paths) > 1:
+            raise InputError("- is standard input, which cannot be read together with files.", "Give - alone.")
+        with TemporaryDirectory(prefix="steinstream-") as folder:
+            copy = Path(folder) / STDIN_NAME
+            with copy.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            return command(chain=(copy,) if isinstance(chain, tuple) else copy, **values)
+
+    return cast(F, with_stdin)
 
 
 def growing_chains_options(command: F) -> F:
     """Add the argument CHAIN, one or several csv files that grow, and the options of their contents, as ``files``."""
-    options = draws_name_option, scores_name_option, _negate_option, _output_csv_option
+    options = draws_name_option, scores_name_option, parameters_option, _negate_option, _output_csv_option
     with_files = grouped("files", InputOptions, *options)(command)
     return click.argument("chain", type=PATH, nargs=-1, required=True)(with_files)
 
@@ -238,7 +327,8 @@ def reject_unused(names: Iterable[str], why: str, remedy: str = "Leave it out.")
             raise InputError(f"{parameters[name].opts[-1]} has no effect {why}.", remedy)
 
 
-_WITHOUT_EFFECT_ON_RESULT = {"output", "checkpoint", "resume", "every", "report", "serve", "port"}
+_PRINTING = {"json", "quiet", "strict"}
+_WITHOUT_EFFECT_ON_RESULT = {"output", "checkpoint", "resume", "every", "report", "serve", "port", *_PRINTING}
 
 
 def current_command_line() -> str:

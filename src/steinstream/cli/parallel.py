@@ -15,13 +15,15 @@ import click
 from steinstream.cli.checkpoints import Checkpoint
 from steinstream.cli.help import MOST_USED, WORKERS, option
 from steinstream.cli.options import CheckpointOptions, InputOptions, current_command_line, grouped, reject_unused
+from steinstream.cli.paths import save_kept
 from steinstream.cli.progress import bar, count
 from steinstream.cli.refine import refined
-from steinstream.cli.summary import kept_of, merged_ksd_of, print_summary
+from steinstream.cli.summary import kept_of, merged_measures_of
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
-    from steinstream.cli.thin import ThinRequest
+    from steinstream.cli.messages import Messages
+    from steinstream.cli.thin import ThinRequest, ThinResult
     from steinstream.result import Kept
 
 _WORKER_FILES = "leaf-"  # start of the names of files in the folder of the checkpoints
@@ -49,15 +51,10 @@ class WorkerOptions(NamedTuple):
             return
         if request.config.size is None:
             reject_unused(["spare"], "without --size")
-        given = {"--initial": request.initial, "--proxy": request.proxy, "--output-csv": request.files.output_csv}
+        given = {"--initial": request.initial, "--burn-in": request.burn_in, "--output-csv": request.files.output_csv}
         for name, value in given.items():
             if value:
                 raise InputError(f"{name} cannot be used with workers.", "Leave out one of them.")
-        if request.refinement.weights == "chain":
-            raise InputError(
-                "--weights chain cannot be used with workers, because it reads all chains in one process.",
-                "Run steinstream refine afterwards.",
-            )
 
 
 #: Adds the options of workers, as ``workers``.
@@ -110,7 +107,7 @@ def thin_with_workers(
     saving: CheckpointOptions,
     inputs: Sequence[Path],
     outputs: Mapping[str, Path | None],
-) -> Kept:
+) -> ThinResult:
     """Thin each chain with a worker, merge the results and write them.
 
     Parameters
@@ -128,10 +125,12 @@ def thin_with_workers(
 
     Returns
     -------
-    Kept
+    ThinResult
         The merged set.
 
     """
+    from steinstream.cli.thin import ThinResult
+
     _check_folder(saving, [*inputs, request.output])
     Checkpoint.prepare(CheckpointOptions(None, saving.resume and saving.checkpoint is None), outputs, inputs)
     started = time.perf_counter()
@@ -139,23 +138,22 @@ def thin_with_workers(
         kept = _run(request, workers, saving)
     except KeyboardInterrupt:
         how = "nothing was written" if saving.checkpoint is None else "add --resume to the same command to continue"
-        click.echo(f"stopped; {how}", err=True)
+        request.messages.note(f"stopped; {how}")
         sys.exit(130)
     kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
-    kept = refined(kept, request.refinement, None)
-    kept.save(request.output)
-    _print_skipped(kept)
-    chains = count(len(kept.settings["leaves"]))
-    seconds = time.perf_counter() - started
-    summary = f"kept {kept_of(kept)} in {chains} chains in {seconds:.1f} s  ·  {merged_ksd_of(kept)}"
-    print_summary(summary, kept, request.output, checks=False)
+    kept = refined(kept, request.refinement, request.messages)
+    save_kept(kept, request.output)
+    _print_skipped(kept, request.messages)
     if saving.checkpoint is not None:
         from steinstream.parallel import clear
 
         clear(saving.checkpoint)
         if not any(saving.checkpoint.iterdir()):
             saving.checkpoint.rmdir()
-    return kept
+    chains = count(len(kept.settings["leaves"]))
+    seconds = time.perf_counter() - started
+    headline = f"kept {kept_of(kept)} in {chains} chains in {seconds:.1f} s  ·  {merged_measures_of(kept)}"
+    return ThinResult(kept, None, headline)
 
 
 def _check_folder(saving: CheckpointOptions, files: Sequence[Path]) -> None:
@@ -206,13 +204,13 @@ def _reader_options(files: InputOptions) -> dict[str, Any]:
     return {name: value for name, value in files.reader_options.items() if value is not None}
 
 
-def _print_skipped(kept: Kept) -> None:
+def _print_skipped(kept: Kept, messages: Messages) -> None:
     """List the chains that could not be read."""
     skipped = kept.settings["corrupt"]
     for failure in skipped[:_LISTED]:
-        click.echo(f"skipped: {failure['problem']}", err=True)
+        messages.warn(f"skipped: {failure['problem']}")
     if len(skipped) > _LISTED:
-        click.echo(f"skipped: {count(len(skipped) - _LISTED)} more", err=True)
+        messages.warn(f"skipped: {count(len(skipped) - _LISTED)} more")
 
 
 def _print_dask_dashboard(address: str) -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
-from steinstream.cli.options import InputOptions
+from steinstream.cli.options import STANDARD, STDIN_NAME, InputOptions
 from steinstream.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from steinstream.cli.messages import Messages
+    from steinstream.result import Kept
+
+_OUTPUT_SUFFIXES = (".csv.gz", ".csv", ".npz", ".nc", ".zarr", ".parquet")
 
 
 def data_files(chain: Iterable[Path], files: InputOptions) -> list[Path]:
@@ -39,7 +47,7 @@ def check_distinct(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -
         Input files.
 
     """
-    places = {option: path for option, path in outputs.items() if path is not None}
+    places = {option: path for option, path in outputs.items() if path not in (None, STANDARD)}
     for option, path in places.items():
         if any(_replaces(path, other) for other in inputs):
             raise InputError(
@@ -55,6 +63,78 @@ def _replaces(output: Path, other: Path) -> bool:
     place, there = Path(os.path.realpath(output)), Path(os.path.realpath(other))
     same = place.exists() and there.exists() and place.samefile(there)  # names may differ in case only
     return same or place == there or place in there.parents
+
+
+# -- output of kept draws ----------------------------------------------------------------------------------------------
+
+
+def default_output(chain: Sequence[Path]) -> Path:
+    """Return the file for the kept draws of a chain: ``chain.kept.csv`` for chain.csv.
+
+    The format is that of the first file if kept draws can be written in it, otherwise npz.
+
+    Parameters
+    ----------
+    chain : sequence of Path
+        Files of the chain, or patterns.
+
+    Returns
+    -------
+    Path
+        A file next to the first one.
+
+    Raises
+    ------
+    InputError
+        If there is no file to take the name from, or a file of this name exists that may not be a result of
+        steinstream.
+
+    """
+    from steinstream.io.multi_file import matching_files
+
+    first = matching_files(chain[0])[0]
+    if first.name == STDIN_NAME:
+        raise InputError(
+            "The draws are read from standard input, so the output has no name.",
+            "Add -o FILE, or -o - for csv on standard output.",
+        )
+    suffix = next((suffix for suffix in _OUTPUT_SUFFIXES if first.name.lower().endswith(suffix)), None)
+    name = first.name[: -len(suffix)] if suffix else first.stem
+    output = first.with_name(f"{name.removesuffix('.kept')}.kept{suffix or '.npz'}")
+    if output.exists() and output != first and not _is_kept_set(output):
+        raise InputError(f"{output} exists and may not be a result of steinstream.", f"To replace it, add -o {output}.")
+    return output
+
+
+def _is_kept_set(path: Path) -> bool:
+    """Return whether a file is a complete kept set. A table, in csv or parquet, does not show who wrote it."""
+    from steinstream.io import read_kept
+
+    try:
+        return "seen" in read_kept(path).settings
+    except InputError:
+        return False
+
+
+def check_kept_output(output: Path, messages: Messages) -> None:
+    """Raise an error if kept draws cannot be written to a file, or to standard output."""
+    from steinstream.io import check_output
+
+    if output == STANDARD:
+        messages.write_draws_to_stdout()
+    else:
+        check_output(output)
+
+
+def save_kept(kept: Kept, output: Path) -> None:
+    """Write kept draws to a file, or as csv to standard output."""
+    from steinstream.io import FORMATS
+
+    write = FORMATS["csv"].write
+    if output == STANDARD and write is not None:
+        write(kept, sys.stdout.buffer)
+    else:
+        kept.save(output)
 
 
 def check_writable(option: str, path: Path) -> None:

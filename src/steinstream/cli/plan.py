@@ -10,7 +10,7 @@ import click
 
 from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, option
-from steinstream.cli.options import PATH, InputOptions, chain_options, completions, was_given
+from steinstream.cli.options import PATH, InputOptions, as_typed, chain_options, completions, require_scores, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import count
 from steinstream.errors import InputError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     help="Kind of budget: constant, share, share:ETA.",
 )
 @option(
-    "--sizes",
+    "--bound-for",
     type=click.Choice(["planned", "any"]),
     default="planned",
     show_default=True,
@@ -55,7 +55,7 @@ def plan(
     radius: float,
     growth: str,
     budget: str,
-    sizes: str,
+    bound_for: str,
     output: Path | None,
     config: ThinConfig,
     files: InputOptions,
@@ -74,14 +74,16 @@ def plan(
     if output is not None:
         check_writable("-o", output)
         check_distinct({"-o": output}, input_files([chain], files))
-    chains = _read_chains(files.open(chain))
+    source = files.open(chain)
+    require_scores(source, "A plan for KSD")
+    chains = _read_chains(source)
     planned = plan_from_blocks(
         chains,
         radius,
         config.replace(preconditioner=fitted_or_fixed(config)),
         growth=growth,
         budget=budget,
-        sizes=sizes,
+        bound_for=bound_for,
     )
     click.echo(planned)
     if output is not None:
@@ -89,7 +91,7 @@ def plan(
     click.echo(f"{'next':<10}{_command(chain, files, planned, output)}")
     here = sum(len(block.draws) for block in chains)
     if here < planned.draws:
-        click.echo(f"          with {count(planned.draws)} draws in {chain}, which has {count(here)} now")
+        click.echo(f"          with {count(planned.draws)} draws in {as_typed(chain)}, which has {count(here)} now")
     if output is None and isinstance(config.preconditioner, str) and config.preconditioner != "identity":
         click.echo("          estimates the preconditioner again; -o FILE.npz stores the one of this plan")
 
@@ -98,12 +100,12 @@ def _read_chains(source: Chain) -> list[Block]:
     """Read the whole warm-up, one block per chain."""
     import numpy as np
 
-    from steinstream.validation import Block
+    from steinstream.validation import concatenate
 
     blocks = list(source.blocks())
     if not blocks:
         raise InputError(f"{source.title} has no draws.")
-    whole = Block(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    whole = concatenate(blocks)
     return [whole.take(whole.ids[:, 0] == chain) for chain in np.unique(whole.ids[:, 0])]
 
 
@@ -120,8 +122,8 @@ def _write(preconditioner: Preconditioner, path: Path) -> None:
 def _command(chain: Path, files: InputOptions, planned: Plan, output: Path | None) -> str:
     """Return the command line that carries out a plan."""
     given = click.get_current_context().params
-    words = ["steinstream", "thin", str(chain), "-o", "kept.npz"]
-    words += ["--growth", planned.growth, "--budget", str(planned.budget)]
+    words = ["steinstream", "thin", as_typed(chain), "-o", "kept.npz"]
+    words += ["--growth", planned.growth, "--budget", str(planned.budget), "--stream-weight", "0"]
     for name in ("candidates", "kernel", "preconditioner"):
         if name == "preconditioner" and output is not None:
             words += ["--preconditioner", str(output)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steinstream.cli.help import MOST_USED, Command, option
+from steinstream.cli.messages import Messages
 from steinstream.cli.options import PATH, InputOptions, content_options, reject_unused
 from steinstream.cli.paths import check_distinct, input_files
 from steinstream.cli.progress import bar, count
@@ -43,10 +44,10 @@ def report(kept: Path, chain: tuple[Path, ...], output: Path, files: InputOption
         reject_unused(InputOptions._fields, "without --chain")
     check_distinct({"-o": output}, [kept, *input_files(chain, files)])
     found = read_kept(kept)
-    write_report(output, found, files.open(chain) if chain else None, kept)
+    write_report(output, found, files.open(chain) if chain else None, kept, Messages())
 
 
-def write_report(output: Path, kept: Kept, chain: Chain | None, file: Path) -> None:
+def write_report(output: Path, kept: Kept, chain: Chain | None, file: Path, messages: Messages) -> None:
     """Write the report of a kept set, which is stored in ``file``."""
     from steinstream.report.page import build_report
 
@@ -57,4 +58,4 @@ def write_report(output: Path, kept: Kept, chain: Chain | None, file: Path) -> N
 
         page = build_report(kept, chain, file=file.name, progress=show)
         page.save(output)
-    click.echo(f"wrote {output} ({len(page.html) / 1e6:.1f} MB)")
+    messages.say(f"wrote {output} ({len(page.html) / 1e6:.1f} MB)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.live import Dashboard
+
+_log = logging.getLogger("steinstream")
 
 
 class ServeOptions(NamedTuple):
@@ -30,16 +33,24 @@ class ServeOptions(NamedTuple):
 
     @contextmanager
     def dashboard(self, chain: Sequence[Path]) -> Iterator[Dashboard | None]:
-        """Serve the dashboard of a run over these files; yield None if it is not requested."""
-        if not self.serve:
+        """Serve the dashboard of a run over these files; yield None if it is not requested or cannot start."""
+        dashboard = self._start(chain) if self.serve else None
+        if dashboard is None:
             yield None
             return
+        with dashboard:
+            click.echo(f"dashboard: {dashboard.url}", err=True)
+            yield dashboard
+
+    def _start(self, chain: Sequence[Path]) -> Dashboard | None:
         from steinstream.live import Dashboard
 
         more = f" and {len(chain) - 1} more" if len(chain) > 1 else ""
-        with Dashboard(self.port or 0, title=f"{chain[0].name}{more}") as dashboard:
-            click.echo(f"dashboard: {dashboard.url}", err=True)
-            yield dashboard
+        try:
+            return Dashboard(self.port or 0, title=f"{chain[0].name}{more}")
+        except (OSError, RuntimeError, MemoryError) as error:  # no descriptors, no threads
+            _log.warning("The dashboard cannot start (%s). The run continues without it.", error)
+            return None
 
 
 #: Adds the options of the dashboard, as ``live``.

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from steinstream._formatting import listing
 from steinstream.cli._config import paper_config, setting_options
 from steinstream.cli.baselines import MethodOptions, method_options
 from steinstream.cli.checkpoints import Checkpoint, fingerprint
 from steinstream.cli.help import INPUT, MEASURE, SELECTION, Command, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import (
     PATH,
     CheckpointOptions,
     InputOptions,
+    burn_in_option,
     chains_options,
     checkpoint_options,
     current_command_line,
-    output_option,
+    optional_output_option,
     reject_unused,
+    require_scores,
 )
 from steinstream.cli.parallel import WorkerOptions, worker_options
-from steinstream.cli.paths import data_files, input_files
-from steinstream.cli.progress import count, stoppable
+from steinstream.cli.paths import check_kept_output, data_files, default_output, input_files, save_kept
+from steinstream.cli.progress import count, stoppable, working_time
 from steinstream.cli.refine import Refinement, refine_options, refined
 from steinstream.cli.report import report_option, write_report
 from steinstream.cli.serve import ServeOptions, serve_options
-from steinstream.cli.summary import kept_of, ksd_of, print_summary
+from steinstream.cli.summary import kept_of, measures_of, print_result
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
@@ -49,95 +52,109 @@ class ThinRequest(NamedTuple):
     files: InputOptions
     config: ThinConfig
     refinement: Refinement
-    proxy: str | None
+    burn_in: int | float
     initial: Path | None
+    messages: Messages
 
     def open(self) -> Chain:
-        """Open the chain, with the scores of a proxy if one is requested."""
-        if self.proxy is None:
-            return self.files.open(self.chain)
-        from steinstream.cli.proxy import open_with_proxy
+        """Open the chain, without its burn-in if one is given."""
+        chain = self.files.open(self.chain)
+        if not self.burn_in:
+            return chain
+        from steinstream.cli.burn_in import without_burn_in
 
-        return open_with_proxy(self.chain, self.files, self.config.on_bad)
+        return without_burn_in(chain, self.burn_in)
 
     @property
     def options(self) -> dict[str, Any]:
         """Options on which the result depends, besides the settings."""
         initial = None if self.initial is None else str(self.initial)
-        return {**self.files.settings, "proxy": self.proxy, "initial": initial}
+        return {**self.files.settings, "burn_in": self.burn_in, "initial": initial}
+
+
+class ThinResult(NamedTuple):
+    """The kept draws, which are written, and what to print about them."""
+
+    kept: Kept
+    source: Chain | None
+    headline: str
 
 
 @click.command(cls=Command, short_help="Keep the draws that represent the target.")
 @chains_options
-@output_option
+@optional_output_option
 @setting_options()
 @report_option
 @refine_options
 @option(
     "--paper",
     is_flag=True,
-    help="The settings of the paper: IMQ kernel, identity preconditioner, growth sqrt, budget 0.",
+    help="The settings of the paper: IMQ kernel, identity preconditioner, growth sqrt, budget 0, KSD alone.",
     section=MEASURE,
 )
-@option(
-    "--proxy",
-    type=click.Choice(["gaussian"]),
-    help="The file has no scores: use those of a Gaussian fitted to the draws. See the documentation for its limits.",
-    section=INPUT,
-)
+@burn_in_option("Leave out the first N draws of each chain, or a share of them: 1000, 0.1, 10%.  [default: 0]", INPUT)
 @option(
     "--initial",
     type=PATH,
     metavar="FILE",
-    help="Draws and scores of the initial set, for example an earlier kept set.",
+    help="Draws of the initial set, with their scores if CHAIN has scores; for example an earlier kept set.",
     section=SELECTION,
 )
 @method_options
 @checkpoint_options
 @worker_options
 @serve_options
+@message_options
 def thin(
     *,
     chain: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
     config: ThinConfig,
     report: Path | None,
     refinement: Refinement,
     paper: bool,
-    proxy: str | None,
+    burn_in: int | float,
     initial: Path | None,
     files: InputOptions,
     baseline: MethodOptions,
     saving: CheckpointOptions,
     workers: WorkerOptions,
     live: ServeOptions,
+    messages: Messages,
 ) -> None:
-    """Keep the draws of CHAIN that represent its target. Several files are the chains of one run.
+    """Keep the draws of CHAIN that represent its target. Several files are the chains of one run; - is csv from
+    standard input.
 
-    The method ksdt reads the file in blocks. The other methods require --size; of these, stein_thinning, reservoir and
-    kernel_thinning hold the whole chain in memory.
+    With the scores of the draws, the kept draws represent the target. Without scores they represent the chain. Without
+    -o, the kept draws of chain.csv are written to chain.kept.csv, and a summary of the parameters is printed.
+
+    The method default reads the file in blocks. The other methods require --size; of these, stein_thinning, reservoir
+    and kernel_thinning hold the whole chain in memory.
 
     \b
     Example: steinstream thin chain.npz -o kept.npz --size 200
+             steinstream thin draws.csv --size 200 --parameters alpha,beta,sigma
              steinstream thin chains/*.csv -o kept.npz --size 200 --workers 4
     """
     config = paper_config(config) if paper else config
-    request = ThinRequest(chain, output, files, config, refinement, proxy, initial)
+    place = default_output(chain) if output is None else output
+    request = ThinRequest(chain, place, files, config, refinement, burn_in, initial, messages)
     _check_options(request, baseline, workers, live)
     inputs, outputs = _check_paths(request, report)
     if workers.requested:
         from steinstream.cli.parallel import thin_with_workers
 
-        kept, source = thin_with_workers(request, workers, saving, inputs, outputs), None
+        result = thin_with_workers(request, workers, saving, inputs, outputs)
     elif baseline.is_baseline:
         from steinstream.cli.baselines import thin_with_baseline
 
         Checkpoint.prepare(saving, outputs, inputs)
-        kept, source = thin_with_baseline(request, baseline)
+        result = thin_with_baseline(request, baseline)
     else:
-        kept, source = _thin(request, Checkpoint.prepare(saving, outputs, inputs), live)
+        result = _thin(request, Checkpoint.prepare(saving, outputs, inputs), live)
     if report is not None:
-        write_report(report, kept, source or request.open(), output)
+        write_report(report, result.kept, result.source or request.open(), place, messages)
+    print_result(messages, result.headline, result.kept, {"kept": place, "report": report}, table=output is None)
 
 
 def _check_options(request: ThinRequest, baseline: MethodOptions, workers: WorkerOptions, live: ServeOptions) -> None:
@@ -145,22 +162,17 @@ def _check_options(request: ThinRequest, baseline: MethodOptions, workers: Worke
     from steinstream.errors import InputError
 
     live.check()
-    request.refinement.check()
     if live.serve and (baseline.is_baseline or workers.requested):
         raise InputError("--serve cannot be used with workers or other methods.", "Leave it out.")
     if baseline.is_baseline and workers.requested:
         raise InputError(f"--method {baseline.method} cannot be used with workers.", "Leave out one of them.")
     baseline.check()
     workers.check(request)
-    if request.proxy:
-        reject_unused(["scores_name", "negate_scores"], "with --proxy")
 
 
 def _check_paths(request: ThinRequest, report: Path | None) -> tuple[list[Path], dict[str, Path | None]]:
     """Check that the outputs can be written; return input files, and output files by option."""
-    from steinstream.io import check_output
-
-    check_output(request.output)
+    check_kept_output(request.output, request.messages)
     if report is not None:
         from steinstream.report.page import check_output as check_report
 
@@ -169,14 +181,17 @@ def _check_paths(request: ThinRequest, report: Path | None) -> tuple[list[Path],
     return inputs, {"-o": request.output, "--report": report}
 
 
-def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> tuple[Kept, Chain]:
-    """Thin a chain with the online method; return the kept draws and the chain."""
+def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> ThinResult:
+    """Thin a chain with the online method and write the kept draws."""
     from steinstream.api import ChainSource, Stopped, thin_source
     from steinstream.cli._hooks import ThinHooks
 
-    config = request.config.replace(validate_scores=False) if request.proxy else request.config
-    source, started = request.open(), time.perf_counter()
-    initial = _read_initial(request.initial, source.dim)
+    config, messages = request.config, request.messages
+    source, started = request.open(), working_time()
+    _check_scores(source, request)
+    if not source.has_scores:
+        print_parameters(source, messages)
+    initial = _read_initial(request.initial, source)
     with live.dashboard(request.chain) as dashboard, stoppable() as stop:
         resumed = _resume(source, checkpoint, request)
         with ThinHooks(source, checkpoint, stop, dashboard, lambda: _note(source, request)) as hooks:
@@ -185,35 +200,48 @@ def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> t
                 if stop.signal:
                     raise Stopped(thinner)
             except Stopped as stopped:
-                _save_stopped(stopped.thinner, checkpoint)
+                _save_stopped(stopped.thinner, checkpoint, messages)
                 sys.exit(stop.code)
     kept = _with_metadata(thinner.kept, source, request)
-    kept = refined(kept, request.refinement, source, config.on_bad)
-    kept.save(request.output)
+    kept = refined(kept, request.refinement, messages)
+    save_kept(kept, request.output)
+    checkpoint.remove()
     passes = thinner.current_pass.number
     in_passes = f" and {passes} passes" if passes > 1 else ""
-    seconds = time.perf_counter() - started
-    print_summary(f"kept {kept_of(kept)} in {seconds:.1f} s{in_passes}  ·  {ksd_of(kept)}", kept, request.output)
-    checkpoint.remove()
-    return kept, source
+    seconds = working_time() - started
+    return ThinResult(kept, source, f"kept {kept_of(kept)} in {seconds:.1f} s{in_passes}  ·  {measures_of(kept)}")
+
+
+def _check_scores(source: Chain, request: ThinRequest) -> None:
+    """Raise an `InputError` if an option requires scores or is about scores, and the chain has none."""
+    if request.config.stream_weight == 0:
+        require_scores(source, "Selection by KSD alone (--stream-weight 0, --paper)")
+    if not source.has_scores:
+        reject_unused(["negate_scores", "validate_scores"], f"because {source.title} has no scores")
+
+
+def print_parameters(source: Chain, messages: Messages) -> None:
+    """Print what is taken from a file without scores, before it is thinned."""
+    messages.say(f"{source.title} has no scores")
+    for label, text in [("parameters", f"{source.dim}: {listing(source.names)}"), *source.notes()]:
+        messages.say(f"{label:<12}{text}")
 
 
 def _with_metadata(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
     """Add names, the command line, and the variables that the file has for the kept draws."""
     from steinstream.errors import SteinstreamError
 
-    proxy = {"proxy": request.proxy} if request.proxy else {}
-    settings = {**kept.settings, "commands": [current_command_line()], **proxy}
+    settings = {**kept.settings, "commands": [current_command_line()]}
     kept = replace(kept, names=source.names, settings=settings)
     try:
         return replace(kept, variables=source.variables(kept.ids))
     except SteinstreamError:
-        kept.save(request.output)  # do not lose a long run because of its variables
+        save_kept(kept, request.output)  # do not lose a long run because of its variables
         raise
 
 
-def _read_initial(path: Path | None, dim: int) -> tuple[Array, Array] | None:
-    """Read the draws and scores of the initial set."""
+def _read_initial(path: Path | None, source: Chain) -> tuple[Array, Array | None] | None:
+    """Read the draws of the initial set, and their scores if the chain has scores."""
     if path is None:
         return None
     from steinstream import validation
@@ -221,14 +249,15 @@ def _read_initial(path: Path | None, dim: int) -> tuple[Array, Array] | None:
     from steinstream.io import open_chain
 
     first = open_chain(path)
-    if first.dim != dim:
+    if first.dim != source.dim:
         raise InputError(
-            f"{path} has {first.dim} dimensions, but the chain has {dim}.", "Use initial draws of the same model."
+            f"{path} has {first.dim} dimensions, but the chain has {source.dim}.",
+            "Use initial draws of the same model.",
         )
-    block = validation.empty_block(dim)
-    for more in first.blocks():
-        block = block.append(more)
-    return block.draws, block.scores
+    if source.has_scores and not first.has_scores:
+        raise InputError(f"{path} has no scores, but the chain has scores.", "Use initial draws with scores.")
+    block = validation.concatenate([*first.blocks()])
+    return block.draws, block.scores if source.has_scores else None
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
@@ -260,17 +289,17 @@ def _resume(source: Chain, checkpoint: Checkpoint, request: ThinRequest) -> Thin
             "Give the same chain as before, or delete the checkpoint to start again.",
         )
     checkpoint.check_files(thinner.note["data"], data_files(request.chain, request.files))
-    click.echo(f"continuing after {_position(thinner)}", err=True)
+    request.messages.note(f"continuing after {_position(thinner)}")
     return thinner
 
 
-def _save_stopped(thinner: Thinner | None, checkpoint: Checkpoint) -> None:
+def _save_stopped(thinner: Thinner | None, checkpoint: Checkpoint, messages: Messages) -> None:
     """Save the state of a run that was stopped, and print how to continue."""
     if thinner is None or not checkpoint:
-        click.echo("stopped; nothing was written (with --checkpoint FILE, a run can be continued)", err=True)
+        messages.note("stopped; nothing was written (with --checkpoint FILE, a run can be continued)")
         return
     checkpoint.save(thinner)
-    click.echo(f"stopped after {_position(thinner)}; add --resume to the same command to continue", err=True)
+    messages.note(f"stopped after {_position(thinner)}; add --resume to the same command to continue")
 
 
 def _position(thinner: Thinner) -> str:

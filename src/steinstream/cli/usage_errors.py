@@ -38,6 +38,55 @@ class UsageProblem(click.ClickException):
         super().__init__(problem)
 
 
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_OF_COMMAND = re.compile(r"steinstream (\w+)[^.;,]*$")
+_SETTING = re.compile(r"\b\w+=\S+ \((--[^)]+)\)")
+
+
+def for_command(text: str, context: click.Context) -> str:
+    """Adapt a message of the library to the command that prints it.
+
+    A setting in Python is replaced by its option. An option that the command does not have is written with a command
+    that has it.
+
+    Parameters
+    ----------
+    text : str
+        The message.
+    context : click.Context
+        Context of the command.
+
+    Returns
+    -------
+    str
+        The message: for ``steinstream ksd``, ``on_bad="skip" (--on-bad skip)`` becomes ``steinstream thin --on-bad
+        skip``.
+
+    """
+    text = _SETTING.sub(r"\1", text)
+    group = context.find_root().command
+    if not isinstance(group, Commands):
+        return text
+    mine = option_names(context.command)
+
+    def with_command(option: re.Match[str]) -> str:
+        named = _OF_COMMAND.search(text, 0, option.start())
+        if option[0] in mine or named:
+            return option[0]
+        for name in ("refine", "thin", *group.commands):
+            if option[0] in option_names(group.commands[name]):
+                return f"steinstream {name} {option[0]}"
+        return option[0]
+
+    return _OPTION.sub(with_command, text)
+
+
+def option_names(command: click.Command) -> set[str]:
+    """Return all spellings of the options of a command."""
+    parameters = command.get_params(click.Context(command))
+    return {name for each in parameters for name in (*each.opts, *each.secondary_opts) if name.startswith("-")}
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return a question with the closest names, or an empty text.
 

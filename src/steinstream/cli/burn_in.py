@@ -1,0 +1,98 @@
+"""A chain without the draws at the start of each chain, for ``--burn-in``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from steinstream._typing import Integers
+from steinstream.errors import InputError
+from steinstream.io.base import Chain
+from steinstream.validation import Block
+
+if TYPE_CHECKING:
+    from steinstream.result import Variable
+
+
+def without_burn_in(chain: Chain, burn_in: int | float) -> Chain:
+    """Leave out draws at the start of each chain.
+
+    Parameters
+    ----------
+    chain : Chain
+        The chain.
+    burn_in : int or float
+        Number of draws, or share of the draws of each chain. For a share, the file is read once to count them.
+
+    Returns
+    -------
+    Chain
+        The chain without these draws; the others keep their ids.
+
+    Raises
+    ------
+    InputError
+        If no draw is left.
+
+    """
+    lengths = Counter[int]()
+    if isinstance(burn_in, float):
+        for block in chain.blocks():
+            lengths[int(block.ids[0, 0])] += len(block.ids)
+    left_out = {number: int(burn_in * length) for number, length in lengths.items()}
+    return SettledChain(chain, left_out, default=0 if isinstance(burn_in, float) else burn_in)
+
+
+class SettledChain(Chain):
+    """The draws of a chain after its burn-in.
+
+    Parameters
+    ----------
+    chain : Chain
+        The chain.
+    left_out : mapping of int to int
+        Number of draws that are left out, by chain.
+    default : int
+        Number of draws that are left out of the other chains.
+
+    """
+
+    def __init__(self, chain: Chain, left_out: Mapping[int, int], default: int) -> None:
+        super().__init__(chain.path, chain.dim, chain.names, None, chain.chains)
+        self.draws_from, self.scores_from, self.has_scores = chain.draws_from, chain.scores_from, chain.has_scores
+        self._chain, self._counts, self._default = chain, left_out, default
+
+    @property
+    def title(self) -> str:
+        """Name of the file."""
+        return self._chain.title
+
+    def _read(self, rows: int, skip: int) -> Iterator[Block]:
+        seen, empty = Counter[int](), True
+        for block in self._chain.blocks(rows):
+            number = int(block.ids[0, 0])
+            first = max(self._counts.get(number, self._default) - seen[number], 0)
+            seen[number] += len(block.ids)
+            rest = block.take(slice(first, None))
+            empty = empty and len(rest.ids) == 0
+            skipped, skip = skip, max(skip - len(rest.ids), 0)
+            if len(rest.ids) > skipped:
+                yield rest.take(slice(skipped, None))
+        if empty:
+            raise InputError(
+                f"--burn-in leaves no draws: the longest chain of {self.title} has {max(seen.values(), default=0)}.",
+                "Use a smaller --burn-in.",
+            )
+
+    def fraction(self) -> float | None:
+        """Return how much of the file is read."""
+        return self._chain.fraction()
+
+    def variables(self, ids: Integers) -> dict[str, Variable]:
+        """Return the variables of the file."""
+        return self._chain.variables(ids)
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the notes of the file."""
+        return self._chain.notes()
