@@ -67,6 +67,16 @@ def mean_over_repeats(table: ResultTable) -> ResultTable:
     return {"step": steps, **{name: np.bincount(inverse, value) / count for name, value in values.items()}}
 
 
+def error_over_repeats(table: ResultTable, name: str, group: str = "step") -> NDArray[np.float64]:
+    """Return the standard error of the mean of a column over the repeats at each step.
+
+    >>> error_over_repeats({"step": np.array([1, 1, 2, 2]), "ksd": np.array([1.0, 3.0, 5.0, 5.0])}, "ksd").tolist()
+    [1.0, 0.0]
+    """
+    groups = [table[name][table[group] == step] for step in np.unique(table[group])]
+    return np.array([np.std(some, ddof=1) / np.sqrt(len(some)) if len(some) > 1 else 0.0 for some in groups])
+
+
 def write_table(path: Path, table: ResultTable) -> None:
     """Write a table to a parquet file atomically."""
     arrow = pyarrow()

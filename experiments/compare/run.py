@@ -93,7 +93,7 @@ def measure(data: Path) -> Results:
 
 def fit(draws: Array, scores: Array, size: int, kind: str | ss.Preconditioner) -> ss.Preconditioner:
     """Return the preconditioner that ``ss.thin`` uses."""
-    return ss.thin(draws, scores, size=size, preconditioner=kind).preconditioner
+    return ss.thin(draws, scores, size=size, preconditioner=kind, stream_weight=0.0).preconditioner
 
 
 def flat(values: Array) -> Array:
@@ -116,7 +116,7 @@ def diamonds(data: Path) -> str:
             preconditioner = fit(draws, scores, size, kind)
             settings = {"kernel": ss.IMQ(), "preconditioner": preconditioner}
             median = float(np.median(squared_scores(preconditioner, flat(draws), flat(scores))))
-            passes = ss.Thinner(draws.shape[-1], size=size, preconditioner=preconditioner)
+            passes = ss.Thinner(draws.shape[-1], size=size, preconditioner=preconditioner, stream_weight=0.0)
             for number, chain in product(range(5), range(len(draws))):
                 passes.extend(draws[chain], scores[chain], chain=number * len(draws) + chain)
             once, greedy, unique = (

@@ -1,7 +1,8 @@
 """Widths of the kept sets with default preconditioners: ``python experiments/coordinates/run.py``.
 
-Measures the standard deviations of the kept draws relative to those of the target, along its principal axes. Writes
-results.csv to the folder of this file and prints the table of the README. Half a minute.
+Measures the standard deviations of the kept draws relative to those of the target, along its principal axes. The
+objective is KSD alone (``stream_weight=0``). Writes results.csv to the folder of this file and prints the table of the
+README. Half a minute.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ STREAMS = {
 def thin(method: str, draws: Array, scores: Array, size: int | None) -> ss.Kept:
     """Thin a stored chain, a stream with an adaptive preconditioner, or as in the paper."""
     if method == "ss.thin":
-        return ss.thin(draws, scores, size=size)
+        return ss.thin(draws, scores, size=size, stream_weight=0.0)
     preconditioner = ss.Streaming() if method == "Streaming" else ss.Preconditioner.identity()
-    thinner = ss.Thinner(draws.shape[1], size=size, preconditioner=preconditioner)
+    thinner = ss.Thinner(draws.shape[1], size=size, preconditioner=preconditioner, stream_weight=0.0)
     thinner.extend(draws, scores)
     return thinner.kept
 
@@ -104,7 +105,7 @@ def main() -> None:
     """Measure, write results.csv and print the table."""
     rows = list(measure())
     with (HERE / "results.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(WidthResult._fields)
         writer.writerows([*row[:5], f"{row.smallest:.5f}", f"{row.largest:.5f}"] for row in rows)
     print(table(rows))

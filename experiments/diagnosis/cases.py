@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import steinstream as ss
-from steinstream._typing import Array
+from steinstream._typing import Array, Integers
 from steinstream.samplers import MALA, RandomWalk, adapt_step
 from steinstream.targets import Functions, Gaussian, Mixture
 
 #: Function that samples draws and scores from a seed.
 SampleStream = Callable[[int], tuple[Array, Array]]
 
+#: Function that creates a kept set from a seed.
+MakeKept = Callable[[int], ss.Kept]
+
 IDENTITY = ss.Preconditioner.identity()
-STREAMING = ss.Streaming()
-SMALL, LARGE = {"size": 100}, {"size": 500}
+SIZES = (50, 300)
 
 
 class DiagnosisCase(NamedTuple):
     """Function that creates a kept set from a seed; for a fault, at least one of the ``wanted`` checks must fire."""
 
+    group: str
     name: str
-    run: Callable[[int], ss.Kept]
+    run: MakeKept
     wanted: tuple[str, ...] = ()
 
 
@@ -65,6 +69,40 @@ def modes(dim: int, distance: float, small: float) -> Mixture:
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
+
+
+def student_draws(dim: int, freedom: float, draws: int) -> SampleStream:
+    """Return a stream of independent draws of a multivariate Student distribution."""
+
+    def stream(seed: int) -> tuple[Array, Array]:
+        random = np.random.default_rng(seed)
+        x = random.normal(size=(draws, dim)) / np.sqrt(random.chisquare(freedom, size=(draws, 1)) / freedom)
+        return x, -(freedom + dim) * x / (freedom + (x**2).sum(axis=1, keepdims=True))
+
+    return stream
+
+
+def hierarchical(dim: int, draws: int) -> SampleStream:
+    """Return independent draws of a funnel: log tau ~ N(0, 0.5^2), and the others given it ~ N(0, tau^2)."""
+
+    def stream(seed: int) -> tuple[Array, Array]:
+        random = np.random.default_rng(seed)
+        log_tau, z = 0.5 * random.normal(size=(draws, 1)), random.normal(size=(draws, dim - 1))
+        tau = np.exp(log_tau)
+        first = -log_tau / 0.25 + (z**2).sum(axis=1, keepdims=True) - (dim - 1)
+        return np.hstack([log_tau, tau * z]), np.hstack([first, -z / tau])
+
+    return stream
+
+
+def skewed(dim: int, draws: int) -> SampleStream:
+    """Return independent draws of logarithms of gamma variables with shape 0.7, which have a long lower tail."""
+
+    def stream(seed: int) -> tuple[Array, Array]:
+        x = np.log(np.random.default_rng(seed).gamma(0.7, size=(draws, dim)))
+        return x, 0.7 - np.exp(x)
+
+    return stream
 
 
 def independent(target: Any, draws: int) -> SampleStream:
@@ -121,116 +159,190 @@ def some_chains(path: Path, number: int) -> SampleStream:
     return stream
 
 
-def thinned(stream: SampleStream, **settings: Any) -> Callable[[int], ss.Kept]:
+def cached(stream: SampleStream) -> SampleStream:
+    """Return the stream with a memory, so that several sets are kept from the same draws."""
+    return lru_cache(maxsize=25)(stream)
+
+
+# -- kept sets ---------------------------------------------------------------------------------------------------------
+
+
+def thinned(stream: SampleStream, **settings: Any) -> MakeKept:
     """Thin the stream."""
     return lambda seed: ss.thin(*stream(seed), **settings)
 
 
-def weighted(stream: SampleStream, size: int) -> Callable[[int], ss.Kept]:
-    """Thin the stream and match its means and variances by weights."""
+def weighted(stream: SampleStream, size: int, *, like_stream: bool, **settings: Any) -> MakeKept:
+    """Thin the stream and compute weights, which match the means and variances of the stream or minimise KSD."""
 
     def run(seed: int) -> ss.Kept:
         draws, scores = stream(seed)
-        return ss.thin(draws, scores, size=size).weighted(like=draws)
+        return ss.thin(draws, scores, size=size, **settings).weighted(like=draws if like_stream else None)
 
     return run
 
 
-def at_random(stream: SampleStream, size: int) -> Callable[[int], ss.Kept]:
-    """Choose a random subset of the stream, for which the thresholds were derived."""
+def evenly_spaced(stream: SampleStream, size: int) -> MakeKept:
+    """Keep evenly spaced draws, beginning at a random one."""
+
+    def rows(total: int, seed: int) -> Integers:
+        first = np.random.default_rng(seed).uniform(0.0, total / size)
+        return (first + np.arange(size) * total / size).astype(np.int64)
+
+    return selected(stream, rows)
+
+
+def at_random(stream: SampleStream, size: int) -> MakeKept:
+    """Keep a random subset of the stream, for which the thresholds were derived."""
+    return selected(stream, lambda total, seed: np.sort(np.random.default_rng(seed).choice(total, size, replace=False)))
+
+
+def selected(stream: SampleStream, rows: Callable[[int, int], Integers]) -> MakeKept:
+    """Keep rows of the stream, counted over all chains."""
 
     def run(seed: int) -> ss.Kept:
         draws, scores = stream(seed)
         kept = ss.thin(draws, scores, size=1)
-        chosen = np.sort(np.random.default_rng(seed).choice(len(draws), size, replace=False))
-        ids = np.column_stack([np.zeros_like(chosen), chosen])
-        return replace(kept, draws=draws[chosen], scores=scores[chosen], ids=ids)
+        chains, flat = draws.reshape(-1, *draws.shape[-2:]), draws.reshape(-1, draws.shape[-1])
+        chosen = rows(len(flat), seed)
+        ids = np.column_stack([chosen // chains.shape[1], chosen % chains.shape[1]])
+        return replace(kept, draws=flat[chosen], scores=scores.reshape(flat.shape)[chosen], ids=ids)
 
     return run
+
+
+def without_scores(make: MakeKept) -> MakeKept:
+    """Remove the scores of the stream."""
+
+    def run(seed: int) -> ss.Kept:
+        kept = make(seed)
+        assert kept.stream is not None
+        return replace(kept, stream=kept.stream._replace(scores=np.zeros((len(kept.stream.draws), 0))))
+
+    return run
+
+
+def methods(stream: SampleStream, size: int, pure: bool = True) -> Iterator[tuple[str, MakeKept]]:
+    """Return sets of one size by name: of both objectives, evenly spaced and random."""
+    if pure:
+        yield "KSD", thinned(stream, size=size, stream_weight=0.0)
+    yield "stream term", thinned(stream, size=size, stream_weight=1.0)
+    yield "evenly spaced", evenly_spaced(stream, size)
+    yield "random", at_random(stream, size)
 
 
 # -- clean runs --------------------------------------------------------------------------------------------------------
 
 
-def clean() -> list[DiagnosisCase]:
-    """Return clean cases: chains that mix well, thinned with default settings."""
-    cases = []
-    for dim, draws in ((1, 10_000), (2, 10_000), (10, 20_000), (38, 60_000)):
-        normal = Gaussian(np.zeros(dim), 1.0)
-        metropolis, langevin = chain(RandomWalk, normal, dim, draws, 0.234), chain(MALA, normal, dim, draws, 0.574)
-        cases += [
-            DiagnosisCase(f"normal d={dim}, independent, sqrt", thinned(independent(normal, 10_000))),
-            DiagnosisCase(f"normal d={dim}, independent, 500", thinned(independent(normal, 10_000), **LARGE)),
-            DiagnosisCase(f"normal d={dim}, random walk 0.234, sqrt", thinned(metropolis)),
-            DiagnosisCase(f"normal d={dim}, random walk 0.234, 100", thinned(metropolis, **SMALL)),
-            DiagnosisCase(f"normal d={dim}, MALA 0.574, sqrt", thinned(langevin)),
-            DiagnosisCase(f"normal d={dim}, MALA 0.574, 500", thinned(langevin, **LARGE)),
-            DiagnosisCase(f"normal d={dim}, MALA 0.574, 100 at random", at_random(langevin, 100)),
-            DiagnosisCase(f"normal d={dim}, random walk 0.234, 500 at random", at_random(metropolis, 500)),
-        ]
+def clean() -> Iterator[DiagnosisCase]:
+    """Return clean cases: streams that have converged, and all methods.
+
+    KSD alone is left out where it is known to keep sets that are too wide or too narrow, or to change proportions:
+    those are faults.
+    """
     two, ten = Gaussian(np.zeros(2), 1.0), Gaussian(np.zeros(10), 1.0)
-    ridge, narrow = correlated(10, 0.9), Gaussian(np.zeros(2), [1.0, 1e-4])
-    tails, bent = student(3, 5.0), banana()
-    near, far = modes(2, 3.0, 0.3), modes(2, 6.0, 0.2)
-    short, brief = chain(MALA, two, 2, 1000, 0.574), chain(RandomWalk, two, 2, 1000, 0.234)
-    return [
-        *cases,
-        DiagnosisCase("normal d=2, independent, identity", thinned(independent(two, 10_000), preconditioner=IDENTITY)),
-        DiagnosisCase("normal d=2, 1000 MALA draws, sqrt", thinned(short)),
-        DiagnosisCase("normal d=2, 1000 MALA draws, 30", thinned(short, size=30)),
-        DiagnosisCase("normal d=2, 1000 random walk draws, sqrt", thinned(brief)),
-        DiagnosisCase("normal d=2, 1000 random walk draws, 100 at random", at_random(brief, 100)),
-        DiagnosisCase(
-            "normal d=10, 6000 random walk draws, 300 at random",
-            at_random(chain(RandomWalk, ten, 10, 6000, 0.234), 300),
-        ),
-        DiagnosisCase("normal d=2, random walk 0.05, sqrt", thinned(chain(RandomWalk, two, 2, 20_000, 0.05))),
-        DiagnosisCase("normal d=2, random walk 0.7, sqrt", thinned(chain(RandomWalk, two, 2, 20_000, 0.7))),
-        DiagnosisCase("normal d=10, MALA 0.9, sqrt", thinned(chain(MALA, ten, 10, 20_000, 0.9))),
-        DiagnosisCase("normal d=10, four MALA chains, sqrt", thinned(several(chain(MALA, ten, 10, 5000, 0.574), 4))),
-        DiagnosisCase(
-            "normal d=10, 32 MALA chains of 500, sqrt", thinned(several(chain(MALA, ten, 10, 500, 0.574), 32))
-        ),
-        DiagnosisCase("normal d=2, MALA from 20 sd out, sqrt", thinned(chain(MALA, two, 2, 20_000, 0.574, start=20.0))),
-        DiagnosisCase(
-            "normal d=2, MALA, best of 10, 100", thinned(chain(MALA, two, 2, 20_000, 0.574), candidates=10, **SMALL)
-        ),
-        DiagnosisCase("correlated d=10, independent, sqrt", thinned(independent(ridge, 10_000))),
-        DiagnosisCase("correlated d=10, MALA 0.574, 500", thinned(chain(MALA, ridge, 10, 60_000, 0.574), **LARGE)),
-        DiagnosisCase("diag(1, 1e-4), independent, sqrt", thinned(independent(narrow, 10_000))),
-        DiagnosisCase("Student t(5) d=3, random walk 0.234, sqrt", thinned(chain(RandomWalk, tails, 3, 10_000, 0.234))),
-        DiagnosisCase("Student t(5) d=3, MALA 0.574, 500", thinned(chain(MALA, tails, 3, 10_000, 0.574), **LARGE)),
-        DiagnosisCase(
-            "Student t(5) d=3, MALA 0.574, 500 at random", at_random(chain(MALA, tails, 3, 10_000, 0.574), 500)
-        ),
-        DiagnosisCase(
-            "Student t(3) d=3, random walk 0.234, 100",
-            thinned(chain(RandomWalk, student(3, 3.0), 3, 10_000, 0.234), **SMALL),
-        ),
-        DiagnosisCase("banana, random walk 0.234, sqrt", thinned(chain(RandomWalk, bent, 2, 20_000, 0.234))),
-        DiagnosisCase("banana, MALA 0.574, 100", thinned(chain(MALA, bent, 2, 20_000, 0.574), **SMALL)),
-        DiagnosisCase("modes 3 apart, MALA 0.574, sqrt", thinned(chain(MALA, near, 2, 20_000, 0.574))),
-        DiagnosisCase("modes 6 apart, independent, 500 at random", at_random(independent(far, 10_000), 500)),
-        DiagnosisCase("modes 6 apart, independent, 3000", thinned(independent(far, 10_000), size=3000)),
-        DiagnosisCase(
-            "modes 6 apart, independent, 200, weighted like the stream", weighted(independent(far, 10_000), 200)
-        ),
-        DiagnosisCase(
-            "normal d=10, MALA 0.574, streaming", thinned(chain(MALA, ten, 10, 20_000, 0.574), preconditioner=STREAMING)
-        ),
-    ]
+    streams: dict[str, tuple[SampleStream, tuple[int, ...]]] = {  # the sizes are those of sets by KSD alone
+        "normal d=1, MALA": (chain(MALA, Gaussian(np.zeros(1), 1.0), 1, 10_000, 0.574), SIZES),
+        "normal d=2, random walk": (chain(RandomWalk, two, 2, 10_000, 0.234), SIZES),
+        "normal d=2, 1000 MALA draws": (chain(MALA, two, 2, 1000, 0.574), SIZES),
+        "normal d=10, MALA": (chain(MALA, ten, 10, 20_000, 0.574), SIZES),
+        "normal d=10, 6000 random walk draws": (chain(RandomWalk, ten, 10, 6000, 0.234), SIZES),
+        "normal d=10, four MALA chains": (several(chain(MALA, ten, 10, 5000, 0.574), 4), SIZES),
+        "normal d=38, independent": (independent(Gaussian(np.zeros(38), 1.0), 10_000), SIZES[1:]),
+        "normal d=68, independent": (independent(Gaussian(np.zeros(68), 1.0), 5000), ()),
+        "correlation 0.9, d=10, independent": (independent(correlated(10, 0.9), 10_000), SIZES),
+        "correlation 0.999, d=20, independent": (independent(correlated(20, 0.999), 10_000), SIZES),
+        "Student t(5) d=3, random walk": (chain(RandomWalk, student(3, 5.0), 3, 10_000, 0.234), SIZES),
+        "Student t(4) d=20, independent": (student_draws(20, 4.0, 10_000), ()),
+        "skewed d=5, independent": (skewed(5, 10_000), SIZES),
+        "banana, random walk": (chain(RandomWalk, banana(), 2, 20_000, 0.234), SIZES),
+        "funnel d=10, independent": (hierarchical(10, 10_000), ()),
+        "modes 6 apart, independent": (independent(modes(2, 6.0, 0.2), 10_000), ()),
+    }
+    for name, (stream, pure) in streams.items():
+        held = cached(stream)
+        for size in SIZES:
+            for method, make in methods(held, size, size in pure):
+                yield DiagnosisCase(method, f"{name}, {size} kept", make)
+    held = cached(independent(ten, 10_000))
+    for size in SIZES:
+        make = thinned(held, size=size, stream_weight=1.0)
+        yield DiagnosisCase("no scores", f"normal d=10, independent, {size} kept", without_scores(make))
+        make = weighted(held, size, like_stream=True, stream_weight=1.0)
+        yield DiagnosisCase("weights", f"normal d=10, independent, {size} kept", make)
 
 
-def real(folder: Path) -> list[DiagnosisCase]:
+def real(folder: Path) -> Iterator[DiagnosisCase]:
     """Return reference posteriors with ten chains each; every seed uses five of them."""
-    cases = []
     for path in sorted(folder.glob("*.npz")):
-        name = path.stem.partition("-")[0]
-        for setting in ({}, SMALL, LARGE):
-            cases.append(
-                DiagnosisCase(f"{name}, {setting.get('size', 'sqrt')}", thinned(some_chains(path, 5), **setting))
-            )
-    return cases
+        held = cached(some_chains(path, 5))
+        for size in SIZES:
+            for method, make in methods(held, size):
+                yield DiagnosisCase(method, f"{path.stem.partition('-')[0]}, {size} kept", make)
+
+
+# -- planted faults ----------------------------------------------------------------------------------------------------
+
+
+def rescaled(make: MakeKept, parameter: int | slice, ratio: float) -> MakeKept:
+    """Multiply the distances of some parameters from their medians by a ratio."""
+
+    def run(seed: int) -> ss.Kept:
+        kept = make(seed)
+        draws = kept.draws.copy()
+        centre = np.median(draws[:, parameter], axis=0)
+        draws[:, parameter] = centre + ratio * (draws[:, parameter] - centre)
+        return replace(kept, draws=draws)
+
+    return run
+
+
+def without_tail(stream: SampleStream, make: Callable[[SampleStream], MakeKept], level: float) -> MakeKept:
+    """Keep from the draws whose first parameter is below a quantile, and compare with all of them."""
+
+    def below(seed: int) -> tuple[Array, Array]:
+        draws, scores = stream(seed)
+        rows = draws[:, 0] < np.quantile(draws[:, 0], level)
+        return draws[rows], scores[rows]
+
+    def run(seed: int) -> ss.Kept:
+        return replace(make(below)(seed), stream=ss.thin(*stream(seed), size=1).stream)
+
+    return run
+
+
+def planted() -> Iterator[DiagnosisCase]:
+    """Return kept sets of several methods and sizes with one fault each."""
+    width = ("spread", "ranges", "quantiles")
+    funnel, heavy = cached(hierarchical(10, 10_000)), cached(student_draws(20, 4.0, 10_000))
+    normal = thinned(independent(Gaussian(np.zeros(38), 1.0), 10_000), size=50, stream_weight=0.0)
+    yield DiagnosisCase("KSD", "normal d=38 as KSD alone keeps it, 50 kept", normal, ("spread", "ranges"))
+    many, ten = (cached(independent(Gaussian(np.zeros(dim), 1.0), 8000)) for dim in (68, 10))
+    for size in (100, 200, 400):
+        for method, make in _three(funnel, size):
+            name = f"log tau 22 % too narrow, funnel d=10, {size} kept"
+            yield DiagnosisCase(method, name, rescaled(make, 0, 0.78), width)
+        for method, make in _three(heavy, size):
+            name = f"Student t(4) twice too wide, d=20, {size} kept"
+            yield DiagnosisCase(method, name, rescaled(make, slice(None), 2.0), ("spread", "ranges"))
+        name = f"Student t(4) d=20 as KSD alone keeps it, {size} kept"
+        yield DiagnosisCase("KSD", name, thinned(heavy, size=size, stream_weight=0.0), ("spread", "ranges"))
+        for method, make in _three(many, 2 * size):
+            for ratio, word in ((0.8, "narrow"), (1.2, "wide")):
+                name = f"one of 68 sds 20 % too {word}, {2 * size} kept"
+                yield DiagnosisCase(method, name, rescaled(make, 7, ratio), width)
+        for method, of in (("stream term", _stream_term), ("evenly spaced", evenly_spaced)):
+            tail = without_tail(ten, lambda stream, of=of, size=size: of(stream, size), 0.95)  # type: ignore[misc]
+            yield DiagnosisCase(method, f"upper tail of 5 % lost, normal d=10, {size} kept", tail, (*width, "mean"))
+
+
+def _stream_term(stream: SampleStream, size: int) -> MakeKept:
+    return thinned(stream, size=size, stream_weight=1.0)
+
+
+def _three(stream: SampleStream, size: int) -> list[tuple[str, MakeKept]]:
+    """Return the sets of all methods but random ones, which are noisier than evenly spaced ones at most by chance."""
+    return [(name, make) for name, make in methods(stream, size) if name != "random"]
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
@@ -310,52 +422,40 @@ def two_chains(seed: int) -> tuple[Array, Array]:
     return np.array([block.draws for block in both]), np.array([block.scores for block in both])
 
 
-def faults() -> list[DiagnosisCase]:
-    """Return cases with one fault each."""
+def faults() -> Iterator[DiagnosisCase]:
+    """Return runs with one fault each: of the thinning, of the chain, of the scores and of the weights."""
     two, ten = Gaussian(np.zeros(2), 1.0), Gaussian(np.zeros(10), 1.0)
     mala = chain(MALA, ten, 10, 10_000, 0.574)
     narrow = independent(Gaussian(np.zeros(2), [1.0, 1e-4]), 20_000)
     ridge = independent(correlated(2, 0.9999), 20_000)
     out = chain(RandomWalk, two, 2, 5000, 0.5, start=200.0)
     slow = walk(two, 0.1, 20.0, 1000)
-    far = modes(2, 6.0, 0.2)
-    lost = ("regions",)
-    cases = []
+    far, far_8 = independent(modes(2, 6.0, 0.2), 20_000), independent(modes(2, 8.0, 0.2), 20_000)
+    long = independent(modes(2, 6.0, 0.2), 100_000)
+    identity = {"preconditioner": IDENTITY, "stream_weight": 0.0}
+    cases: list[tuple[str, MakeKept, tuple[str, ...]]] = [
+        ("modes 6 apart, the paper's settings", thinned(far, **ss.PAPER), ("regions",)),
+        ("modes 6 apart, the paper's settings, 100 000 draws", thinned(long, **ss.PAPER), ("regions",)),
+        ("diag(1, 1e-4), identity", thinned(narrow, **identity), ("spread",)),
+        ("correlation 0.9999, identity", thinned(ridge, **identity), ("spread", "directions")),
+        ("frozen half-way", thinned(altered(mala, frozen)), ("stuck",)),
+        ("random walk 0.001", thinned(chain(RandomWalk, two, 2, 10_000, 0.001, step=50.0)), ("stuck", "slow")),
+        ("random walk with tiny steps", thinned(walk(two, 0.01, 0.0, 10_000)), ("slow",)),
+        ("from 200 sd out, all kept", thinned(out, growth="none"), ("burn-in",)),
+        ("from 200 sd out, 95 % kept", thinned(out, growth=lambda t: 0.95 * t), ("burn-in",)),
+        ("60 % burn-in, growth linear", thinned(slow, growth="linear"), ("drift", "slow")),
+        ("mode of 0.2 visited in the last fifth only", thinned(late(0.2)), ("drift",)),
+        ("mode of 0.05 visited in the last twentieth only", thinned(late(0.05)), ("slow",)),
+        ("last quarter 4 sd off", thinned(altered(mala, shifted)), ("drift",)),
+        ("two chains in two modes", thinned(two_chains), ("chains",)),
+        ("one score of ten negated", thinned(altered(mala, negated)), ("scores",)),
+        ("scores three times too large", thinned(altered(mala, magnified)), ("scores",)),
+        ("scores half as large", thinned(altered(mala, lambda x, s: (x, 0.5 * s))), ("scores",)),
+        ("modes 8 apart, weights of least KSD", weighted(far_8, 100, like_stream=False), ("weights", "regions")),
+    ]
     for dim in (2, 10, 38):
         for small, left, size in ((0.2, 0.01, 100), (0.2, 0.05, 500), (0.05, 0.0, 500)):
             name = f"mode of {small} kept as {left}, 4 apart, d={dim}, {size}"
-            cases.append(DiagnosisCase(name, wrong_shares(dim, 4.0, small, left, size), lost))
-    return [
-        DiagnosisCase("modes 6 apart, the paper's settings", thinned(independent(far, 20_000), **ss.PAPER), lost),
-        DiagnosisCase(
-            "modes 6 apart, the paper's settings, 100 000 draws", thinned(independent(far, 100_000), **ss.PAPER), lost
-        ),
-        *cases,
-        DiagnosisCase("diag(1, 1e-4), identity, sqrt", thinned(narrow, preconditioner=IDENTITY), ("spread",)),
-        DiagnosisCase("correlation 0.9999, identity, sqrt", thinned(ridge, preconditioner=IDENTITY), ("spread",)),
-        DiagnosisCase("frozen half-way", thinned(altered(mala, frozen)), ("stuck",)),
-        DiagnosisCase(
-            "random walk 0.001", thinned(chain(RandomWalk, two, 2, 10_000, 0.001, step=50.0)), ("stuck", "slow")
-        ),
-        DiagnosisCase("random walk with tiny steps", thinned(walk(two, 0.01, 0.0, 10_000)), ("slow",)),
-        DiagnosisCase("from 200 sd out, all kept", thinned(out, growth="none"), ("burn-in",)),
-        DiagnosisCase("from 200 sd out, 95% kept", thinned(out, growth=lambda t: 0.95 * t), ("burn-in",)),
-        DiagnosisCase("60% burn-in, growth linear", thinned(slow, growth="linear"), ("drift", "slow")),
-        DiagnosisCase("mode of 0.2 visited in the last fifth only", thinned(late(0.2)), ("drift",)),
-        DiagnosisCase("mode of 0.05 visited in the last twentieth only", thinned(late(0.05)), ("slow",)),
-        DiagnosisCase("last quarter 4 sd off", thinned(altered(mala, shifted)), ("drift",)),
-        DiagnosisCase("two chains in two modes", thinned(two_chains), ("chains",)),
-        DiagnosisCase("one score of ten negated", thinned(altered(mala, negated)), ("scores",)),
-        DiagnosisCase("scores three times too large", thinned(altered(mala, magnified)), ("scores",)),
-        DiagnosisCase("scores half as large", thinned(altered(mala, lambda x, s: (x, 0.5 * s))), ("scores",)),
-        DiagnosisCase("modes 8 apart, Stein weights", weighted_by_ksd(modes(2, 8.0, 0.2), 100), ("weights", "regions")),
-    ]
-
-
-def weighted_by_ksd(target: Mixture, size: int) -> Callable[[int], ss.Kept]:
-    """Thin and compute weights that do not depend on the stream."""
-
-    def run(seed: int) -> ss.Kept:
-        return ss.thin(*target.sample(20_000, seed), size=size).weighted()
-
-    return run
+            cases.append((name, wrong_shares(dim, 4.0, small, left, size), ("regions",)))
+    for name, make, wanted in cases:
+        yield DiagnosisCase("fault", name, make, wanted)

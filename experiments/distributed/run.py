@@ -1,4 +1,6 @@
-"""Thinning of many chains: quality, overhead of Dask and data transfer: ``python experiments/distributed/run.py``.
+"""Thinning of many chains by KSD alone: overhead of Dask and data transfer: ``python experiments/distributed/run.py``.
+
+quality.py compares workers and one process with the default objective.
 
 *quality*: KSD of the merge tree over 16 and 64 chains relative to one thinner over all draws, at the same size and with
 the same preconditioner; for real posteriors (--data FOLDER with posteriordb/*.npz) their ten chains. *scaling*: 1 to 64
@@ -31,6 +33,7 @@ from steinstream.targets import Mixture
 HERE = Path(__file__).parent
 FIELDS = ("part", "case", "leaves", "setting", "measure", "value", "error")
 SIZE, SEEDS, LENGTH = 100, 5, 5_000
+KSD = {"stream_weight": 0.0}  # the cost model is that of KSD alone
 LEAVES, DRAWS, DIM = (1, 2, 4, 8, 16, 64), 100_000, 10
 REPEATS = 5
 
@@ -93,10 +96,11 @@ def quality(data: Path | None) -> Iterator[Line]:
                 for draws, scores in runs:
                     x, s = draws[:chains], scores[:chains]
                     dim = x.shape[2]
-                    one = ss.thin(x.reshape(-1, dim), s.reshape(-1, dim), size=SIZE)
+                    one = ss.thin(x.reshape(-1, dim), s.reshape(-1, dim), size=SIZE, **KSD)
                     tree = ss.parallel.thin(
                         (x, s),
                         size=SIZE,
+                        **KSD,
                         spare=spare,
                         workers=0,
                         validate_scores=False,
@@ -150,7 +154,7 @@ def peak() -> int:
 def loop(seeds: range) -> float:
     """Thin these chains one after another and return the processor seconds."""
     start = time.process_time()
-    ss.parallel.thin([NormalStream(seed) for seed in seeds], size=SIZE, workers=0)
+    ss.parallel.thin([NormalStream(seed) for seed in seeds], size=SIZE, workers=0, **KSD)
     return time.process_time() - start
 
 
@@ -174,14 +178,16 @@ def scaling() -> Iterator[Line]:
                 return time.process_time() + sum(client.run(time.process_time).values())
 
             loops(4)  # compile everything
-            ss.parallel.thin([NormalStream(seed) for seed in range(4)], size=SIZE, client=client)
+            ss.parallel.thin([NormalStream(seed) for seed in range(4)], size=SIZE, client=client, **KSD)
             for leaves in LEAVES:
                 rows = []
-                same = ss.parallel.thin([NormalStream(seed) for seed in range(leaves)], size=SIZE, workers=0).ksd
+                same = ss.parallel.thin([NormalStream(seed) for seed in range(leaves)], size=SIZE, workers=0, **KSD).ksd
                 for _ in range(REPEATS):
                     seconds, work = loops(leaves)
                     before, bytes_before, start = busy(), sum(client.run(written).values()), time.perf_counter()
-                    kept = ss.parallel.thin([NormalStream(seed) for seed in range(leaves)], size=SIZE, client=client)
+                    kept = ss.parallel.thin(
+                        [NormalStream(seed) for seed in range(leaves)], size=SIZE, client=client, **KSD
+                    )
                     wall = time.perf_counter() - start
                     moved = sum(client.run(written).values()) - bytes_before
                     rows.append((seconds, work, wall, busy() - before, moved, max(client.run(peak).values())))
@@ -206,7 +212,7 @@ def machine() -> Iterator[Line]:
         for kept in (100, 400):
             values = []
             for _ in range(REPEATS):
-                thinner = ss.Thinner(dim, size=kept, preconditioner=ss.Streaming())
+                thinner = ss.Thinner(dim, size=kept, preconditioner=ss.Streaming(), **KSD)
                 blocks = NormalStream(0, 40_000, dim)()
                 thinner.extend(*next(blocks))
                 start = time.process_time()
@@ -217,7 +223,10 @@ def machine() -> Iterator[Line]:
         evaluation = (times[400] - times[100]) / 300
         yield line("model", "leaf", 1, f"d = {dim}", "ns an evaluation", 1e9 * evaluation)
         yield line("model", "leaf", 1, f"d = {dim}", "ns a draw", 1e9 * (times[100] - 100 * evaluation))
-        parts = [ss.thin(*next(NormalStream(seed, 2000, dim)()), size=200, validate_scores=False) for seed in range(16)]
+        parts = [
+            ss.thin(*next(NormalStream(seed, 2000, dim)()), size=200, validate_scores=False, **KSD)
+            for seed in range(16)
+        ]
         values = []
         for _ in range(REPEATS):
             start = time.process_time()

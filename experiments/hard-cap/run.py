@@ -45,7 +45,9 @@ def measure() -> Iterator[CapResult]:
         for seed in range(SEEDS):
             draws, scores = target.sample(DRAWS, seed=seed)
             for size in (10, 50, 250):
-                thinner = ss.Thinner(draws.shape[1], size=size, history="all", preconditioner=IDENTITY)
+                thinner = ss.Thinner(
+                    draws.shape[1], size=size, history="all", preconditioner=IDENTITY, stream_weight=0.0
+                )
                 thinner.extend(draws, scores)
                 kept, history = thinner.kept, thinner.history
                 kappa, diagonal = (kept.kernel.diagonal(s).mean() for s in (scores, kept.scores))

@@ -76,7 +76,7 @@ def evaluate(
     target: str, size: int, seed: int, stream: NoisyStream, preconditioner: ss.Preconditioner | ss.Warmup
 ) -> NoisyScoreResult:
     """Keep ``size`` draws and compute all estimates of their KSD^2."""
-    thinner = ss.Thinner(stream.draws.shape[1], size=size, preconditioner=preconditioner)
+    thinner = ss.Thinner(stream.draws.shape[1], size=size, preconditioner=preconditioner, stream_weight=0.0)
     thinner.extend(stream.draws, stream.scores, second_scores=stream.second)
     kept = thinner.kept
     fitted = kept.preconditioner or ss.Preconditioner.identity()

@@ -45,9 +45,8 @@ def main() -> None:
 def measure(dim: int, preconditioner: str, size: int, linear: float, seed: int) -> tuple[float, float]:
     """Return the error of the second moment, and KSD relative to a set thinned with the plain kernel."""
     draws = np.random.default_rng(seed).normal(size=(10_000, dim))
-    plain, kept = (
-        ss.thin(draws, -draws, size=size, kernel=ss.IMQ(linear=b), preconditioner=preconditioner) for b in (0, linear)
-    )
+    settings = {"size": size, "preconditioner": preconditioner, "stream_weight": 0.0}
+    plain, kept = (ss.thin(draws, -draws, kernel=ss.IMQ(linear=b), **settings) for b in (0, linear))
     ratio = ss.ksd(kept.draws, kept.scores, preconditioner=kept.preconditioner) / plain.ksd
     return float((kept.draws**2).mean() - 1.0), ratio
 

@@ -27,7 +27,7 @@ _REPEATS = {"quick": 3, "medium": 5, "full": 10}
 
 
 class Adaptivity(RepeatedRuns):
-    """Number of kept draws against the number of modes, with a constant growth (figure 6 and appendix)."""
+    """Number of kept draws against the number of modes, with a constant growth (figure 7 and appendix)."""
 
     def units(self) -> list[WorkUnit]:
         """Return one work unit per kernel, rule and number of modes."""
@@ -54,7 +54,10 @@ class Adaptivity(RepeatedRuns):
         """Return one figure per kernel."""
         from experiments.paper import plots
 
-        return {f"figure-{kernel}.png": plots.adaptivity(select(results, kernel=kernel), FLOOR) for kernel in KERNELS}
+        return {
+            f"figure-{kernel}.png": plots.adaptivity(select(results, kernel=kernel), kernel, FLOOR, CANDIDATES)
+            for kernel in KERNELS
+        }
 
     def summary(self, results: ResultTable) -> str:
         """Return the means over the repeats at the last step."""

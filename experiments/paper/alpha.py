@@ -52,7 +52,10 @@ class Alpha(RepeatedRuns):
         """Return one figure per kernel."""
         from experiments.paper import plots
 
-        return {f"figure-{kernel}.png": plots.alpha(select(results, kernel=kernel)) for kernel in KERNELS}
+        return {
+            f"figure-{kernel}.png": plots.alpha(select(results, kernel=kernel), kernel, CANDIDATES)
+            for kernel in KERNELS
+        }
 
     def summary(self, results: ResultTable) -> str:
         """Return the means over the repeats at the last step."""

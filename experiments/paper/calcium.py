@@ -22,7 +22,7 @@ _MOVES = {"quick": 40_000, "medium": 400_000, "full": 4_000_000}
 
 
 def random_walk(options: ExperimentOptions) -> ChainExperiment:
-    """Return the experiment with a tempered random walk (figure 3 and appendix)."""
+    """Return the experiment with a tempered random walk (figure 4 and appendix)."""
     target = Calcium.simulated(options.seed) if options.observations is None else Calcium(options.observations)
     sampler = RandomWalk(Tempered(target, POWER), step=0.048)
     chain = SampledChain(sampler, np.zeros(len(NAMES)), options.seed, options.moves or _MOVES[options.scale])

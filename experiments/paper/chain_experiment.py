@@ -102,16 +102,18 @@ class ChainExperiment:
         return from_history(thinner.history, stream=stream, method=method, kernel=kernel, part=part)
 
     def draw(self, results: ResultTable) -> dict[str, Any]:
-        """Return one figure per kernel: KSD and normalised KSD of the whole chain and without burn-in."""
+        """Return one figure per kernel: KSD and normalised KSD of the whole chain, and without its burn-in if any."""
         from experiments.paper import plots
 
-        titles = {
-            "whole": "whole chain",
-            "settled": f"without {self.statistics['burn_in']:,} moves of burn-in",
-        }
+        titles = {"whole": "whole chain"}
+        if self.statistics["burn_in"]:
+            titles["settled"] = f"without {self.statistics['burn_in']:,} moves of burn-in"
+        title = self.title
+        if self.preconditioner_kind != "identity":
+            title += ", estimated preconditioner"
         labels = {"first": "", "best": f", SPMCMC (m = {self.candidates})"}
         return {
-            f"figure-{kernel}.png": plots.thinned_chain(self.title, results, kernel, titles, labels)
+            f"figure-{kernel}.png": plots.thinned_chain(title, results, kernel, titles, labels, self.candidates)
             for kernel in KERNELS
         }
 
@@ -143,9 +145,8 @@ def create_chain_experiment(
     """Return the experiment with the chain of the user or, if there is none, with ``chain``."""
     if options.chain is None:
         return ChainExperiment(title, chain, candidates, names, options.preconditioner)
-    return ChainExperiment(
-        options.chain.path.name, FileChain(options.chain), candidates, options.chain.names, options.preconditioner
-    )
+    given = FileChain(options.chain)
+    return ChainExperiment(f"{title}, given chain", given, candidates, options.chain.names, options.preconditioner)
 
 
 def chain_statistics(chain: StoredChain) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _MOVES = {"quick": 100_000, "medium": 500_000, "full": 2_000_000}
 
 
 def random_walk(options: ExperimentOptions) -> ChainExperiment:
-    """Return the experiment with a random walk (figure 2 and appendix)."""
+    """Return the experiment with a random walk (figure 3 and appendix)."""
     return _create(options, "Goodwin oscillator, random walk", lambda target: RandomWalk(target, step=0.01))
 
 

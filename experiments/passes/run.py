@@ -72,7 +72,7 @@ def measure_synthetic() -> Iterator[PassResult]:
         for name, x, s in targets(seed):
             for kind in PRECONDITIONERS:
                 preconditioner = fit(x, s, 500, kind)
-                settings = {"size": 500, "preconditioner": preconditioner}
+                settings = {"size": 500, "preconditioner": preconditioner, "stream_weight": 0.0}
                 thinner, start = ss.Thinner(x.shape[1], **settings), time.process_time()
                 key = name, kind, 500, seed
                 for number in PASSES:
@@ -88,7 +88,7 @@ def measure_synthetic() -> Iterator[PassResult]:
 
 def fit(x: Array, s: Array, size: int, kind: str) -> ss.Preconditioner:
     """Return the preconditioner that ``ss.thin`` uses."""
-    return ss.thin(x, s, size=size, preconditioner=kind).preconditioner
+    return ss.thin(x, s, size=size, preconditioner=kind, stream_weight=0.0).preconditioner
 
 
 def chains(data: Path) -> Iterator[tuple[str, Array, Array]]:
@@ -117,9 +117,10 @@ def measure(chains: Iterable[tuple[str, Array, Array]]) -> Iterator[PassResult]:
                 key = name, kind, size, 0
                 preconditioner = fit(x, s, size, kind)
                 settings = {"size": size, "preconditioner": preconditioner}
+                by_ksd = {**settings, "stream_weight": 0.0}
                 options = {"1": {}, "5": {"passes": 5}, "start": {"start": "sample"}, "auto": {"passes": "auto"}}
                 for method, more in options.items():
-                    kept, seconds = timed(partial(ss.thin, x, s, **settings, **more), repeats)
+                    kept, seconds = timed(partial(ss.thin, x, s, **by_ksd, **more), repeats)
                     passes = kept.settings["passes"]
                     yield PassResult(*key, method=method, ksd=kept.ksd, seconds=seconds, passes=passes)
                 ids, seconds = timed(partial(ss.baselines.stein_thinning, x, s, **settings), repeats)

@@ -1,0 +1,152 @@
+"""Check that the committed results can be reproduced: ``python -m experiments.check [NAME ...] [--data FOLDER]``.
+
+Cheap experiments are run at full scale and compared with the committed results bit for bit. The others are run at quick
+scale and must finish. Experiments that need data are skipped without ``--data``. The exit code is 1 if a result
+differs or a run fails. About a quarter of an hour on two cores; ``make reproduce-check DATA=FOLDER`` runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.results import read_table
+from experiments.run_all import HERE, NETWORKS, command_line
+
+#: Experiments of the paper that are run at full scale and compared bit for bit.
+EXACT = ("adaptivity", "alpha", "theory", "goodwin-published")
+#: Experiments of the paper that are run at quick scale.
+QUICK = ("goodwin-rwm", "goodwin-mala", "calcium", *NETWORKS)
+#: Further measurements whose results.csv is compared line by line.
+SCRIPTS = ("hard-cap", "coordinates", "published")
+NEEDS_DATA = ("goodwin-published", "published")
+
+
+class CheckError(Exception):
+    """A run failed, or its results differ from the committed ones."""
+
+
+class Check(NamedTuple):
+    """One check: a name, and a function that returns what was found or raises `CheckError`."""
+
+    name: str
+    run: Callable[[Path], str]
+
+
+def checks(data: Path | None) -> list[Check]:
+    """Return all checks that can be run with or without data."""
+    found = [
+        *(Check(name, partial(check_exact, name, data)) for name in EXACT),
+        *(Check(name, partial(check_script, name, data)) for name in SCRIPTS),
+        *(Check(name, partial(check_quick, name, data)) for name in QUICK),
+    ]
+    return [check for check in found if data is not None or check.name not in NEEDS_DATA]
+
+
+def check_exact(name: str, data: Path | None, folder: Path) -> str:
+    """Run an experiment at full scale and compare all numbers with the committed ones."""
+    _experiment(name, "full", data, folder)
+    difference = first_difference(folder / "results.parquet", HERE / name / "results.parquet")
+    if difference:
+        raise CheckError(difference)
+    return "same as committed, bit for bit"
+
+
+def check_script(name: str, data: Path | None, folder: Path) -> str:
+    """Run a copy of a script and compare its results.csv with the committed one."""
+    copy = folder / name
+    shutil.copytree(HERE / name, copy)
+    options = ["--data", str(data)] if name in NEEDS_DATA else []
+    _run([sys.executable, str(copy / "run.py"), *options])
+    new, committed = ((place / name / "results.csv").read_text().splitlines() for place in (folder, HERE))
+    for number, (one, other) in enumerate(zip(new, committed, strict=False), start=1):
+        if one != other:
+            raise CheckError(f"line {number} of results.csv is {one!r}, committed is {other!r}")
+    if len(new) != len(committed):
+        raise CheckError(f"results.csv has {len(new)} lines, committed are {len(committed)}")
+    return "same as committed, bit for bit"
+
+
+def check_quick(name: str, data: Path | None, folder: Path) -> str:
+    """Run an experiment at quick scale."""
+    _experiment(name, "quick", data, folder)
+    rows = len(read_table(folder / "results.parquet")["step"])
+    return f"runs at quick scale ({rows:,} results)"
+
+
+def first_difference(new: Path, committed: Path) -> str:
+    """Compare two result tables; return the first difference in words, or nothing.
+
+    Parameters
+    ----------
+    new, committed : Path
+        Parquet files.
+
+    Returns
+    -------
+    str
+        Description of the first difference, empty if all values are equal.
+
+    """
+    one, other = read_table(new), read_table(committed)
+    if list(one) != list(other):
+        return f"columns are {', '.join(one)}, committed are {', '.join(other)}"
+    for name, column in other.items():
+        if len(one[name]) != len(column):
+            return f"{len(one[name])} rows, committed are {len(column)}"
+        rows = np.flatnonzero(one[name] != column)
+        if len(rows):
+            row = rows[0]
+            return f"{name} in row {row} is {one[name][row]!r}, committed is {column[row]!r} ({len(rows)} rows differ)"
+    return ""
+
+
+def _experiment(name: str, scale: str, data: Path | None, folder: Path) -> None:
+    experiment, options = command_line(name, scale, data)
+    _run([sys.executable, "-m", "experiments", experiment, "-o", str(folder), *options])
+
+
+def _run(command: list[str]) -> None:
+    finished = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
+    if finished.returncode:
+        last = (finished.stderr.strip() or finished.stdout.strip() or "no output").splitlines()[-1]
+        raise CheckError(f"the run ended with code {finished.returncode}: {last}")
+
+
+def main() -> None:
+    """Run the checks and print one line each."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.check", description="Check the committed results.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of experiments (default: all)")
+    parser.add_argument("--data", type=lambda path: Path(path).resolve(), help="folder with the published data")
+    arguments = parser.parse_args()
+    every = checks(arguments.data)
+    unknown = set(arguments.names) - {check.name for check in every}
+    if unknown:
+        names = ", ".join(check.name for check in every)
+        parser.error(f"no check of {', '.join(sorted(unknown))}; choose from {names} (more with --data)")
+    failed = False
+    for check in every:
+        if arguments.names and check.name not in arguments.names:
+            continue
+        with TemporaryDirectory() as folder:
+            try:
+                found = check.run(Path(folder) / "run")
+            except CheckError as error:
+                failed, found = True, f"FAILED: {error}"
+        print(f"{check.name:<18}{found}", flush=True)
+    if arguments.data is None:
+        print(f"skipped without --data: {', '.join(NEEDS_DATA)}")
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()
