@@ -20,6 +20,7 @@ from benchmarks.native import FAST, STRICT, WIDE, aligned, library, pointer
 from benchmarks.race import race, repeating
 from benchmarks.table import Options, Row, at_most
 from steinstream import IMQ, RBF
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import EVALUATE, STORE, SUBTRACT, SUM, RowArrays, compute_row, new_lanes
 from steinstream._engine.pairwise import as_tiles
@@ -83,7 +84,7 @@ def engine(kernel: Kernel, points: Any, draw: Any, expected: Any) -> dict[str, R
     state.copies[:] = 1.0
     state.influence[:] = 0.0
     state.draw[:] = draw, -draw
-    compiled = kernel.compiled(dim)
+    compiled = compile_kernel(kernel, dim)
     rows = {name: partial(repeat_row, state, compiled, operation) for name, operation in OPERATIONS.items()}
     rows["store"](1)
     if not np.allclose(state.row, expected):
@@ -114,7 +115,7 @@ def variants(name: str, kernel: Kernel, points: Any, draw: Any, expected: Any) -
         row, score = aligned(np.zeros(count)), -draw
         arrays = layouts[layout], draw, score, row
         call = getattr(library("row.c", dim, flags), f"{label}_{layout}")
-        parameter = ctypes.c_double(kernel.compiled(dim).first)
+        parameter = ctypes.c_double(kernel.parameters(dim).first)
 
         def row_often(times: int) -> None:
             tiles, x, s, out = map(pointer, arrays)

@@ -24,7 +24,7 @@ NAMES = (
     *("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "reading_memory"),
     *("report", "collector", "live"),
 )
-NEEDS = {"collector": "torch", "live": "starlette"}
+NEEDS = {"collector": "torch"}
 
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)

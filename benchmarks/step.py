@@ -21,6 +21,7 @@ from benchmarks.race import race
 from benchmarks.steady import Steady
 from benchmarks.table import Options, Row
 from steinstream import Thinner
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import threads
 from steinstream._engine.state import KeptState, copy_state
 from steinstream._engine.step_rule import StepLimits
@@ -66,7 +67,7 @@ class Case(NamedTuple):
     @classmethod
     def of(cls, steady: Steady) -> Case:
         thinner = steady.thinner()
-        state, kernel = thinner.state.dictionary.engine_state, thinner.config.kernel.compiled(thinner.dim)
+        state, kernel = thinner.state.dictionary.engine_state, compile_kernel(thinner.config.kernel, thinner.dim)
         return cls(state, kernel, aligned(steady.draws), aligned(-steady.draws), steady.start, len(thinner))
 
 
@@ -74,7 +75,7 @@ class InEngine:
     """The compiled loop alone."""
 
     def __init__(self, case: Case, workers: int | None) -> None:
-        self.case, self.workers = case, workers
+        self.case, self.workers = case, workers or 1
         steps, size = len(case.draws), case.size
         ids = np.column_stack([np.zeros(steps, np.int64), case.start + np.arange(steps)])
         raw, scratch = np.zeros((steps, 0)), np.zeros((1, 2))

@@ -86,6 +86,12 @@ def _stein_thinning(work: Work, size: int) -> Selection:
     return Selection(thin(work.draws, work.scores, size, standardize=True, preconditioner="med"))
 
 
+def _minibatch_stein_thinning(work: Work, size: int) -> Selection:
+    """Best draw of random mini-batches of 100 (Teymur et al., 2021), with the preconditioner of ``ss.thin``."""
+    select = ss.baselines.minibatch_stein_thinning
+    return Selection(select(work.draws, work.scores, size, seed=work.seed, validate_scores=False)[:, 1])
+
+
 def _median_distance(z: Array) -> float:
     few = z[spaced(len(z), min(len(z), _MEDIAN_DRAWS))]
     return float(np.sqrt(np.median(squared_distances(few, few)[np.triu_indices(len(few), 1)])))
@@ -151,14 +157,14 @@ class Setting(NamedTuple):
 
 
 SETTINGS: dict[str, Setting] = {
-    "pure-ksd": Setting({"stream_weight": 0.0}),
-    "paper": Setting({name: ss.PAPER[name] for name in ss.PAPER if name != "growth"}),  # its growth may keep fewer
     "default": Setting({}),
     "passes-auto": Setting({"passes": "auto"}),
-    "linear": Setting({"kernel": ss.IMQ(linear=1)}),
-    "stream-term": Setting({"stream_weight": 1.0}),
-    "stream-term-passes": Setting({"stream_weight": 1.0, "passes": "auto"}),
     "no-scores": Setting({}, scores=False),
+    "no-scores-passes": Setting({"passes": "auto"}, scores=False),
+    "pure-ksd": Setting({"stream_weight": 0.0}),
+    "pure-ksd-linear": Setting({"stream_weight": 0.0, "kernel": ss.IMQ(linear=1)}),
+    "pure-ksd-passes": Setting({"stream_weight": 0.0, "passes": "auto"}),
+    "paper": Setting({name: ss.PAPER[name] for name in ss.PAPER if name != "growth"}),  # its growth may keep fewer
 }
 
 
@@ -181,6 +187,7 @@ METHODS: dict[str, Method] = {
         Method("stride", _stride),
         Method("random", _random),
         Method("stein-thinning", _stein_thinning, "stein_thinning", nested=True),
+        Method("minibatch-stein-thinning", _minibatch_stein_thinning, nested=True),
         Method("kernax", _kernax, "kernax"),
         Method("kt", _kernel_thinning, "goodpoints"),
         Method("kt-second-half", _kernel_thinning_second_half, "goodpoints"),

@@ -24,7 +24,7 @@ from benchmarks.table import Row, markdown
 
 OURS, WITHOUT_SCORES, PURE, PEER = "default", "no-scores", "pure-ksd", "kt"
 FIGURE = "quality.png"
-_SHOWN = ("stein-thinning", "kernax", PEER, PURE, OURS, WITHOUT_SCORES, "linear", "stream-term")  # in the figure
+_SHOWN = ("stein-thinning", "kernax", PEER, PURE, OURS, WITHOUT_SCORES)  # in the figure
 _GOAL_METHODS = (OURS, WITHOUT_SCORES, PURE, PEER)
 
 
