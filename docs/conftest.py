@@ -7,4 +7,3 @@ HERE = Path(__file__).parent
 collect_ignore = ["_build", "conf.py", "pictures.py"]
 collect_ignore += [str(page.relative_to(HERE)) for page in HERE.rglob("*.md") if "```console" in page.read_text()]
 collect_ignore += [] if find_spec("torch") and find_spec("safetensors") else ["networks.md"]
-collect_ignore += [] if find_spec("starlette") and find_spec("uvicorn") else ["live.md"]

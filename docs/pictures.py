@@ -85,6 +85,40 @@ def proportions():
     return figure, numbers
 
 
+def objective():
+    """Spread of 50 kept draws of a heavy-tailed target, and errors of the mean on a chain that mixes slowly."""
+    colours = {"every 200th draw": CHAIN, "KSD alone": OTHER, "without scores": THIRD, "default": KEPT}
+
+    def kept_sets(draws, scores, size=50):
+        stride = draws[len(draws) // (2 * size) :: len(draws) // size]
+        kept = {"KSD alone": ss.thin(draws, scores, size=size, stream_weight=0)}
+        kept |= {"without scores": ss.thin(draws, size=size), "default": ss.thin(draws, scores, size=size)}
+        return {"every 200th draw": stride, **{name: each.draws for name, each in kept.items()}}
+
+    figure, (spread, slow) = panels(2, 3.4)
+    rng, numbers = np.random.default_rng(3), {}
+    heavy = rng.normal(size=(10_000, 20)) * np.sqrt(4 / rng.chisquare(4, size=(10_000, 1)))
+    scores = -24 * heavy / (4 + np.sum(heavy**2, axis=1, keepdims=True))
+    for name, draws in kept_sets(heavy, scores).items():
+        ratio = np.sort(draws.std(axis=0) / np.sqrt(2.0))
+        spread.plot(np.arange(1, 21), ratio, color=colours[name], label=name)
+        numbers[f"spread, {name}"] = f"{ratio.mean():.2f}"
+    spread.set(title="Student t, 20 parameters", xlabel="parameter, sorted", ylabel="sd of 50 kept draws / sd", ylim=0)
+    spread.set_xticks([1, 5, 10, 15, 20])
+    spread.legend(fontsize=8)
+    errors = {name: [] for name in colours}
+    for seed in range(10):
+        sampler = RandomWalk(Gaussian(np.zeros(5), 1.0), step=0.12)
+        _, chain = sampler.sample(sampler.init(rng.normal(size=5), seed=seed), 10_000)
+        for name, draws in kept_sets(chain.draws, chain.scores).items():
+            errors[name].append(np.sqrt(np.mean(draws.mean(axis=0) ** 2)))
+    values = {name: float(np.mean(each)) for name, each in errors.items()}
+    slow.barh([*values][::-1], [*values.values()][::-1], color=[colours[name] for name in values][::-1], height=0.6)
+    slow.set(title="random walk with small steps", xlabel="error of the means / sd")
+    numbers |= {f"slow chain, {name}": f"{value:.2f}" for name, value in values.items()}
+    return figure, numbers
+
+
 def narrow():
     """Standard deviation of 100 kept draws against the number of dimensions: KSD is content with sets too narrow."""
     dims = (1, 2, 5, 10, 20, 50)
@@ -95,7 +129,9 @@ def narrow():
         widths = []
         for dim in dims:
             draws = np.random.default_rng(dim).normal(size=(10_000, dim))
-            kept = ss.thin(draws, -draws, size=100, kernel=ss.IMQ(linear=linear), preconditioner=preconditioner)
+            kept = ss.thin(
+                draws, -draws, size=100, kernel=ss.IMQ(linear=linear), preconditioner=preconditioner, stream_weight=0
+            )
             widths.append(np.sqrt(np.mean(kept.draws**2)))
         axes.plot(dims, widths, "o-", ms=4, color=colour, label=name)
         numbers[f"{name}, d = 50"] = f"{widths[-1]:.2f}"
@@ -150,7 +186,9 @@ def kernel():
         streams = [np.random.default_rng(seed).normal(size=(5_000, dim)) for seed in seeds]
 
         def error(streams=streams, **settings):
-            return np.mean([off(ss.thin(draws, -draws, size=100, **settings).draws) for draws in streams])
+            return np.mean(
+                [off(ss.thin(draws, -draws, size=100, **settings, stream_weight=0).draws) for draws in streams]
+            )
 
         for name, base, colour in (("IMQ", ss.IMQ(), KEPT), ("RBF", ss.RBF(h=1.0), OTHER)):
             errors = [error(kernel=base, preconditioner=ss.Preconditioner.length_scale(scale)) for scale in scales]
@@ -190,7 +228,7 @@ def preconditioner():
     numbers = {}
     kinds = {"identity": ss.Preconditioner.identity(), "streaming": ss.Streaming()}
     for ax, (name, kind) in zip(axes, kinds.items(), strict=True):
-        thinner = ss.Thinner(2, size=100, preconditioner=kind)
+        thinner = ss.Thinner(2, size=100, preconditioner=kind, stream_weight=0)
         thinner.extend(draws, -draws / widths**2)
         first, second = thinner.kept.draws.std(axis=0) / widths
         ax.plot(*draws[100::5].T, ".", ms=2, color=CHAIN)
@@ -200,7 +238,7 @@ def preconditioner():
     return figure, numbers
 
 
-PICTURES = (burn_in, proportions, narrow, growth, budget, kernel, preconditioner)
+PICTURES = (burn_in, objective, proportions, narrow, growth, budget, kernel, preconditioner)
 
 
 def numbers_of(picture):
