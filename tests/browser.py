@@ -51,7 +51,8 @@ def requests(browser) -> list[str]:
     """Return every address that was requested since the last call."""
     events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     asked = (e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent")
-    return [address for address in asked if not address.startswith(("chrome:", "data:"))]  # tabs of the browser itself
+    own = ("chrome:", "chrome-untrusted:", "data:")  # tabs of the browser itself
+    return [address for address in asked if not address.startswith(own)]
 
 
 def sideways(browser) -> int:

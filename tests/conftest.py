@@ -20,6 +20,8 @@ settings.register_profile("house", deadline=None)  # tests do not depend on the 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "house")
 
+os.environ["STEINSTREAM_LOG_INTERVAL"] = "inf"  # lines of progress depend on the speed of the machine
+
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # in the background of a shell, tests of Ctrl-C would wait forever

@@ -11,24 +11,22 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import numpy as np
-import pytest
 
-pytest.importorskip("starlette", reason="the dashboard requires starlette and uvicorn")
-pytest.importorskip("uvicorn", reason="the dashboard requires starlette and uvicorn")
-
-from steinstream.live import server, snapshot
+from steinstream.live import client, server, snapshot
 
 EVIL = "<script>document.title='caught'</script><img src=x onerror=alert(1)>"
 
 
 def update_often(monkeypatch):
     """Take snapshots more often than a person needs, and sleep less."""
-    monkeypatch.setattr(server, "PERIOD", 0.01)
+    monkeypatch.setattr(client, "PERIOD", 0.01)
+    monkeypatch.setattr(server, "_CPU_SHARE", 1.0)
     monkeypatch.setattr(snapshot, "PERIOD", 0.0)
     monkeypatch.setattr(snapshot, "_TIME_SHARE", 1e9)
+    monkeypatch.setattr(snapshot, "_IDLE_SECONDS", 0.0)
 
 
-def until(condition, what, seconds=60):
+def until(condition, what, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -49,7 +47,7 @@ class Listener:
     """A page without a browser, which applies the differences that it receives."""
 
     def __init__(self, url, query=""):
-        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=300)
         self.connection.request("GET", f"{urlsplit(url).path}events{query}")
         self.response = self.connection.getresponse()
         assert self.response.status == 200
@@ -94,6 +92,12 @@ def same_points(listener, expected):
     return mine.shape == theirs.shape and np.allclose(mine[np.lexsort(mine.T)], theirs[np.lexsort(theirs.T)], atol=1e-5)
 
 
+def connect(url):
+    """Open a connection, without a request."""
+    address = urlsplit(url)
+    return socket.create_connection((address.hostname, address.port), timeout=300)
+
+
 @contextmanager
 def stuck(url, path):
     """Request the stream of events, and never read it."""
@@ -107,7 +111,7 @@ def stuck(url, path):
 
 def ask(url, path, method="GET", host=None):
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.netloc, timeout=60)
+    connection = http.client.HTTPConnection(address.netloc, timeout=300)
     connection.putrequest(method, path, skip_host=True)
     for name in [address.netloc] if host is None else host:
         connection.putheader("Host", name)

@@ -34,4 +34,4 @@ def test_a_long_stream_leaves_no_trace():
             x = rng.normal(size=(1000, 4))
             thinner.extend(x, -x)
 
-    assert peak(work) < 2
+    assert peak(work) < 6  # the summary and the subsample of the stream, and both during a change of coordinates

@@ -55,7 +55,7 @@ def test_the_command_writes_a_table_and_a_picture_and_touches_nothing_else(stein
     ran = steinstream("compare", chain, "--sizes", "10,30", "--methods", "stride,spmcmc", "-o", "out")
     assert ran.returncode == 0, ran.stderr
     assert (
-        "normalised" in ran.stdout and "spmcmc" in ran.stdout and "wrote out/compare.csv, out/compare.png" in ran.stdout
+        "quantiles" in ran.stdout and "spmcmc" in ran.stdout and "wrote out/compare.csv, out/compare.png" in ran.stdout
     )
     with (tmp_path / "out" / "compare.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

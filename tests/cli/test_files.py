@@ -91,7 +91,6 @@ def folder(made, tmp_path, monkeypatch):
         ("follow 'g-*.csv' -o g-1.csv", "g-1.csv is also an input file"),
         ("follow g-1.csv -o k.npz --checkpoint g-1.csv", "g-1.csv is also an input file"),
         ("plan chain.npz --radius 1 -o chain.npz", "chain.npz is also an input file"),
-        ("refine kept.npz -o chain.npz --weights chain --chain chain.npz", "chain.npz is also an input file"),
         ("ksd g-1.csv --cumulative g-1.csv", "g-1.csv is also an input file.* Give --cumulative"),
         ("compare compare.csv -o . --methods stride --sizes 5", "compare.csv is also an input file"),
         ("report kept.npz --chain chain.html --format csv -o chain.html", "chain.html is also an input file"),

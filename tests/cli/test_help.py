@@ -76,7 +76,7 @@ def test_the_commands_in_the_readme_are_right():
 
 
 @pytest.mark.parametrize(
-    "line", ["steinstream thn a.npz -o b.npz", "steinstream thin a.npz --siez 3 -o b.npz", "steinstream thin a.npz"]
+    "line", ["steinstream thn a.npz -o b.npz", "steinstream thin a.npz --siez 3 -o b.npz", "steinstream merge a.npz"]
 )
 def test_a_wrong_example_would_be_found(line):
     with pytest.raises(click.ClickException):
@@ -114,7 +114,7 @@ for line in {lines!r}:
     except SystemExit as end:
         if end.code:
             raise
-heavy = {{"numpy", "numba", "xarray", "matplotlib", "torch", "pyarrow", "rich", "uvicorn", "distributed"}}
+heavy = {{"numpy", "numba", "xarray", "matplotlib", "torch", "pyarrow", "rich", "asyncio", "distributed"}}
 print(json.dumps(sorted(heavy & sys.modules.keys())))
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -70,8 +70,9 @@ def test_the_default_in_the_help_is_that_of_the_configuration(name):
     ],
 )
 def test_options_have_the_names_of_the_parameters_of_the_function(command, function, others):
-    files = {"scores", "draws_name", "scores_name", "format", "negate_scores", "output_csv"}
-    assert options(command).keys() - files - others <= parameters(function)
+    files = {"scores", "draws_name", "scores_name", "format", "negate_scores", "output_csv", "parameters"}
+    printing = {option.name for option in options(command).values() if option.section == help.PRINTING}
+    assert options(command).keys() - files - printing - others <= parameters(function)
 
 
 def test_options_of_workers_and_weights_have_the_names_of_the_parameters():

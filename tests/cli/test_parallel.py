@@ -82,7 +82,6 @@ def test_options_that_cannot_be_used_with_workers_are_refused(steinstream, files
     (tmp_path / "stopped" / "leaf-00000.npz").touch()
     for arguments, message in (
         (["--checkpoint", "stopped"], "stopped contains checkpoints of a run that was stopped"),
-        (["--weights", "chain"], "--weights chain cannot be used with workers"),
         (["--initial", "chains/chain-0.npz"], "--initial cannot be used with workers"),
         (["--method", "reservoir"], "--method reservoir cannot be used with workers"),
         (["--checkpoint", "file"], "file is a file"),

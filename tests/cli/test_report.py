@@ -69,7 +69,7 @@ def test_the_report_of_thin_is_the_report_of_the_file(written, folder):
 
 
 def test_the_commands_in_the_report_reproduce_the_set(written, folder):
-    options = ("--size", 50, "--preconditioner", "scales", "--no-validate-scores", "--weights", "stein")
+    options = ("--size", 50, "--preconditioner", "scales", "--no-validate-scores", "--weights")
     ran = run(folder, "thin", "chain.npz", "-o", "weighted.npz", *options)
     assert ran.returncode == 0, ran.stderr
     assert run(folder, "refine", "weighted.npz", "-o", "a b.npz", "--order").returncode == 0

@@ -42,9 +42,9 @@ def test_thin_equals_the_library(steinstream, chain, tmp_path):
     assert "kept 50 of 3 000 draws" in ran.stdout
 
 
-def test_paper_settings_are_the_thinner_without_settings(steinstream, chain, tmp_path):
+def test_paper_settings_are_those_of_the_library(steinstream, chain, tmp_path):
     assert steinstream("thin", chain, "-o", "kept.npz", "--paper").returncode == 0
-    thinner = ss.Thinner(3)
+    thinner = ss.Thinner(3, **ss.PAPER)
     thinner.extend(*load(chain))
     kept = ss.thin(*load(chain), **ss.PAPER)
     assert kept.ksd == thinner.ksd
@@ -134,7 +134,7 @@ def test_an_earlier_set_can_be_the_initial_set(steinstream, chain, tmp_path):
     ran = steinstream("thin", chain, "-o", "kept.npz", "--paper", "--initial", "first.npz")
     assert ran.returncode == 0, ran.stderr
     with np.load(tmp_path / "first.npz") as first:
-        thinner = ss.Thinner(3, preconditioner=ss.Preconditioner.identity(), initial=(first["draws"], first["scores"]))
+        thinner = ss.Thinner(3, **ss.PAPER, initial=(first["draws"], first["scores"]))
     thinner.extend(*load(chain))
     assert_same(tmp_path / "kept.npz", thinner.kept)
     np.savez(tmp_path / "narrow.npz", draws=np.ones((5, 2)), scores=np.ones((5, 2)))
@@ -167,14 +167,14 @@ def test_the_summary_has_the_bound_and_the_checks(steinstream, chain, tmp_path):
     ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 50)
     bound = ss.Kept.load(tmp_path / "kept.npz").settings["bound"]
     assert f"(expected at most {bound:.3g} for independent draws)" in ran.stdout
-    assert ran.stderr == "" and "checks passed" in ran.stdout.splitlines()[-1]
+    assert ran.stderr == "" and "checks fired; 50 kept draws" in ran.stdout.splitlines()[-1]
 
 
 def test_failed_checks_are_printed_to_stderr_without_a_warning(steinstream, tmp_path):
     x = np.random.default_rng(0).normal(size=(6000, 2))
     np.savez(tmp_path / "chain.npz", draws=x, scores=-x / 1000)
     ran = steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 20)
-    assert ran.returncode == 0 and "scores" in ran.stderr.lower() and "checks passed" not in ran.stdout
+    assert ran.returncode == 0 and "scores" in ran.stderr.lower() and "checks fired" not in ran.stdout
     assert "Warning" not in ran.stderr
 
 
@@ -226,7 +226,6 @@ def test_ctrl_c_without_a_checkpoint_writes_nothing(steinstream, chain, tmp_path
 
 
 def test_ctrl_c_ends_a_real_process_without_a_traceback(tmp_path):
-    pytest.importorskip("uvicorn")
     x = np.random.default_rng(1).normal(size=(400_000, 3))
     np.savez(tmp_path / "long.npz", draws=x, scores=-x)
     command = [

@@ -8,9 +8,9 @@ Draws are independent. In unconstrained space (log sigma; Stan's stick-breaking 
 Further options, which take effect after N draws (``at=N``): ``mode=die`` ends in the middle of a line, with text on
 standard error; ``mode=pause`` waits in the middle of a line until the file ``gate=PATH`` exists; ``mode=restart`` waits
 for it and starts both files again with another seed; ``mode=crash`` ends before any file is opened; ``mode=ok`` returns
-0 although draws are missing. ``sign=-1`` negates the gradients, ``nan=1`` writes nan instead of them, ``wide=N`` adds a
-variable of N entries to the output. ``flush=1`` flushes each line; otherwise text is written in pieces of 8 kB, as by a
-C++ stream.
+0 although draws are missing. ``diverge=N`` marks every Nth draw as divergent, ``sign=-1`` negates the gradients,
+``nan=1`` writes nan instead of them, ``wide=N`` adds a variable of N entries to the output. ``flush=1`` flushes each
+line; otherwise text is written in pieces of 8 kB, as by a C++ stream.
 """
 
 import math
@@ -62,6 +62,7 @@ class Writer:
         self.wide = int(options.get("fake.wide", 0))
         self.sign = float(options.get("fake.sign", 1))
         self.nan = "fake.nan" in options
+        self.diverge, self.rows = int(options.get("fake.diverge", 0)), 0
         self.header()
 
     def header(self):
@@ -85,7 +86,9 @@ class Writer:
         """The two lines of the next draw."""
         constrained, unconstrained, gradient = draw(self.rng)
         lp = -0.5 * sum(x * x for x in unconstrained) + self.rng.random()
-        sampler = [lp, 0.9, 0.7, 3, 7, 0, -lp]
+        self.rows += 1
+        divergent = int(self.diverge > 0 and self.rows % self.diverge == 0)
+        sampler = [lp, 0.9, 0.7, 3, 7, divergent, -lp]
         momenta = [self.rng.gauss(0, 1) for _ in unconstrained]
         gradient = [math.nan if self.nan else self.sign * g for g in gradient]
         wide = [self.rng.random() for _ in range(self.wide)]

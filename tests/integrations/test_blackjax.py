@@ -109,8 +109,54 @@ def test_the_score_of_a_random_walk_is_computed_from_the_log_density():
     run = ss.integrations.blackjax.sample
     kept = run(algorithm, state, 500, jax.random.key(KEY), logdensity_fn=logdensity, size=SIZE)
     np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
-    with pytest.raises(InputError, match=r"RWState, has no logdensity_grad.*Pass logdensity_fn"):
-        run(algorithm, state, 500, jax.random.key(KEY))
+
+
+def test_kernels_without_a_gradient_are_thinned_without_scores(caplog):
+    walk, state = random_walk()
+    sgld = blackjax.sgld(lambda position, key: jax.grad(logdensity)(position))
+    runs = [(walk, state), (lambda key, position: sgld.step(key, position, key, 1e-2), start())]
+    for algorithm, first in runs:
+        caplog.clear()
+        with caplog.at_level("INFO", "steinstream"):
+            kept = ss.integrations.blackjax.sample(algorithm, first, 500, jax.random.key(KEY), size=SIZE, chunk=200)
+        assert kept.scores is None and len(kept) == SIZE and np.isfinite(kept.mmd)
+        lines = [record.getMessage() for record in caplog.records if "have no scores" in record.getMessage()]
+        assert len(lines) == 1 and "logdensity_fn" in lines[0]
+
+
+def stacked_states(algorithm, chains):
+    positions = jax.tree.map(lambda x: jnp.stack([x + 0.1 * i for i in range(chains)]), start())
+    return jax.vmap(algorithm.init)(positions)
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+def test_the_number_of_chains_is_that_of_the_stacked_states(chains):
+    algorithm = hmc()
+    state, key = stacked_states(algorithm, chains), jax.random.key(KEY)
+    kept = ss.integrations.blackjax.sample(algorithm, state, 200, key, size=SIZE)
+    named = ss.integrations.blackjax.sample(algorithm, state, 200, key, num_chains=chains, size=SIZE)
+    assert_same(kept, named)
+    assert kept.settings["source"]["draws"] == [200] * chains
+
+
+def test_a_number_of_chains_that_differs_from_the_states_is_an_error():
+    algorithm, run = hmc(), ss.integrations.blackjax.sample
+    with pytest.raises(InputError, match=r"num_chains is 2, but the state is that of 3 chains.*jax.vmap"):
+        run(algorithm, stacked_states(algorithm, 3), 10, jax.random.key(KEY), num_chains=2)
+    with pytest.raises(InputError, match="num_chains is 2, but the state is that of one chain"):
+        run(algorithm, algorithm.init(start()), 10, jax.random.key(KEY), num_chains=2)
+    with pytest.raises(InputError, match="num_chains is 2, but the state is that of one chain"):
+        run(lambda key, position: position, start(), 10, jax.random.key(KEY), num_chains=2)
+
+
+def test_convergence_and_divergences_of_the_chains_are_recorded():
+    good, bad = hmc(), blackjax.hmc(logdensity, 5.0, jnp.ones(DIM), 4, divergence_threshold=1.0)
+    for algorithm, diverges in ((good, False), (bad, True)):
+        state = stacked_states(algorithm, 2)
+        source = ss.integrations.blackjax.sample(algorithm, state, 300, jax.random.key(KEY)).settings["source"]
+        assert source["draws"] == [300, 300] and source["tool"] == "blackjax"
+        assert (source["divergences"] > 100) == diverges
+        assert (source["rhat"] < 1.2) == (not diverges)
 
 
 def test_stochastic_gradients_have_a_second_score():

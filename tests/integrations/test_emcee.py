@@ -99,10 +99,33 @@ def test_scores_can_come_from_a_function():
     assert_same(backend.kept, thinned().kept)
 
 
-def test_a_single_blob_without_a_name_is_the_score():
-    backend = ss.integrations.emcee.Backend(size=SIZE)
+def test_a_single_blob_without_a_name_can_be_the_score():
+    backend = ss.integrations.emcee.Backend(size=SIZE, score="blob")
     sampler(backend, blobs=False, moves=None).run_mcmc(start(), 120)
     assert_same(backend.kept, thinned().kept)
+
+
+@pytest.mark.parametrize(
+    "log_prob", [log_density, lambda x: (log_density(x), 1.0), lambda x: (log_density(x), *np.exp(x))]
+)
+def test_without_a_score_the_walkers_are_thinned_without_scores(log_prob, stored, caplog):
+    backend = ss.integrations.emcee.Backend(size=SIZE)
+    with caplog.at_level("INFO", "steinstream"):
+        sampler(backend, log_prob, blobs=False).run_mcmc(start(), 120)
+    kept = backend.kept
+    thinner = ss.Thinner(DIM, size=SIZE)
+    for step, positions in enumerate(stored.get_chain()):
+        thinner.extend(positions, ids=[(walker, step) for walker in range(WALKERS)])
+    assert kept.scores is None
+    np.testing.assert_array_equal(kept.ids, thinner.kept.ids)
+    lines = [record.getMessage() for record in caplog.records if "have no scores" in record.getMessage()]
+    assert len(lines) == 1 and 'blobs_dtype=[("score", float, 4)]' in lines[0]
+
+
+def test_convergence_of_the_walkers_is_recorded():
+    source = thinned().kept.settings["source"]
+    assert source["tool"] == "emcee" and source["draws"] == [120] * WALKERS
+    assert source["rhat"] > 1.0 and 1 <= source["ess"] <= 1200 and "divergences" not in source
 
 
 def test_methods_that_need_the_whole_chain_are_errors():
@@ -117,12 +140,11 @@ def test_methods_that_need_the_whole_chain_are_errors():
 
 
 def test_missing_negated_and_nan_scores_are_errors():
-    with pytest.raises(InputError, match=r"no blobs.*blobs_dtype=\[\(\"score\", float, 4\)\]"):
-        sampler(ss.integrations.emcee.Backend(), log_density, blobs=False).run_mcmc(start(), 5)
-    with pytest.raises(InputError, match="no blob 'gradient' among score"):
+    with pytest.raises(InputError, match=r"no blob 'gradient' among the blobs \(score\).*\"gradient\", float, 4"):
         thinned(field="gradient")
     with pytest.raises(InputError, match="not one score of 4 entries per walker"):
-        sampler(ss.integrations.emcee.Backend(), lambda x: (log_density(x), 1.0), blobs=False).run_mcmc(start(), 5)
+        backend = ss.integrations.emcee.Backend(score="blob")
+        sampler(backend, lambda x: (log_density(x), 1.0), blobs=False).run_mcmc(start(), 5)
     with pytest.raises(NegatedScoresError, match=r"look negated.*-scores"):
         thinned(log_prob=lambda x: both(x, -1.0))
     with pytest.raises(InputError, match=r"is nan in coordinate 0. Correct"):

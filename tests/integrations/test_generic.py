@@ -92,6 +92,41 @@ def test_scores_can_be_computed_by_torch(chain, stored):
     np.testing.assert_allclose(kept.scores, stored.scores, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_draws_alone_are_thinned_without_scores(chain, block, caplog):
+    thinner = ss.Thinner(DIM, size=SIZE)
+    thinner.extend(chain)
+    with caplog.at_level("INFO", "steinstream"):
+        kept = thin(mixed(chain), block=block, size=SIZE)
+    np.testing.assert_array_equal(kept.ids, thinner.kept.ids)
+    assert kept.scores is None and kept.settings["source"]["draws"] == [600]
+    assert sum("have no scores" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_draws_of_two_dimensions_that_are_lists_are_not_pairs():
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    kept = thin((list(row) for row in rows), size=10)
+    assert kept.draws.shape == (10, 2) and kept.scores is None
+    pairs = thin(((list(row), list(-row)) for row in rows), size=10)
+    np.testing.assert_array_equal(pairs.scores, -pairs.draws)
+
+
+def test_scores_of_stored_draws_have_their_shape(chain):
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return score(x)
+
+    stored = ss.integrations.generic.scores(counted, chain.reshape(2, 300, DIM))
+    np.testing.assert_array_equal(stored.reshape(600, DIM), [score(x) for x in chain])
+    assert len(calls) == len(np.unique(chain, axis=0)) < 600  # a random walk repeats its states
+    with pytest.raises(InputError, match=r"must have shape \(draws, dimensions\)"):
+        ss.integrations.generic.scores(score, chain[0])
+    with pytest.raises(InputError, match="must return the gradient"):
+        ss.integrations.generic.scores(lambda x: x[:2], chain)
+
+
 def test_batched_score_is_the_score_of_each_draw(chain):
     np.testing.assert_array_equal(batched_score(score)(chain[:3]), [score(x) for x in chain[:3]])
 
@@ -108,8 +143,8 @@ def test_negated_and_nan_scores_are_errors(chain):
 def test_wrong_arguments_are_errors(chain):
     with pytest.raises(InputError, match="yielded no draws"):
         thin(iter([]))
-    with pytest.raises(InputError, match=r"pairs \(draw, score\), but it yielded a ndarray.*pass score"):
-        thin(chain)
+    with pytest.raises(InputError, match="Some draws were given with scores and others without"):
+        thin([chain[0], (chain[1], chain[1])])
     with pytest.raises(InputError, match=r"shape \(4,\) and its score has shape \(3,\)"):
         thin([(chain[0], chain[0][:3])])
     with pytest.raises(InputError, match="different numbers of dimensions"):

@@ -129,13 +129,12 @@ def test_several_chains_share_a_thinner(method):
     draws, scores = mcmc.get_samples(True), -mcmc.get_extra_fields(True)["z_grad"]
     run = ss.integrations.numpyro.sample
     kept = run(mcmc, key, init_params=start, dims={"x": ["part"]}, size=SIZE, chunk=77)
-    order = (1, 0, 2) if method == "vectorized" else (0, 1, 2)  # all chains draw by draw, or one after another
     ids = np.stack(np.meshgrid(range(2), range(200), indexing="ij"), axis=-1)
-    draws, scores, ids = (np.transpose(each, order).reshape(400, -1) for each in (draws, scores, ids))
+    draws, scores, ids = (np.transpose(each, (1, 0, 2)).reshape(400, -1) for each in (draws, scores, ids))
     thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
     thinner.extend(draws, scores, ids=ids)
     assert_same(kept, thinner.kept)
-    assert set(kept.ids[:, 0]) == {0, 1}
+    assert np.bincount(kept.ids[:, 0]).min() >= SIZE // 4  # no chain is favoured
     assert kept.variables["x"].dims == ("part",)
 
 
@@ -200,6 +199,136 @@ def test_the_potential_of_a_kernel_without_gradient_is_differentiated():
     np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
 
 
+def test_the_potential_of_an_ensemble_kernel_is_differentiated():
+    kernel = infer.AIES(potential_fn=potential)
+    mcmc = infer.MCMC(
+        kernel, num_warmup=50, num_samples=100, num_chains=8, chain_method="vectorized", progress_bar=False
+    )
+    start = 0.1 * np.random.default_rng(0).normal(size=(8, DIM))
+    kept = ss.integrations.numpyro.sample(mcmc, jax.random.key(0), init_params=start, size=10)
+    assert kept.settings["source"]["draws"] == [100] * 8
+    np.testing.assert_allclose(kept.scores, [score(x) for x in kept.draws], rtol=1e-8, atol=1e-8)
+
+
+def mixture(y):
+    centre = numpyro.sample("centre", dist.Normal(0.0, 5.0))
+    group = numpyro.sample("group", dist.Bernoulli(0.3))
+    numpyro.sample("y", dist.Normal(centre + 2.0 * group, 1.0), obs=y)
+
+
+def test_discrete_sites_are_thinned_without_scores(caplog):
+    kernel = infer.DiscreteHMCGibbs(infer.NUTS(mixture), modified=True)
+    mcmc = infer.MCMC(kernel, num_warmup=50, num_samples=200, progress_bar=False)
+    with caplog.at_level("INFO", "steinstream"):
+        kept = ss.integrations.numpyro.sample(mcmc, jax.random.key(0), Y, size=20)
+    mcmc.run(jax.random.key(0), Y)
+    assert kept.scores is None and kept.names == ("centre", "group")
+    for name, values in mcmc.get_samples().items():
+        np.testing.assert_array_equal(kept.variables[name].values, np.asarray(values)[kept.ids[:, 1]])
+    assert kept.variables["group"].values.dtype.kind == "i" and kept.settings["source"]["divergences"] == 0
+    lines = [record.getMessage() for record in caplog.records if "have no scores" in record.getMessage()]
+    assert len(lines) == 1 and "DiscreteHMCGibbs" in lines[0]
+
+
+def test_a_warm_up_that_was_run_is_not_repeated(whole):
+    mcmc, later = nuts(), nuts()
+    for each in (mcmc, later):
+        each.warmup(jax.random.key(1), Y)
+    kept = ss.integrations.numpyro.sample(mcmc, jax.random.key(2), Y, size=SIZE, chunk=150)
+    later.run(jax.random.key(2), Y)
+    for name, values in later.get_samples().items():
+        np.testing.assert_array_equal(kept.variables[name].values, np.asarray(values)[kept.ids[:, 1]])
+    assert kept.settings["seen"] == 400
+
+
+@pytest.mark.parametrize("method", ["sequential", "vectorized"])
+def test_several_chains_continue_from_the_last_state(method):
+    mcmc, start = hmc(chain_method=method), np.zeros((2, DIM))
+    mcmc.run(jax.random.key(2), init_params=start)
+    mcmc.post_warmup_state = mcmc.last_state
+    keys = mcmc.post_warmup_state.rng_key
+    kept = ss.integrations.numpyro.sample(mcmc, keys, init_params=start, size=SIZE)
+    mcmc.run(keys, init_params=start)
+    chain, draw = kept.ids.T
+    np.testing.assert_array_equal(kept.draws, np.asarray(mcmc.get_samples(True))[chain, draw])
+
+
+def test_convergence_and_divergences_of_the_chains_are_recorded(kept):
+    source = kept.settings["source"]
+    assert source["tool"] == "numpyro" and source["draws"] == [400]
+    assert source["divergences"] == 0 and 0.99 < source["rhat"] < 1.1 and 50 < source["ess"] <= 400
+    wild = infer.MCMC(
+        infer.HMC(potential_fn=potential, step_size=5.0, adapt_step_size=False),
+        num_warmup=0,
+        num_samples=100,
+        progress_bar=False,
+    )
+    bad = ss.integrations.numpyro.sample(wild, jax.random.key(0), init_params=np.ones(DIM), size=5)
+    wild.run(jax.random.key(0), init_params=np.ones(DIM), extra_fields=("diverging",))
+    assert bad.settings["source"]["divergences"] == int(wild.get_extra_fields()["diverging"].sum()) > 50
+
+
+def test_samples_and_summary_are_those_of_the_kept_draws(kept, capsys):
+    samples = ss.integrations.numpyro.get_samples(kept)
+    assert {name: values.shape for name, values in samples.items()} == {
+        "centre": (SIZE,), "level": (SIZE, 2), "mu": (SIZE,), "shift": (SIZE, 2), "sigma": (SIZE,), "w": (SIZE, 3),
+    }  # fmt: skip
+    ss.integrations.numpyro.print_summary(kept)
+    printed = capsys.readouterr().out
+    row = next(line for line in printed.splitlines() if line.strip().startswith("w[2]"))
+    assert float(row.split()[1]) == pytest.approx(samples["w"][:, 2].mean(), rel=1e-3)
+    assert "30 kept of 400 draws in 1 chains" in printed and "Number of divergences: 0" in printed
+    assert "R-hat" in printed
+
+
+def test_settings_that_do_not_exist_are_errors():
+    with pytest.raises(InputError, match="Unknown setting 'convergence'"):
+        ss.integrations.numpyro.sample(nuts(), jax.random.key(0), Y, convergence=True)
+
+
+@pytest.mark.parametrize("by_chain", [False, True])
+def test_scores_of_a_finished_fit_are_those_of_the_sampler(whole, by_chain):
+    draws, scores, samples = whole
+    if by_chain:
+        samples = {name: values.reshape(2, 200, *values.shape[1:]) for name, values in samples.items()}
+        draws, scores = draws.reshape(2, 200, -1), scores.reshape(2, 200, -1)
+    scored = ss.integrations.numpyro.scores(model, samples, Y)
+    np.testing.assert_allclose(scored.draws, draws, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(scored.scores, scores, rtol=1e-5, atol=1e-5)
+    kept = scored.thin(size=SIZE)
+    assert kept.names == ("mu", "shift[0]", "shift[1]", "sigma", "w[0]", "w[1]")
+    at = tuple(kept.ids.T) if by_chain else kept.ids[:, 1]
+    for name, values in samples.items():
+        np.testing.assert_array_equal(kept.variables[name].values, values[at])
+    assert kept.variables["shift"].dims == ("group",)
+
+
+def test_scores_can_be_computed_from_the_sampler_and_from_an_arviz_tree(whole):
+    xarray = pytest.importorskip("xarray")
+    mcmc = nuts(50)
+    mcmc.run(jax.random.key(1), Y)
+    scored = ss.integrations.numpyro.scores(model, mcmc, y=Y)
+    assert scored.draws.shape == (1, 50, 6)
+    arrays = {
+        name: (("chain", "draw", *(f"{name}_{i}" for i in range(values.ndim - 2))), np.asarray(values))
+        for name, values in mcmc.get_samples(group_by_chain=True).items()
+    }
+    tree = xarray.DataTree.from_dict({"posterior": xarray.Dataset(arrays)})
+    np.testing.assert_array_equal(ss.integrations.numpyro.scores(model, tree, Y).scores, scored.scores)
+
+
+def test_samples_that_do_not_fit_the_model_are_errors(whole):
+    run, samples = ss.integrations.numpyro.scores, whole[2]
+    with pytest.raises(InputError, match="no sigma, which are sites"):
+        run(model, {name: values for name, values in samples.items() if name != "sigma"}, Y)
+    with pytest.raises(InputError, match=r"samples of w do not have the shape \(n, ...\)"):
+        run(model, {**samples, "w": samples["w"][:, :2]}, Y)
+    with pytest.raises(InputError, match="discrete sites group have no score"):
+        run(mixture, {"centre": np.zeros(3), "group": np.zeros(3, dtype=int)}, Y)
+    with pytest.raises(InputError, match="Expected samples by site, got ndarray"):
+        run(model, np.zeros((3, 2)), Y)
+
+
 def test_model_arguments_can_be_keywords(kept):
     again = ss.integrations.numpyro.sample(nuts(), jax.random.key(1), model_kwargs={"y": Y}, size=SIZE)
     assert_same(kept, again)
@@ -211,8 +340,6 @@ def test_wrong_samplers_and_thinners_are_errors():
         run(infer.NUTS(model), key)
     with pytest.raises(InputError, match="every 2th draw"):
         run(infer.MCMC(infer.NUTS(model), num_warmup=1, num_samples=4, thinning=2), key)
-    with pytest.raises(InputError, match=r"AIES is an ensemble kernel"):
-        run(infer.MCMC(infer.AIES(model), num_warmup=1, num_samples=4, num_chains=2, chain_method="vectorized"), key)
     with pytest.raises(InputError, match=r"for 2 dimensions, the draws have 3"):
         mcmc = infer.MCMC(Independent(1.0), num_warmup=0, num_samples=10, progress_bar=False)
         run(mcmc, key, thinner=ss.Thinner(2))

@@ -19,6 +19,7 @@ pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 
 
 from steinstream.errors import InputError, NegatedScoresError  # noqa: E402
 from steinstream.integrations.nutpie import thin  # noqa: E402
+from steinstream.integrations.pymc import with_scores  # noqa: E402
 from tests.integrations.constrained import model, scores  # noqa: E402
 
 SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "seed": 5, "progress_bar": False}
@@ -89,19 +90,29 @@ def test_pymc_through_nutpie_is_thinned_with_the_right_scores_and_draws(pymc_tre
     assert float(small.constant_data["offset"]) == 0.5
 
 
-def test_a_tree_without_gradient_is_an_error_with_the_remedy():
-    bare = nutpie.sample(compiled(), **SAMPLE)
-    with pytest.raises(InputError, match=r"no variable sample_stats/gradient.*store_gradient=True"):
-        thin(bare, size=10)
-
-
-def test_a_gradient_that_is_all_nan_is_an_error_with_the_remedy(tmp_path):
+def test_a_tree_without_gradient_is_thinned_without_scores(tmp_path, caplog):
     store = nutpie.zarr_store.LocalStore(str(tmp_path / "run.zarr"), mkdir=True)
-    bare = nutpie.sample(compiled(), zarr_store=store, **{**SAMPLE, "store_unconstrained": True})
-    assert np.isnan(bare.sample_stats["gradient"].values).all()
-    with pytest.raises(InputError, match=r"is NaN throughout.*store_gradient=True"):
-        thin(bare, size=10)
-    bare.close()
+    bare = nutpie.sample(compiled(), **SAMPLE)
+    nan = nutpie.sample(compiled(), zarr_store=store, **{**SAMPLE, "store_unconstrained": True})
+    assert np.isnan(nan.sample_stats["gradient"].values).all()
+    for tree in (bare, nan):
+        caplog.clear()
+        with caplog.at_level("INFO", "steinstream"):
+            kept = thin(tree, size=20)
+        chain, draw = kept.ids.T
+        assert kept.scores is None and len(kept) == 20
+        np.testing.assert_array_equal(kept.variables["share"].values, tree.posterior["share"].values[chain, draw])
+        assert sum("have no scores" in record.getMessage() for record in caplog.records) == 1
+    nan.close()
+
+
+def test_scores_of_a_fit_without_gradient_are_those_of_nutpie(tree):
+    bare = tree.copy()
+    bare["sample_stats"] = tree["sample_stats"].to_dataset().drop_vars(["gradient", "unconstrained_draw"])
+    stats, scored = tree.sample_stats, with_scores(model(), bare)
+    for name in ("unconstrained_draw", "gradient"):
+        np.testing.assert_allclose(scored.sample_stats[name].values, stats[name].values, rtol=1e-7, atol=1e-7)
+    assert_subset(scored.stein.thin(size=40), tree)
 
 
 def test_a_negated_gradient_is_an_error(tree):
@@ -139,7 +150,8 @@ def test_a_running_sampler_is_thinned_to_its_end(tmp_path, monkeypatch):
     whole = sampler.wait()
     stats = whole.sample_stats
     assert kept.settings["seen"] == 2000
-    assert kept.settings["source"]["draws"] == [1000, 1000]
+    source = kept.settings["source"]
+    assert source["tool"] == "nutpie" and source["draws"] == [1000, 1000] and source["rhat"] < 1.1
     chain, draw = kept.ids.T
     for name in ("mu", "sigma", "share", "odds", "both"):
         np.testing.assert_array_equal(kept.variables[name].values, whole.posterior[name].values[chain, draw])
@@ -148,9 +160,10 @@ def test_a_running_sampler_is_thinned_to_its_end(tmp_path, monkeypatch):
     assert len(order) >= 2
     chain, draw = np.concatenate(order).T
     draws, gradient = (stats[name].values[chain, draw] for name in ("unconstrained_draw", "gradient"))
-    stored = ss.thin(draws, gradient, size=40, preconditioner="streaming")
-    assert {*map(tuple, kept.ids)} == {(chain[i], draw[i]) for i in stored.ids[:, 1]}
-    assert kept.ksd == stored.ksd
+    again = ss.Thinner(4, size=40)
+    again.extend(draws, gradient, ids=np.concatenate(order))
+    np.testing.assert_array_equal(kept.ids, again.kept.ids)
+    assert kept.ksd == again.kept.ksd
     whole.close()
 
 
@@ -247,9 +260,22 @@ def test_a_wrong_setting_is_an_error_before_the_first_draw(tmp_path):
         thin(tmp_path / "nothing.zarr", sise=5)
 
 
-def test_a_store_without_gradient_is_an_error(tmp_path):
+def test_a_store_without_gradient_is_thinned_without_scores(tmp_path, caplog):
     sampler = running(tmp_path / "run.zarr", store_gradient=False)
-    with pytest.raises(InputError, match=r"gradient is not stored.*store_gradient=True"):
+    with caplog.at_level("INFO", "steinstream"):
+        kept = thin(sampler, size=20)
+    whole = sampler.wait()
+    chain, draw = kept.ids.T
+    assert kept.scores is None and len(kept) == 20 and kept.settings["seen"] == 600
+    np.testing.assert_array_equal(kept.variables["share"].values, whole.posterior["share"].values[chain, draw])
+    whole.close()
+    lines = [record.getMessage() for record in caplog.records if "have no scores" in record.getMessage()]
+    assert len(lines) == 1 and "store_gradient=True" in lines[0]
+
+
+def test_a_store_without_unconstrained_draws_is_an_error(tmp_path):
+    sampler = running(tmp_path / "run.zarr", store_unconstrained=False)
+    with pytest.raises(InputError, match=r"unconstrained_draw is not stored.*store_unconstrained=True"):
         thin(sampler, size=5, timeout=600)
     sampler.wait().close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,8 @@ import steinstream as ss
 pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
 
 from steinstream.errors import InputError  # noqa: E402
-from steinstream.integrations.pymc import Callback, Trace  # noqa: E402
+from steinstream.integrations.pymc import Callback, Trace, with_scores  # noqa: E402
+from steinstream.integrations.pymc import scores as pymc_scores  # noqa: E402
 from tests.integrations.constrained import constrained, model, scores  # noqa: E402
 
 SAMPLE = {"draws": 300, "tune": 200, "chains": 2, "cores": 1, "random_seed": 3, "progressbar": False, "quiet": True}
@@ -258,12 +260,127 @@ def test_a_second_run_continues_the_indices_of_the_thinner():
         Trace(model(), thinner)
 
 
-def test_discrete_parameters_are_an_error():
-    with pm.Model() as discrete:
-        pm.Poisson("visits", 3.0)
-        pm.Normal("x")
-    with pytest.raises(InputError, match="discrete parameters, visits"):
-        Callback(discrete)
+def test_discrete_parameters_are_thinned_without_scores(caplog):
+    with pm.Model() as discrete, caplog.at_level("INFO", "steinstream"):
+        visits = pm.Poisson("visits", 3.0, shape=2)
+        pm.Normal("x", visits.sum(), 1.0)
+        common, trace = Callback(size=20), Trace(size=15)
+        tree = pm.sample(callback=common, **{**STORED, "draws": 100})
+        pm.sample(trace=trace, compute_convergence_checks=False, **{**SAMPLE, "draws": 100})
+    kept = common.kept
+    chain, draw = kept.ids.T
+    assert kept.scores is None and kept.names == ("visits[0]", "visits[1]", "x")
+    np.testing.assert_array_equal(kept.variables["visits"].values, tree.posterior["visits"].values[chain, draw])
+    assert kept.variables["visits"].values.dtype.kind == "i"
+    assert len(trace.kept) == 15 and trace.kept.scores is None
+    lines = [record.getMessage() for record in caplog.records if "have no scores" in record.getMessage()]
+    assert len(lines) == 2 and "visits" in lines[0] and "marginalize" in lines[0]
+    with pytest.raises(InputError, match=r"no scores. The discrete parameters visits"):
+        pymc_scores(discrete, tree)
+
+
+def test_scores_can_be_left_out(run):
+    thin = Callback(model(), size=20, scores=False)
+    for index, x in enumerate(unconstrained(run[0])[0]):
+        thin(None, Draw(0, index, {"mu": x[0], "sigma_log__": x[1], "share_simplex__": x[2:]}))
+    assert thin.kept.scores is None and len(thin.kept) == 20
+
+
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
+def test_a_model_without_a_gradient_is_thinned_without_scores():
+    import pytensor.tensor as pt
+    from pytensor.graph import Apply, Op
+
+    class BlackBox(Op):
+        def make_node(self, x):
+            return Apply(self, [pt.as_tensor(x)], [pt.dscalar()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = np.asarray(-0.5 * float(inputs[0]) ** 2)
+
+    with pm.Model():
+        x = pm.Flat("x")
+        pm.Potential("target", BlackBox()(x))
+        thin = Callback(size=20)
+        pm.sample(callback=thin, step=pm.Metropolis(), **{**SAMPLE, "draws": 100})
+    assert thin.kept.scores is None and len(thin.kept) == 20
+
+
+def test_the_model_is_that_of_the_context():
+    with model():
+        assert Callback(size=5)._run.space.model is model()
+        assert Trace(size=5)._run.space.model is model()
+    with pytest.raises(InputError, match=r"no model.*with model:"):
+        Callback(size=5)
+    with pytest.raises(InputError, match=r"Expected a pymc.Model, got int"):
+        Callback(200)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A finished fit with the log likelihood, without the transformed variables."""
+    with model():
+        tree = pm.sample(nuts_sampler="pymc", compute_convergence_checks=False, **SAMPLE)
+        return pm.compute_log_likelihood(tree, progressbar=False)
+
+
+def test_scores_of_a_finished_fit_are_those_of_the_sampler(run, fitted):
+    for tree in (run[0], fitted):
+        scored = pymc_scores(model(), tree)
+        np.testing.assert_allclose(scored.draws, unconstrained(run[0]), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(scored.scores, scores(scored.draws), rtol=1e-7, atol=1e-7)
+    assert scored.names == run[1].kept.names
+    kept = scored.thin(size=40)
+    chain, draw = kept.ids.T
+    np.testing.assert_array_equal(kept.variables["share"].values, fitted.posterior["share"].values[chain, draw])
+    assert kept.variables["share"].coords["kind"].tolist() == ["a", "b", "c"]
+
+
+def test_bounds_that_depend_on_parameters_are_mapped_back():
+    with pm.Model() as bounded:
+        low = pm.Normal("low")
+        pm.Uniform("x", low, low + 2.0)
+        pm.Normal("ordered", [0.0, 1.0], transform=pm.distributions.transforms.ordered, initval=[0.0, 1.0])
+        tree = pm.sample(**{**STORED, "draws": 50})
+    scored = pymc_scores(bounded, tree)
+    stored = tree.posterior if "x_interval__" in tree.posterior else tree.unconstrained_posterior
+    plain = tree.copy()
+    if "unconstrained_posterior" in plain.children:
+        del plain["unconstrained_posterior"]
+    else:
+        names = [name for name in plain.posterior.data_vars if name.endswith("__")]
+        plain["posterior"] = plain.posterior.to_dataset().drop_vars(names)
+    again = pymc_scores(bounded, plain)
+    np.testing.assert_allclose(scored.draws[..., 1], stored["x_interval__"].values)
+    np.testing.assert_allclose(again.draws, scored.draws, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(again.scores, scored.scores, rtol=1e-6, atol=1e-6)
+
+
+def test_a_fit_with_scores_is_thinned_with_all_of_its_groups(fitted):
+    import arviz as az
+
+    shares = []
+    tree = with_scores(model(), fitted, progress=shares.append)
+    assert shares[-1] == 1.0 and "gradient" not in fitted.sample_stats
+    small = tree.stein.thin(size=60, stacked=False)
+    chain, draw = (small.posterior[name].values[0] for name in ("source_chain", "source_draw"))
+    for group, name in (("log_likelihood", "height"), ("sample_stats", "energy")):
+        np.testing.assert_array_equal(small[group][name].values[0], fitted[group][name].values[chain, draw])
+    np.testing.assert_allclose(
+        small.sample_stats["gradient"].values[0], scores(small.sample_stats["unconstrained_draw"].values[0])
+    )
+    assert "observed_data" in small.children and "constant_data" in small.children
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the Pareto tail of few draws
+        loo = [az.loo(each, var_name="height", reff=1.0) for each in (small, fitted)]
+    assert loo[0].elpd == pytest.approx(loo[1].elpd, abs=0.5)
+
+
+def test_a_fit_of_another_model_is_an_error(fitted):
+    with pm.Model() as other:
+        pm.Normal("theta")
+    with pytest.raises(InputError, match="no theta, which are parameters of the model"):
+        pymc_scores(other, fitted)
 
 
 def test_a_nan_score_is_an_error_that_names_the_draw():

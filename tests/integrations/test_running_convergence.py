@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.validation import consecutive_ids
 from tests.chains import autoregression
 
 
-def watched(chains, diverging=()):
+def watched(chains, diverging=(), rows=1):
     convergence = RunningConvergence(chains[0].shape[1])
     for number, chain in enumerate(chains):
-        for index, draw in enumerate(chain):
-            convergence.add(number, draw, (number, index) in diverging)
+        for index in range(0, len(chain), rows):
+            draws = chain[index : index + rows]
+            ids = consecutive_ids(number, index, len(draws))
+            convergence.add(ids, draws, [tuple(one) in diverging for one in ids.tolist()])
     return convergence.summary([f"p{j}" for j in range(chains[0].shape[1])])
 
 
@@ -55,3 +58,19 @@ def test_a_constant_parameter_has_r_hat_one_and_is_not_the_slowest():
 
 def test_a_few_draws_have_no_statistics():
     assert watched([np.ones((3, 2))]) == {"draws": [3], "divergences": 0}
+
+
+def test_the_result_does_not_depend_on_the_blocks_or_on_the_order_of_the_chains():
+    chains = [autoregression(1500, 2, 0.5, seed) for seed in range(3)]
+    turns = RunningConvergence(2)  # one draw of each chain in turn
+    for index in range(1500):
+        turns.add(np.array([(chain, index) for chain in range(3)]), np.array([chain[index] for chain in chains]))
+    one_by_one, blocks = watched(chains), watched(chains, rows=700)
+    assert one_by_one == blocks
+    assert turns.summary(["p0", "p1"]) == {name: value for name, value in blocks.items() if name != "divergences"}
+
+
+def test_draws_that_are_not_finite_are_left_out():
+    chain = autoregression(600, 2, 0.5, 0)
+    bad = np.insert(chain, 100, np.nan, axis=0)
+    assert watched([bad]) == watched([chain])

@@ -18,7 +18,7 @@ import pytest
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError, SamplerError
 from steinstream.integrations._draw_metadata import DrawMetadata
-from steinstream.integrations.stan import LiveRun, as_command, sample
+from steinstream.integrations.stan import LiveRun, as_command, sample, scores
 from steinstream.io import open_chain
 from tests.stan_runs import DATA, FAKE, constrain, gradient, log_density, program, whole
 from tests.stan_runs import sample as sample_to_files
@@ -73,6 +73,69 @@ def test_the_result_is_that_of_files(chains, settings, tmp_path):
     assert np.abs(kept.scores - exact).max() < 1e-8 * np.abs(exact).max()
     # rows of the output file are held for kept draws, and for draws that wait for more candidates
     assert run.held_rows <= len(kept) + settings.get("candidates", 1)
+
+
+def test_convergence_and_divergences_of_the_chains_are_recorded():
+    command = [*program(samples=500), "fake", "diverge=50"]
+    source = sample(command, chains=2, size=40).settings["source"]
+    assert source["tool"] == "stan" and source["draws"] == [500, 500] and source["divergences"] == 20
+    assert 0.99 < source["rhat"] < 1.05 and source["ess"] > 100
+
+
+class BridgeModel:
+    """The interface of ``bridgestan.StanModel`` for the model of ``fake_stan.py``; BridgeStan needs a C++ compiler."""
+
+    def param_names(self):
+        return ["mu", "sigma", "w.1", "w.2", "w.3"]
+
+    def param_unc_names(self):
+        return ["mu", "sigma", "w.1", "w.2"]
+
+    def param_unconstrain(self, theta):
+        mu, sigma, first, second, third = theta
+        return np.array([mu, np.log(sigma), np.log(first / (1 - first)) + np.log(2.0), np.log(second / third)])
+
+    def log_density_gradient(self, theta, *, jacobian):
+        assert jacobian
+        return log_density(theta[None])[0], gradient(log_density, theta[None])[0]
+
+
+@pytest.fixture
+def fit(tmp_path):
+    """Output files of two chains without their diagnostic files, and the unconstrained draws and scores."""
+    diagnostic = [sample_to_files(tmp_path, chain, samples=100) for chain in (1, 2)]
+    parts = [whole(open_chain(path)) for path in diagnostic]
+    for path in diagnostic:
+        path.unlink()
+    return [tmp_path / "out-1.csv", tmp_path / "out-2.csv"], *(np.stack([part[i] for part in parts]) for i in (0, 1))
+
+
+def test_scores_of_output_files_are_those_of_the_diagnostic_files(fit):
+    files, draws, expected = fit
+    scored = scores(BridgeModel(), files)
+    np.testing.assert_allclose(scored.draws, draws, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(scored.scores, expected, rtol=1e-8, atol=1e-8)
+    kept = scored.thin(size=20)
+    assert kept.names == ("mu_unc", "sigma_unc", "w_unc.1", "w_unc.2") and set(kept.ids[:, 0]) == {0, 1}
+    np.testing.assert_allclose(kept.variables["w"].values, constrain(kept.draws)[2])
+    assert scores(BridgeModel(), files[0]).draws.shape == (1, 100, 4)
+
+
+def test_scores_can_be_computed_from_tables_and_arrays(fit):
+    pandas = pytest.importorskip("pandas")
+    draws = fit[1][0]
+    mu, sigma, w, _ = constrain(draws)
+    table = np.column_stack([w, mu, sigma])
+    frame = pandas.DataFrame(table, columns=["w[1]", "w[2]", "w[3]", "mu", "sigma"])
+    array = np.column_stack([mu, sigma, w])
+    for given in (frame, array, np.stack([array, array])):
+        np.testing.assert_allclose(scores(BridgeModel(), given).draws.reshape(-1, 100, 4)[0], draws, atol=1e-8)
+    with pytest.raises(InputError, match=r"no sigma, which are parameters of the model"):
+        scores(BridgeModel(), frame.drop(columns="sigma"))
+    with pytest.raises(InputError, match=r"shape \(100, 4\), but the model has 5 parameters"):
+        scores(BridgeModel(), array[:, :4])
+    with pytest.raises(InputError, match=r"Expected a bridgestan.StanModel, got str"):
+        scores("model.stan", array)
 
 
 def test_settings_can_be_given_as_a_config(tmp_path):

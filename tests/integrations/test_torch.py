@@ -175,6 +175,7 @@ def test_the_module_and_its_gradients_do_not_change():
 def test_the_best_candidate_is_stored_with_the_weights_it_had(tmp_path, storage):
     module, chain = mlp(), []
     options = {"preconditioner": ss.Preconditioner.length_scale(5.0), "growth": "linear", "storage": storage}
+    options["stream_weight"] = 0.0  # every step adds a draw
     collector = Collector(module, posterior, data=batches, candidates=4, folder=tmp_path, predict=predict, **options)
     steps = langevin(module, collector, 43, call=lambda c: (chain.append(flat(module)), c())[1])
     assert [i for i, step in enumerate(steps) if step.added] == list(range(3, 43, 4))
@@ -268,9 +269,8 @@ def test_a_resumed_run_gives_the_same_bits(tmp_path, storage):
 
 def test_float32_draws_are_not_stored_in_the_checkpoint_again(tmp_path):
     module = torch.nn.Linear(2000, 10)
-    collector = Collector(
-        module, score="minibatch", folder=tmp_path, size=4, preconditioner=ss.Preconditioner.length_scale(9.0)
-    )
+    options = {"preconditioner": ss.Preconditioner.length_scale(9.0), "stream_weight": 0.0}
+    collector = Collector(module, score="minibatch", folder=tmp_path, size=4, **options)
     assert collector.thinner.config.storage == "float32" and collector.dim == 20_010
     for _ in range(6):
         with torch.no_grad():
@@ -284,7 +284,7 @@ def test_float32_draws_are_not_stored_in_the_checkpoint_again(tmp_path):
         folder=tmp_path,
         size=4,
         resume=True,
-        preconditioner=ss.Preconditioner.length_scale(9.0),
+        **options,
     )
     assert np.array_equal(again.kept.draws, collector.kept.draws) and again.thinner.ksd == collector.thinner.ksd
 
@@ -423,7 +423,7 @@ def test_a_run_in_the_folder_is_not_overwritten_or_continued_with_other_settings
         ("collector", {"size": 3, "score": "independent"}),
         ("preconditioner", {"size": 3, "preconditioner": ss.Preconditioner.length_scale(2.0)}),
         ("history", {"size": 3, "history": "all"}),
-        ("storage", {"size": 3, "storage": "float32", "preconditioner": ss.Streaming()}),
+        ("preconditioner", {"size": 3, "storage": "float32", "preconditioner": ss.Streaming()}),
         ("predict", {"size": 3, "predict": predict}),
     ):
         with pytest.raises(InputError, match=message):

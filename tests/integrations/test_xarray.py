@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,80 @@ def test_data_of_the_model_are_copied_and_other_draws_are_not():
     assert "prior" not in small.children
 
 
+def predicted():
+    """A tree with the log likelihood of each draw, predictions, and chains that are counted from 1."""
+    rng, coords = np.random.default_rng(1), {"chain": [1, 2], "draw": np.arange(500)}
+    likelihood = xr.Dataset({"y": (("chain", "draw", "time"), rng.normal(size=(2, 500, 2)))}, coords)
+    predictive = xr.Dataset({"y": (("time", "draw", "chain"), rng.normal(size=(2, 500, 2)))}, coords)
+    tree = tree_of(log_likelihood=likelihood, posterior_predictive=predictive)
+    for group in ("posterior", "sample_stats", "prior"):
+        tree[group] = xr.DataTree(tree[group].to_dataset().assign_coords(chain=[1, 2]))
+    return tree
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+def test_groups_with_one_entry_per_draw_are_those_of_the_kept_draws(stacked):
+    tree = predicted()
+    small = tree.stein.thin(size=30, stacked=stacked)
+    names = ("chain", "draw") if stacked else ("source_chain", "source_draw")
+    chain, draw = (np.ravel(small.posterior[name]) for name in names)
+    assert set(chain) == {1, 2}
+    for group, name in (("log_likelihood", "y"), ("posterior_predictive", "y"), ("sample_stats", "diverging")):
+        whole = tree[group][name].transpose("chain", "draw", ...).values[chain - 1, draw]
+        array = small[group][name]
+        np.testing.assert_array_equal(array.values if stacked else array.values[0], whole)
+        assert array.dims[:1] == ("sample",) if stacked else array.dims[:2] == ("chain", "draw")
+        np.testing.assert_array_equal(np.ravel(array[names[1]]), draw)
+    assert "prior" not in small.children
+
+
+def test_a_thinned_tree_can_be_thinned_again_with_its_groups():
+    once = predicted().stein.thin(size=60)
+    twice = once.stein.thin(size=20)
+    ids = list(zip(once.posterior["chain"].values, once.posterior["draw"].values, strict=True))
+    rows = [ids.index(id) for id in zip(twice.posterior["chain"].values, twice.posterior["draw"].values, strict=True)]
+    np.testing.assert_array_equal(twice.log_likelihood["y"].values, once.log_likelihood["y"].values[rows])
+
+
+def test_any_kept_draws_select_the_groups():
+    tree = predicted()
+    kept = tree.stein.kept(size=30).ordered()
+    small = tree.stein.select(kept)
+    chain, draw = kept.ids.T
+    np.testing.assert_array_equal(small.log_likelihood["y"], tree.log_likelihood["y"].values[chain - 1, draw])
+
+
+class InferenceData:
+    """The interface of ``arviz.InferenceData`` in ArviZ 0.x, for environments without it."""
+
+    def __init__(self, **groups):
+        self._groups = groups
+
+    def groups(self):
+        return list(self._groups)
+
+    def __getitem__(self, name):
+        return self._groups[name]
+
+
+def test_inference_data_of_arviz_0_are_accepted_and_returned():
+    arviz = pytest.importorskip("arviz") if importlib.util.find_spec("arviz") else None
+    kind = InferenceData if arviz is None or arviz.__version__ >= "1" else arviz.InferenceData
+    tree = predicted()
+    idata = kind(**{name: tree[name].to_dataset() for name in tree.children})
+    kept, expected = ss.integrations.xarray.thin(idata, size=30), tree.stein.kept(size=30)
+    np.testing.assert_array_equal(kept.ids, expected.ids)
+    assert ss.integrations.xarray.ksd(idata) == tree.stein.ksd()
+    small = ss.integrations.xarray.thin_tree(idata, size=30)
+    assert type(small) is kind
+    assert dict(small["posterior"].sizes) == {"chain": 1, "draw": 30}
+    assert small["log_likelihood"]["y"].shape == (1, 30, 2)
+    if kind is not InferenceData:
+        assert arviz.summary(small, kind="stats").index.tolist() == ["level", "scale"]
+    with pytest.raises(InputError, match=r"Expected an xarray.DataTree or an arviz.InferenceData, got dict"):
+        ss.integrations.xarray.thin({})
+
+
 def test_settings_of_thin_are_accepted():
     small = tree_of().stein.thin(size=30, passes=3, kernel=ss.RBF(h=1.0))
     arrays = ss.thin(DRAWS, SCORES, size=30, passes=3, kernel=ss.RBF(h=1.0))
@@ -107,17 +183,22 @@ def test_a_negated_gradient_is_an_error_with_the_remedy():
         tree_of(scores=-SCORES).stein.thin(size=30)
 
 
-def test_a_gradient_that_is_all_nan_is_an_error_with_the_remedy():
-    for use in ("thin", "ksd"):
-        with pytest.raises(InputError, match=r"is NaN throughout.*store_gradient=True"):
-            getattr(tree_of(scores=np.full_like(SCORES, np.nan)).stein, use)()
-
-
-def test_a_tree_without_scores_is_an_error_with_the_remedy():
-    tree = tree_of()
-    del tree["sample_stats"]
-    with pytest.raises(InputError, match=r"no scores.*store_gradient=True"):
-        tree.stein.thin(size=30)
+@pytest.mark.parametrize("gradient", ["missing", "nan"])
+def test_a_tree_without_gradient_is_thinned_without_scores(gradient, caplog):
+    tree = tree_of(scores=np.full_like(SCORES, np.nan)) if gradient == "nan" else tree_of()
+    if gradient == "missing":
+        del tree["sample_stats"]
+    with caplog.at_level("INFO", "steinstream"):
+        small = tree.stein.thin(size=30)
+    draws = DRAWS if gradient == "nan" else np.stack([DRAWS[..., 0], np.exp(DRAWS[..., 1])], axis=-1)
+    ids = ss.thin(draws, size=30).ids
+    np.testing.assert_array_equal(np.stack([small.posterior["chain"], small.posterior["draw"]], axis=1), ids)
+    assert "gradient" not in small.sample_stats and "observed_data" in small.children
+    lines = [record.getMessage() for record in caplog.records if "have no scores" in record.getMessage()]
+    assert len(lines) == 1 and "store_gradient=True" in lines[0] and "with_scores" in lines[0]
+    for without in (tree, small):
+        with pytest.raises(InputError, match=r"no scores, and KSD needs them.*store_gradient=True"):
+            without.stein.ksd()
 
 
 def test_an_invalid_draw_is_an_error_or_skipped():
@@ -137,13 +218,16 @@ def test_a_tree_opened_from_a_file_gives_the_same_result(tmp_path):
 
 def test_length_and_divergences_of_the_chains_are_recorded():
     source = tree_of().stein.kept(size=30).settings["source"]
-    assert source == {"draws": [500, 500], "divergences": int((DRAWS[..., 0] > 3).sum())}
+    assert source["draws"] == [500, 500] and source["divergences"] == int((DRAWS[..., 0] > 3).sum())
 
 
-def test_rhat_and_ess_of_the_chains_can_be_recorded():
-    arviz = pytest.importorskip("arviz_stats", reason="ArviZ 1 is not installed; it needs Python 3.12")
+@pytest.mark.parametrize("settings", [{}, {"passes": 3}, {"preconditioner": ss.Preconditioner.identity()}])
+def test_rhat_and_ess_of_the_chains_are_recorded(settings):
     tree = tree_of(DRAWS + np.array([[[0.0]], [[0.5]]]))
-    source = tree.stein.kept(size=30, convergence=True).settings["source"]
-    assert source["rhat"] == pytest.approx(float(arviz.rhat(tree.posterior.dataset)["scale"]))
-    assert source["rhat_of"] == "scale"
+    source = tree.stein.kept(size=30, **settings).settings["source"]
+    assert source["draws"] == [500, 500]  # each draw is counted once, however often the chains are read
+    halves = (DRAWS[..., 1] + np.array([[0.0], [0.5]]))[:, :480].reshape(4, 240)  # complete batches
+    between, within = halves.mean(axis=1).var(ddof=1), halves.var(axis=1, ddof=1).mean()
+    assert source["rhat"] == pytest.approx(np.sqrt(239 / 240 + between / within), rel=1e-6)
+    assert source["rhat_of"] == "scale_log__"
     assert 0 < source["ess"] < 100

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.reference import Reference
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, limits_at, permuted
+from tests.thinners import assert_same, ksd_thinner, limits_at, permuted, thin_by_ksd
 
 lambdas = st.sampled_from([0.0, 0.1, 1.0, 20.0])
 gammas = st.sampled_from([0.0, 0.0, 0.3])
@@ -51,7 +51,7 @@ def test_keeps_the_same_draws_as_the_reference(
         pinned[np.flatnonzero(pinned)[cap:]] = False
     if not cost:
         costs[:] = 0.0
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1],
         kernel=kernel,
         growth=growth,
@@ -95,7 +95,7 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
     path = tmp_path_factory.mktemp("costs") / "run.npz"
 
     def make():
-        return ss.Thinner(
+        return ksd_thinner(
             x.shape[1],
             kernel=kernel,
             growth=growth,
@@ -125,7 +125,7 @@ def test_costs_lower_the_bill_and_hardly_raise_ksd():
     x, costs = rng.normal(size=(20_000, 2)), rng.exponential(size=20_000)
     bills, ksds = [], []
     for cost in (0.0, 0.1, 1.0):
-        thinner = ss.Thinner(2, size=100, cost_weight=cost)
+        thinner = ksd_thinner(2, size=100, cost_weight=cost)
         thinner.extend(x, -x, costs=costs if cost else None)
         bills.append(costs[thinner.kept.ids[:, 1]].mean())
         ksds.append(thinner.ksd)
@@ -138,7 +138,7 @@ def test_costs_have_no_unit():
     x, costs = rng.normal(size=(2000, 2)), rng.random(2000)
     ids = []
     for unit in (1.0, 1024.0):
-        thinner = ss.Thinner(2, size=30, cost_weight=0.5)
+        thinner = ksd_thinner(2, size=30, cost_weight=0.5)
         thinner.extend(x, -x, costs=costs * unit)
         ids.append(thinner.kept.ids)
     assert np.array_equal(*ids)
@@ -150,14 +150,14 @@ def test_equal_costs_and_pins_that_do_not_matter_change_nothing(stream, kernel, 
     """Costs that are all the same shift all keys alike; a draw that stays anyway may as well be pinned."""
     x, s = stream
     plain, pinned = (
-        ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False) for _ in "ab"
+        ksd_thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False) for _ in "ab"
     )
     plain.extend(x, s)
     pinned.extend(x, s, pinned=np.isin(np.arange(len(x)), plain.kept.ids[-1:, 1]))
-    free = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, cost_weight=1.0, validate_scores=False)
+    free = ksd_thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, cost_weight=1.0, validate_scores=False)
     free.extend(x, s, costs=np.zeros(len(x)))
     assert np.array_equal(plain.kept.ids, free.kept.ids) and plain.ksd == free.ksd
-    guided = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False)
+    guided = ksd_thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False)
     guided.extend(x, s, pinned=np.zeros(len(x), dtype=bool))
     assert np.array_equal(plain.kept.ids, guided.kept.ids) and plain.ksd == guided.ksd
 
@@ -166,7 +166,7 @@ def test_copies_of_a_state_are_pinned_one_by_one():
     x = np.repeat(np.array([[3.0, 0.0], [0.0, 0.0], [0.1, 0.2]]), 4, axis=0)
     pinned = np.zeros(12, dtype=bool)
     pinned[[1, 3]] = True  # two of four copies of a draw far out
-    thinner = ss.Thinner(2, size=5, validate_scores=False)
+    thinner = ksd_thinner(2, size=5, validate_scores=False)
     thinner.extend(x, -x, pinned=pinned)
     assert thinner.pinned == ((0, 1), (0, 3))
     kept = [tuple(id) for id in thinner.kept.ids.tolist()]
@@ -176,14 +176,14 @@ def test_copies_of_a_state_are_pinned_one_by_one():
 
 def test_the_dearest_copy_goes_first():
     x = np.repeat(np.array([[1.0, 0.0]]), 6, axis=0)
-    thinner = ss.Thinner(2, size=3, cost_weight=1.0, validate_scores=False)
+    thinner = ksd_thinner(2, size=3, cost_weight=1.0, validate_scores=False)
     thinner.extend(x, -x, costs=[1.0, 5.0, 2.0, 5.0, 1.0, 0.5])
     assert thinner.kept.ids[:, 1].tolist() == [0, 4, 5]
 
 
 def test_pins_come_and_go_with_ids():
     x = np.random.default_rng(2).normal(size=(3000, 2))
-    thinner = ss.Thinner(2, size=20)
+    thinner = ksd_thinner(2, size=20)
     thinner.extend(x[:500], -x[:500])
     hold = thinner.kept.ids[:3]
     thinner.pin(hold)
@@ -200,7 +200,7 @@ def test_pins_come_and_go_with_ids():
 
 def test_a_thinner_full_of_pins_lets_nobody_in():
     x = np.random.default_rng(3).normal(size=(50, 2))
-    thinner = ss.Thinner(2, size=4)
+    thinner = ksd_thinner(2, size=4)
     thinner.extend(x[:4], -x[:4], pinned=np.ones(4, dtype=bool))
     step = thinner.extend(x[4:], -x[4:])
     assert step.added == () and step.dropped == () and thinner.kept.ids[:, 1].tolist() == [0, 1, 2, 3]
@@ -214,10 +214,10 @@ def test_a_pinned_candidate_is_taken():
     x = np.random.default_rng(4).normal(size=(12, 2))
     x[7] += 5.0
     pinned = np.arange(12) == 7
-    by_extend = ss.Thinner(2, candidates=4, growth="none", validate_scores=False)
+    by_extend = ksd_thinner(2, candidates=4, growth="none", validate_scores=False)
     by_extend.extend(x[:6], -x[:6], pinned=pinned[:6])
     by_extend.extend(x[6:], -x[6:], pinned=pinned[6:])
-    by_select = ss.Thinner(2, growth="none", validate_scores=False)
+    by_select = ksd_thinner(2, growth="none", validate_scores=False)
     for first in range(0, 12, 4):
         by_select.select(x[first : first + 4], -x[first : first + 4], pinned=pinned[first : first + 4])
     for thinner in (by_extend, by_select):
@@ -237,7 +237,7 @@ def test_marks_wait_with_their_draws(tmp_path):
     costs, pinned = np.random.default_rng(6).random(300), np.arange(300) % 90 == 11
 
     def make():
-        return ss.Thinner(2, size=12, cost_weight=1.0, preconditioner=ss.Warmup("scales", 200), on_bad="skip")
+        return ksd_thinner(2, size=12, cost_weight=1.0, preconditioner=ss.Warmup("scales", 200), on_bad="skip")
 
     whole, parts = make(), make()
     whole.extend(bad, -x, costs=costs, pinned=pinned)
@@ -270,7 +270,7 @@ def test_marks_go_along_when_coordinates_change(
     path = tmp_path_factory.mktemp("marks") / "run.npz"
 
     def make():
-        return ss.Thinner(
+        return ksd_thinner(
             x.shape[1],
             kernel=kernel,
             growth=growth,
@@ -301,7 +301,7 @@ def test_marks_go_along_when_coordinates_change(
 def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(data, stream, kernel, gamma, cost):
     x, s = stream
     costs, pinned = marks(data.draw, len(x), 1)
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1], kernel=kernel, growth="sqrt", cost_weight=cost, stream_weight=gamma, validate_scores=False
     )
     thinner.extend(x, s, costs=costs, pinned=pinned)
@@ -329,7 +329,7 @@ def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(d
 
 def test_a_later_pass_can_pin_too_while_there_is_room():
     x = np.random.default_rng(7).normal(size=(200, 2))
-    thinner = ss.Thinner(2, growth="sqrt")
+    thinner = ksd_thinner(2, growth="sqrt")
     thinner.extend(x, -x)
     thinner.start_pass()
     size, absent = len(thinner), sorted(set(range(200)) - set(thinner.kept.ids[:, 1].tolist()))
@@ -352,8 +352,8 @@ def test_thin_takes_costs_and_pins_of_one_chain_or_several():
     x = np.random.default_rng(8).normal(size=(2, 300, 2))
     costs, pinned = np.random.default_rng(9).random((2, 300)), np.zeros((2, 300), dtype=bool)
     pinned[1, 7] = True
-    kept = ss.thin(x, -x, size=20, cost_weight=1.0, costs=costs, pinned=pinned, passes=2)
-    thinner = ss.Thinner(2, size=20, cost_weight=1.0, preconditioner=kept.preconditioner)
+    kept = thin_by_ksd(x, -x, size=20, cost_weight=1.0, costs=costs, pinned=pinned, passes=2)
+    thinner = ksd_thinner(2, size=20, cost_weight=1.0, preconditioner=kept.preconditioner)
     for number in range(2):
         for chain in range(2):
             ids = [(chain, draw) for draw in range(300)]
@@ -362,17 +362,17 @@ def test_thin_takes_costs_and_pins_of_one_chain_or_several():
             thinner.start_pass()
     assert np.array_equal(kept.ids, thinner.kept.ids) and [1, 7] in kept.ids.tolist()
     assert kept.settings["config"]["cost_weight"] == 1.0 and kept.settings["pinned"] == 1 and kept.bound is None
-    one = ss.thin(x[0], -x[0], size=20, pinned=pinned[1], passes="auto")
+    one = thin_by_ksd(x[0], -x[0], size=20, pinned=pinned[1], passes="auto")
     assert [0, 7] in one.ids.tolist(), "a pin is kept where a good set would be the start"
     with pytest.raises(ss.SteinstreamError, match=r"costs must have one entry per draw, got shape \(300,\)"):
-        ss.thin(x, -x, size=20, cost_weight=1.0, costs=costs[0])
-    with pytest.raises(ss.SteinstreamError, match="no stream term, costs or pins"):
-        ss.thin(x[0], -x[0], size=20, pinned=pinned[1], start="sample")
+        thin_by_ksd(x, -x, size=20, cost_weight=1.0, costs=costs[0])
+    with pytest.raises(ss.SteinstreamError, match="no costs, pins or features"):
+        thin_by_ksd(x[0], -x[0], size=20, pinned=pinned[1], start="sample")
 
 
 def test_errors_say_what_is_wrong():
     x = np.zeros((3, 2))
-    priced, plain = ss.Thinner(2, cost_weight=1.0), ss.Thinner(2)
+    priced, plain = ksd_thinner(2, cost_weight=1.0), ksd_thinner(2)
     for wrong, match in (
         (lambda: priced.extend(x, -x), "costs is required because cost_weight > 0"),
         (lambda: plain.extend(x, -x, costs=[1.0, 2.0, 3.0]), "costs has no effect because cost_weight is 0"),
@@ -383,8 +383,8 @@ def test_errors_say_what_is_wrong():
         (lambda: priced.extend(x, -x, costs=["a", "b", "c"]), "costs must be 3 numbers, one per draw"),
         (lambda: plain.extend(x, -x, pinned=[True]), "pinned must be 3 booleans"),
         (lambda: plain.extend(x, -x, pinned=[0, 1, 2]), "pinned must be 3 booleans, one per draw, got int64"),
-        (lambda: ss.Thinner(2, cost_weight=-1.0), "cost_weight must be a number"),
-        (lambda: ss.Thinner(2, preconditioner=ss.Warmup()).pin([(0, 0)]), "warm-up"),
+        (lambda: ksd_thinner(2, cost_weight=-1.0), "cost_weight must be a number"),
+        (lambda: ksd_thinner(2, preconditioner=ss.Warmup()).pin([(0, 0)]), "warm-up"),
     ):
         with pytest.raises(ss.SteinstreamError, match=match):
             wrong()

@@ -8,10 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import steinstream as ss
 from steinstream import schedules
 from tests.streams import budgets, growths, kernels, streams
-from tests.thinners import budget_at, floor_at
+from tests.thinners import budget_at, floor_at, ksd_thinner
 
 
 def square(kernel, x, s):
@@ -23,7 +22,7 @@ def square(kernel, x, s):
 @given(streams(max_dim=12, max_length=50), kernels, growths, budgets)
 def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(stream, kernel, growth, budget):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, budget=budget, validate_scores=False)
+    thinner = ksd_thinner(x.shape[1], kernel=kernel, growth=growth, budget=budget, validate_scores=False)
     before = np.zeros((0, x.shape[1])), np.zeros((0, x.shape[1]))
     for t in range(1, len(x) + 1):
         thinner.push(x[t - 1], s[t - 1])
@@ -41,7 +40,7 @@ def test_no_step_costs_more_than_its_budget_and_none_keeps_fewer_than_its_floor(
 @given(streams(max_dim=12, max_length=50), kernels, growths, st.sampled_from([0.0, 0.05]), st.integers(1, 3))
 def test_under_the_monotone_rule_ksd_never_rises_above_the_floor(stream, kernel, growth, budget, candidates):
     x, s = stream
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1],
         kernel=kernel,
         growth=growth,
@@ -78,7 +77,7 @@ def test_removal_lemma(stream, kernel):
 @given(streams(max_dim=8, max_length=40, min_length=8), kernels, st.integers(1, 6))
 def test_a_hard_cap_holds_and_costs_at_most_what_the_removal_lemma_says(stream, kernel, size):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, validate_scores=False)
+    thinner = ksd_thinner(x.shape[1], kernel=kernel, size=size, validate_scores=False)
     before = x[:0], s[:0]
     for t in range(1, len(x) + 1):
         thinner.push(x[t - 1], s[t - 1])
@@ -97,7 +96,7 @@ def mean_squares(growth, budget, lengths, repeats, candidates=1, dim=2):
     squares = np.zeros((repeats, len(lengths)))
     for repeat in range(repeats):
         x = np.random.default_rng(repeat).normal(size=(lengths[-1] * candidates, dim))
-        thinner = ss.Thinner(dim, growth=growth, budget=budget, candidates=candidates, history="all")
+        thinner = ksd_thinner(dim, growth=growth, budget=budget, candidates=candidates, history="all")
         thinner.extend(x, -x)
         squares[repeat] = thinner.history.ksd[np.array(lengths) - 1] ** 2
     return squares.mean(axis=0)
@@ -126,6 +125,6 @@ def test_equal_is_within_a_budget_of_zero():
     """All copies of one state have the same KSD, however many: rounding must not turn equal into greater."""
     for seed in range(100):
         x = np.repeat(np.random.default_rng(seed).normal(size=(1, 3)), 9, axis=0)
-        thinner = ss.Thinner(3, growth=lambda t: t if t < 9 else 1)
+        thinner = ksd_thinner(3, growth=lambda t: t if t < 9 else 1)
         thinner.extend(x, -x / 3.0)
         assert len(thinner) == 1

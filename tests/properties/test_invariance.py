@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream import schedules
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, permuted
+from tests.thinners import assert_same, ksd_thinner, permuted
 
 choices = st.fixed_dictionaries(
     {
@@ -35,7 +35,7 @@ def make(dim, choice):
         "covariance": ss.Preconditioner.covariance(root @ root.T + np.eye(dim)),
         "warmup": ss.Warmup("auto", draws=7),
     }[choice["preconditioner"]]
-    return ss.Thinner(dim, validate_scores=False, **choice)
+    return ksd_thinner(dim, validate_scores=False, **choice)
 
 
 @settings(max_examples=80, deadline=None)
@@ -80,7 +80,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
 @given(streams(max_dim=10, max_length=60, min_length=4), kernels, growths, st.randoms(use_true_random=False))
 def test_the_order_of_storage_does_not_matter(stream, kernel, growth, random):
     x, s = stream
-    ordered, shuffled = (ss.Thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False) for _ in range(2))
+    ordered, shuffled = (ksd_thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False) for _ in range(2))
     for begin in range(0, len(x), 5):
         ordered.extend(x[begin : begin + 5], s[begin : begin + 5])
         shuffled.extend(x[begin : begin + 5], s[begin : begin + 5])
@@ -96,7 +96,7 @@ def test_a_rejected_draw_is_evaluated_again_after_the_set_has_changed():
     far = np.array([3.0, 3.0])
     for seed in range(20):
         x = np.vstack([np.repeat(np.random.default_rng(seed).normal(size=(4, 2)), 3, axis=0), far, far, far])
-        thinner = ss.Thinner(2, growth=lambda t: 11 if t == 13 else 12, validate_scores=False)
+        thinner = ksd_thinner(2, growth=lambda t: 11 if t == 13 else 12, validate_scores=False)
         thinner.extend(x, -x)
         kept = thinner.kept
         assert kept.ksd == ss.ksd(kept.draws, kept.scores)
@@ -107,7 +107,7 @@ def test_a_rejected_draw_is_evaluated_again_after_the_set_has_changed():
 def test_equal_states_give_equal_checkpoint_bytes(tmp_path_factory, stream, kernel):
     x, s = stream
     folder = tmp_path_factory.mktemp("bytes")
-    a, b = (ss.Thinner(x.shape[1], kernel=kernel, validate_scores=False) for _ in range(2))
+    a, b = (ksd_thinner(x.shape[1], kernel=kernel, validate_scores=False) for _ in range(2))
     a.extend(x, s)
     for draw, score in zip(x, s, strict=True):
         b.push(draw, score)
@@ -119,7 +119,7 @@ def test_equal_states_give_equal_checkpoint_bytes(tmp_path_factory, stream, kern
 
 
 def test_a_schedule_that_is_a_function_must_be_given_again(tmp_path):
-    thinner = ss.Thinner(2, growth=lambda t: 5.0)
+    thinner = ksd_thinner(2, growth=lambda t: 5.0)
     thinner.push([0.0, 1.0], [0.0, -1.0])
     thinner.save(tmp_path / "run.npz")
     with pytest.raises(ss.SteinstreamError, match="growth that is a function"):
@@ -133,7 +133,7 @@ def test_no_drift_after_a_million_steps_and_a_start_beyond_the_exact_range():
     s = -x
     x[:50] += 1000.0
     s[:50] = rng.normal(size=(50, 2)) * 1e6
-    thinner = ss.Thinner(2, size=150, validate_scores=False)
+    thinner = ksd_thinner(2, size=150, validate_scores=False)
     thinner.extend(x, s)
     kept = thinner.kept
     matrix = ss.IMQ().matrix(kept.draws, kept.scores, kept.draws, kept.scores)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from tests.thinners import ksd_thinner, thin_by_ksd
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz"))
@@ -19,7 +20,7 @@ def test_a_hundred_draws_represent_ten_thousand(path):
     with np.load(path) as arrays:
         draws, scores = arrays["draws"], arrays["scores"]
     every = draws.reshape(-1, draws.shape[-1])
-    kept = ss.thin(draws, scores, size=100)
+    kept = thin_by_ksd(draws, scores, size=100)
     step = len(every) // 100
     spaced = ss.ksd(every[::step], scores.reshape(every.shape)[::step], preconditioner=kept.preconditioner)
     sd = every.std(axis=0)
@@ -32,7 +33,7 @@ def test_a_hundred_draws_represent_ten_thousand(path):
 def test_burn_in_is_dropped_without_settings():
     with np.load(DATA / "goodwin" / "goodwin_rw_stride100.npz") as arrays:
         draws, scores = arrays["theta"], arrays["score"]
-    thinner = ss.Thinner(4, **ss.PAPER)
+    thinner = ksd_thinner(4, **ss.PAPER)
     thinner.extend(draws, scores)
     assert thinner.ksd < 0.02 * ss.ksd(draws, scores)
     assert thinner.kept.ids[:, 1].min() > 20

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.jit import threads
 from steinstream._engine.penalties import SCALARS
-from steinstream._engine.reference import Reference
+from steinstream._engine.reference import Reference, recent_mean
 from steinstream.thinner.threads import ThreadChooser
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, floor_at, limits_at, magnitude, permuted
+from tests.thinners import assert_same, floor_at, ksd_thinner, limits_at, magnitude, permuted, thin_by_ksd
 
 gammas = st.sampled_from([0.05, 0.3, 3.0])
 
@@ -38,7 +38,7 @@ def test_modes_far_apart_keep_their_share(how, fitted):
     for seed in range(3):
         x, s, first = mixture(8000, seed)
         preconditioner = ss.Preconditioner.estimate("covariance", x) if fitted else None
-        thinners = [ss.Thinner(2, preconditioner=preconditioner, stream_weight=on, **how) for on in (0.0, 1.0)]
+        thinners = [ksd_thinner(2, preconditioner=preconditioner, stream_weight=on, **how) for on in (0.0, 1.0)]
         for thinner, errors in zip(thinners, (plain, compared), strict=True):
             thinner.extend(x, s)
             errors.append(first[thinner.kept.ids[:, 1]].mean() - first.mean())
@@ -62,7 +62,7 @@ def test_modes_far_apart_keep_their_share(how, fitted):
 )
 def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, cap, candidates, rule, gamma):
     x, s = stream
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1],
         kernel=kernel,
         growth=growth,
@@ -92,7 +92,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
 @given(streams(max_dim=6, max_length=25), kernels, growths, st.sampled_from([0.0, 0.05]), gammas, rules)
 def test_no_step_costs_more_of_the_objective_than_its_budget(stream, kernel, growth, budget, gamma, rule):
     x, s = stream
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1], kernel=kernel, growth=growth, budget=budget, stream_weight=gamma, rule=rule, validate_scores=False
     )
     judge = Reference(kernel, stream_weight=gamma)
@@ -129,7 +129,7 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
     preconditioner = ss.Preconditioner.scales(np.linspace(0.5, 2.0, x.shape[1]))
 
     def make():
-        return ss.Thinner(
+        return ksd_thinner(
             x.shape[1],
             kernel=kernel,
             growth=growth,
@@ -162,7 +162,7 @@ def test_threads_change_nothing(monkeypatch, candidates):
     for workers in (None, 2):
         chosen = []
         monkeypatch.setattr(ThreadChooser, "choose", lambda self, n=workers, calls=chosen: calls.append(1) or n)
-        thinner = ss.Thinner(
+        thinner = ksd_thinner(
             60, size=3300 // candidates, candidates=candidates, stream_weight=1.0, validate_scores=False
         )
         for part in (slice(0, 3400), slice(3400, None)):
@@ -174,19 +174,19 @@ def test_threads_change_nothing(monkeypatch, candidates):
 
 def test_warmup_initial_draws_and_select_go_with_the_stream_term():
     x, s, _ = mixture(2000, 1)
-    waiting = ss.Thinner(2, size=30, stream_weight=1.0, preconditioner=ss.Warmup("covariance", 500))
+    waiting = ksd_thinner(2, size=30, stream_weight=1.0, preconditioner=ss.Warmup("covariance", 500))
     waiting.extend(x, s)
-    known = ss.Thinner(
+    known = ksd_thinner(
         2, size=30, stream_weight=1.0, preconditioner=ss.Preconditioner.estimate("covariance", x[250:500])
     )
     known.extend(x, s)
     assert np.array_equal(waiting.kept.ids, known.kept.ids) and waiting.mmd == known.mmd
 
-    begun = ss.Thinner(2, stream_weight=1.0, growth=5, initial=(x[:4] + 50.0, s[:4]), validate_scores=False)
+    begun = ksd_thinner(2, stream_weight=1.0, growth=5, initial=(x[:4] + 50.0, s[:4]), validate_scores=False)
     begun.extend(x[:1], s[:1])
     assert stream_draws(begun) == 1, "the initial set is not part of the stream"
 
-    one, two = (ss.Thinner(2, stream_weight=1.0, size=20, candidates=candidates) for candidates in (1, 5))
+    one, two = (ksd_thinner(2, stream_weight=1.0, size=20, candidates=candidates) for candidates in (1, 5))
     for first in range(0, 500, 5):
         one.select(x[first : first + 5], s[first : first + 5])
     two.extend(x[:500], s[:500])
@@ -199,7 +199,7 @@ def test_coordinates_that_follow_the_stream_keep_shares_too(how):
     for seed in range(3):
         x, s, first = mixture(8000, seed)
         x, s = x * [100.0, 0.01], s / [100.0, 0.01]
-        thinner = ss.Thinner(2, preconditioner=ss.Streaming(), stream_weight=1.0, **how)
+        thinner = ksd_thinner(2, preconditioner=ss.Streaming(), stream_weight=1.0, **how)
         thinner.extend(x, s)
         errors.append(first[thinner.kept.ids[:, 1]].mean() - first.mean())
     assert max(map(abs, errors)) < 0.02
@@ -211,7 +211,7 @@ def test_with_a_streaming_preconditioner_the_objective_is_that_of_the_whole_stre
     x = np.random.default_rng(0).normal(size=(300, 2)) * [3.0, 0.1]
     s, gamma = -x / np.array([9.0, 0.01]), 0.3
     streaming = ss.Streaming(first=20, centred=True)
-    thinner = ss.Thinner(2, kernel=kernel, preconditioner=streaming, stream_weight=gamma, growth=15)
+    thinner = ksd_thinner(2, kernel=kernel, preconditioner=streaming, stream_weight=gamma, growth=15)
     since, changes = [], 0
     for t, (draw, score) in enumerate(zip(x, s, strict=True), start=1):
         thinner.push(draw, score)
@@ -222,8 +222,8 @@ def test_with_a_streaming_preconditioner_the_objective_is_that_of_the_whole_stre
         stream, scores = kept.preconditioner.apply(x[:t], s[:t])
         phi, rows = kernel.base_matrix(stream, stream), kept.ids[:, 1]
         squared_mmd = phi[np.ix_(rows, rows)].mean() - 2 * phi[rows].mean() + phi.mean()
-        kappa = math.exp(np.log(kernel.diagonal(scores[since], stream[since])).mean())
-        trusted = thinner.settings["stream_weight"]
+        kappa = recent_mean(kernel.diagonal(scores[since], stream[since]))
+        trusted = thinner.config.stream_weight * thinner.settings["trust"]
         added = trusted * kappa * squared_mmd / (phi[0, 0] - phi.mean()) if t > 1 else 0.0
         assert thinner.mmd == pytest.approx(math.sqrt(max(squared_mmd, 0.0)), rel=1e-6, abs=1e-5)
         assert thinner.objective == pytest.approx(kept.ksd**2 + added, rel=1e-8)
@@ -236,7 +236,7 @@ def test_later_passes_never_raise_the_objective_and_add_no_draw_to_the_stream(
     stream, kernel, growth, gamma, candidates
 ):
     x, s = stream
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1], kernel=kernel, growth=growth, stream_weight=gamma, candidates=candidates, validate_scores=False
     )
     thinner.extend(x, s)
@@ -271,25 +271,28 @@ def scale_of(thinner, x, s, gamma):
 
 def test_auto_goes_on_as_long_as_the_objective_falls():
     x, s, first = mixture(3000, 3)
-    kept = ss.thin(x, s, size=40, stream_weight=1.0, passes="auto")
-    once = ss.thin(x, s, size=40, stream_weight=1.0)
+    kept = thin_by_ksd(x, s, size=40, stream_weight=1.0, passes="auto")
+    once = thin_by_ksd(x, s, size=40, stream_weight=1.0)
     assert kept.settings["passes"] > 1 and abs(first[kept.ids[:, 1]].mean() - first.mean()) < 0.03
-    assert kept.settings["mmd"] < once.settings["mmd"] or kept.ksd < once.ksd
-    with pytest.raises(ss.SteinstreamError, match="no stream term, costs or pins"):
-        ss.thin(x, s, size=40, stream_weight=1.0, start="sample")
+    assert kept.mmd < once.mmd or kept.ksd < once.ksd
 
 
-def test_no_bound_is_given_where_ksd_is_not_all():
+def test_no_bound_is_given_with_costs_or_pins():
     x, s, _ = mixture(500, 5)
-    plain, compared = (ss.Thinner(2, size=20, stream_weight=on) for on in (0.0, 1.0))
-    for thinner in (plain, compared):
-        thinner.extend(x, s)
-    assert plain.bound is not None and compared.bound is None and compared.kept.bound is None
+    plain, compared, priced, pinned = (
+        ksd_thinner(2, size=20, stream_weight=on, cost_weight=cost) for on, cost in ((0, 0), (1, 0), (1, 1), (1, 0))
+    )
+    plain.extend(x, s)
+    compared.extend(x, s, pinned=np.zeros(len(x), dtype=bool))
+    priced.extend(x, s, costs=np.ones(len(x)))
+    pinned.extend(x, s, pinned=np.arange(len(x)) == 7)
+    assert plain.bound is not None and compared.bound is not None and compared.kept.bound == compared.bound
+    assert priced.bound is None and pinned.bound is None
 
 
 def test_a_stream_without_proportions_is_thinned_as_without_the_stream_term():
     x = np.repeat(np.array([[1.0, -2.0]]), 50, axis=0)
-    plain, compared = (ss.Thinner(2, growth=5, stream_weight=on, validate_scores=False) for on in (0.0, 1.0))
+    plain, compared = (ksd_thinner(2, growth=5, stream_weight=on, validate_scores=False) for on in (0.0, 1.0))
     for thinner in (plain, compared):
         thinner.extend(x, -x)
     assert np.array_equal(plain.kept.ids, compared.kept.ids) and compared.mmd == 0.0
@@ -300,7 +303,7 @@ def test_gamma_has_no_unit():
     x, s, _ = mixture(3000, 2)
     ids = []
     for factor in (1.0, 1024.0):
-        thinner = ss.Thinner(2, kernel=ss.IMQ(c=factor), size=40, stream_weight=0.3)
+        thinner = ksd_thinner(2, kernel=ss.IMQ(c=factor), size=40, stream_weight=0.3)
         thinner.extend(x * factor, s / factor)
         ids.append(thinner.kept.ids)
     assert np.array_equal(*ids)
@@ -309,14 +312,14 @@ def test_gamma_has_no_unit():
 def test_invalid_weights_are_rejected():
     for value in (-1.0, float("nan"), float("inf"), "yes", None):
         with pytest.raises(ss.SteinstreamError, match="stream_weight must be a number of at least 0"):
-            ss.Thinner(2, stream_weight=value)
+            ksd_thinner(2, stream_weight=value)
 
 
 def test_a_summary_keeps_the_mean_embedding_and_the_number_of_draws():
     rng = np.random.default_rng(6)
     for count in (1023, 1024, 6000, 40_000):
         x = rng.normal(size=(count, 3))
-        thinner = ss.Thinner(3, size=5, stream_weight=1.0)
+        thinner = ksd_thinner(3, size=5, stream_weight=1.0)
         thinner.extend(x, -x)
         state = thinner.state.dictionary.state()
         draws, weights = state["stream"], 2.0 ** state["stream_levels"]
@@ -335,7 +338,7 @@ def test_a_summary_keeps_the_mean_embedding_and_the_number_of_draws():
 def test_long_streams_are_summarised_as_the_reference_does(seed):
     """Halving included: 1300 draws are beyond the capacity of the first level."""
     x = np.random.default_rng(seed).normal(size=(1300, 2))
-    thinner = ss.Thinner(2, size=7, stream_weight=1.0, candidates=1 + seed)
+    thinner = ksd_thinner(2, size=7, stream_weight=1.0, candidates=1 + seed)
     reference = Reference(ss.IMQ(), stream_weight=1.0)
     step = 1 + seed
     for first in range(0, len(x) - step + 1, step):
@@ -346,4 +349,6 @@ def test_long_streams_are_summarised_as_the_reference_does(seed):
     assert sorted(map(tuple, thinner.kept.ids.tolist())) == sorted(reference.ids)
     draws = [draw for level in reference.summary.levels for draw in level]
     assert np.array_equal(thinner.state.dictionary.state()["stream"], np.array(draws))
-    assert thinner.objective == pytest.approx(reference.objective, rel=1e-9)
+    running = thinner.state.dictionary.squared_mmd
+    assert running == pytest.approx(max(reference.squared_mmd(range(7)), 0.0), rel=1e-7, abs=1e-12)
+    assert thinner.objective == pytest.approx(thinner.ksd**2 + reference.mmd_weight * thinner.mmd**2, rel=1e-9)

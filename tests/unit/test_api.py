@@ -113,3 +113,11 @@ def test_a_run_is_logged_under_the_name_of_the_package(caplog):
     assert "thinning The chain: 2 dimensions" in text and "pass 1: kept 30 draws" in text
     assert "kept 30 of 1000 draws" in text and "new preconditioner (covariance)" in text
     assert {record.name for record in caplog.records} == {"steinstream"}
+
+
+def test_the_size_is_the_third_argument_and_a_kernel_has_a_name():
+    """As in the package stein-thinning: thin(draws, scores, 40)."""
+    draws = np.random.default_rng(0).normal(size=(300, 2))
+    kept = ss.thin(draws, -draws, 40, kernel="imq")
+    assert np.array_equal(kept.ids, ss.thin(draws, -draws, size=40, kernel=ss.IMQ()).ids)
+    assert ss.ksd(draws, -draws, kernel="rbf:h=2") == ss.ksd(draws, -draws, kernel=ss.RBF(h=2))

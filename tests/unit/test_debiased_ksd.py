@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream.discrepancy import squared_ksd_debiased
 from tests.streams import kernels, streams
+from tests.thinners import ksd_thinner
 
 COORDINATES = {
     "identity": lambda dim: None,
@@ -35,7 +36,7 @@ def test_honest_where_the_reported_figure_is_not(dim, size, passes):
     squares = []
     for seed in range(60):
         x, s, check = noisy(seed, 1500, dim, 1.0)
-        thinner = ss.Thinner(dim, size=size)
+        thinner = ksd_thinner(dim, size=size)
         for number in range(passes):
             if number:
                 thinner.start_pass()
@@ -69,7 +70,7 @@ def test_minibatches():
     for _ in range(12):
         check = np.array([minibatch(x, apart) for x in block.draws])
         scores = np.array([minibatch(x, apart) for x in block.draws])
-        thinner = ss.Thinner(2, size=30, preconditioner=ss.Preconditioner.length_scale(0.045), validate_scores=False)
+        thinner = ksd_thinner(2, size=30, preconditioner=ss.Preconditioner.length_scale(0.045), validate_scores=False)
         thinner.extend(block.draws, scores, second_scores=check)
         kept = thinner.kept
         true = ss.ksd(kept.draws, 2000.0 * (rows.mean(axis=0) - kept.draws), preconditioner=kept.preconditioner) ** 2
@@ -89,7 +90,7 @@ def test_nothing_is_selected_by_the_checks_and_each_stays_with_its_draw(stream, 
     check = s + np.random.default_rng(0).normal(size=s.shape)
     dim, cut = x.shape[1], data.draw(st.integers(0, len(x)))
     with_checks, without = (
-        ss.Thinner(
+        ksd_thinner(
             dim, kernel=kernel, preconditioner=COORDINATES[name](dim), candidates=candidates, validate_scores=False
         )
         for _ in range(2)
@@ -120,7 +121,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, name
     path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
     check = s + np.random.default_rng(0).normal(size=s.shape)
     through, resumed = (
-        ss.Thinner(x.shape[1], preconditioner=COORDINATES[name](x.shape[1]), validate_scores=False) for _ in range(2)
+        ksd_thinner(x.shape[1], preconditioner=COORDINATES[name](x.shape[1]), validate_scores=False) for _ in range(2)
     )
     through.extend(x, s, second_scores=check)
     for row in range(len(x)):
@@ -142,7 +143,7 @@ def test_the_excess_is_the_noise_in_the_kernels_coordinates():
     noise = random.normal(size=(2, 4000, 3)) @ root.T
     for kernel, phi in ((ss.IMQ(), 1.0), (ss.IMQ(c=2.0), 0.5), (ss.RBF(), 1.0)):
         for name in ("identity", "scales", "covariance"):
-            thinner = ss.Thinner(3, kernel=kernel, size=20, preconditioner=COORDINATES[name](3))
+            thinner = ksd_thinner(3, kernel=kernel, size=20, preconditioner=COORDINATES[name](3))
             thinner.extend(x, -x + noise[0], second_scores=-x + noise[1])
             factor = thinner.preconditioner.factor
             factor = factor if factor.ndim == 2 else np.diag(np.broadcast_to(factor, 3))
@@ -152,7 +153,7 @@ def test_the_excess_is_the_noise_in_the_kernels_coordinates():
 
 def test_without_noise_it_is_ksd():
     x = np.random.default_rng(0).normal(size=(500, 3))
-    thinner = ss.Thinner(3, size=30)
+    thinner = ksd_thinner(3, size=30)
     thinner.extend(x, -x, second_scores=-x)
     assert thinner.kept.settings["second_scores_noise"] == 0.0 and thinner.kept.ksd_debiased == pytest.approx(
         thinner.ksd, rel=1e-12
@@ -161,7 +162,7 @@ def test_without_noise_it_is_ksd():
 
 def test_noise_is_learnt_once():
     x, s, check = noisy(0, 400, 2, 1.0)
-    thinner = ss.Thinner(2, size=30)
+    thinner = ksd_thinner(2, size=30)
     thinner.extend(x, s, second_scores=check)
     once = thinner.kept.settings["second_scores_noise"]
     thinner.start_pass()
@@ -172,7 +173,7 @@ def test_noise_is_learnt_once():
 def test_copies_of_a_state_share_their_noise():
     """Every draw of the chain twice, all kept: on the diagonal noise counts four times for each pair."""
     x, s, check = noisy(0, 200, 2, 1.0)
-    once, twice = ss.Thinner(2, growth="none"), ss.Thinner(2, growth="none")
+    once, twice = ksd_thinner(2, growth="none"), ksd_thinner(2, growth="none")
     once.extend(x, s, second_scores=check)
     twice.extend(*(np.repeat(part, 2, axis=0) for part in (x, s)), second_scores=np.repeat(check, 2, axis=0))
     assert twice.kept.settings["second_scores_noise"] == pytest.approx(once.kept.settings["second_scores_noise"])
@@ -183,7 +184,7 @@ def test_an_estimate_below_zero_is_given_as_zero():
     values = []
     for seed in range(20):
         x, s, check = noisy(seed, 1000, 2, 3.0)
-        thinner = ss.Thinner(2, size=40)
+        thinner = ksd_thinner(2, size=40)
         thinner.extend(x, s, second_scores=check)
         values.append(thinner.kept.ksd_debiased)
     assert min(values) == 0.0 < max(values)
@@ -191,7 +192,7 @@ def test_an_estimate_below_zero_is_given_as_zero():
 
 def test_checks_are_saved_with_the_draws(tmp_path):
     x, s, check = noisy(0, 300, 2, 0.5)
-    thinner = ss.Thinner(2, size=20)
+    thinner = ksd_thinner(2, size=20)
     thinner.extend(x, s, second_scores=check)
     thinner.kept.save(tmp_path / "kept.npz")
     with np.load(tmp_path / "kept.npz") as written:
@@ -203,21 +204,21 @@ def test_checks_are_saved_with_the_draws(tmp_path):
 def test_bad_checks_are_refused():
     x, s, check = noisy(0, 10, 2, 0.5)
     for given_first, then in ((check, None), (None, check)):
-        thinner = ss.Thinner(2)
+        thinner = ksd_thinner(2)
         thinner.extend(x, s, second_scores=given_first)
         with pytest.raises(ss.SteinstreamError, match="second scores"):
             thinner.extend(x, s, second_scores=then)
     with pytest.raises(ss.SteinstreamError, match="second scores"):
-        ss.Thinner(2, initial=(x, s)).extend(x, s, second_scores=check)
+        ksd_thinner(2, initial=(x, s)).extend(x, s, second_scores=check)
     with pytest.raises(ss.SteinstreamError, match="shape"):
-        ss.Thinner(2).extend(x, s, second_scores=check[:, :1])
+        ksd_thinner(2).extend(x, s, second_scores=check[:, :1])
     check[3, 1] = np.nan
-    thinner = ss.Thinner(2)
+    thinner = ksd_thinner(2)
     with pytest.raises(ss.SteinstreamError, match="draw 3 is nan"):
         thinner.extend(x, s, second_scores=check)
     assert thinner.seen == 0
     thinner.extend(x, s)  # the door stayed shut, and nothing was decided
-    skipping = ss.Thinner(2, on_bad="skip")
+    skipping = ksd_thinner(2, on_bad="skip")
     skipping.extend(x, s, second_scores=check)
     assert skipping.skipped == 1 and np.isfinite(skipping.kept.second_scores).all()
 
@@ -225,7 +226,7 @@ def test_bad_checks_are_refused():
 def test_order_and_weights_take_the_second_scores_along(tmp_path):
     rng = np.random.default_rng(3)
     draws = rng.normal(size=(600, 2))
-    thinner = ss.Thinner(2, size=30)
+    thinner = ksd_thinner(2, size=30)
     thinner.extend(draws, rng.normal(-draws, 0.5), second_scores=rng.normal(-draws, 0.5))
     kept = thinner.kept
     ordered, weighted = kept.ordered(), kept.weighted()

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import steinstream as ss
 from steinstream.draw_store import DrawStore
 from steinstream.errors import CheckpointError, InputError, OutputError
+from tests.thinners import ksd_thinner
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs fork, kill and locks")
 
@@ -25,7 +25,7 @@ def nothing():
 @pytest.mark.parametrize("sync", [True, False])
 def test_files_follow_a_thinner(tmp_path, sync):
     draws = np.random.default_rng(0).normal(size=(60, 2))
-    thinner, store = ss.Thinner(2, size=7), DrawStore(tmp_path / "draws", suffix=".npy", sync=sync)
+    thinner, store = ksd_thinner(2, size=7), DrawStore(tmp_path / "draws", suffix=".npy", sync=sync)
     for x in draws:
         step = thinner.push(x, -x)
         new = {id: lambda path, x=x: np.save(path, x) for id in step.added}
@@ -109,7 +109,7 @@ def draw(number):
 
 def load(store):
     if not saved.exists():
-        return ss.Thinner(dim, size=12, storage="float32")
+        return ss.Thinner(dim, size=12, storage="float32", preconditioner="identity", stream_weight=0.0)
     rows = lambda ids: dict(zip(names, np.array([np.load(store.path((c, d))) for c, d, _ in ids]).swapaxes(0, 1)))
     return checkpoint.load(saved, read_rows=rows)
 
@@ -137,7 +137,7 @@ def run():
 
 
 folder.mkdir()
-warm = ss.Thinner(dim, storage="float32")
+warm = ss.Thinner(dim, storage="float32", preconditioner="identity", stream_weight=0.0)
 warm.push(*draw(0))
 random.seed(0)
 seen = 0

@@ -1,4 +1,4 @@
-"""Draws without scores: a proxy, ratios of densities, and what they can and cannot do."""
+"""Gradient-free KSD: a proxy, ratios of densities, and the stream term."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
-from steinstream.errors import InputError
+from steinstream.errors import InputError, ProxyWarning
 from steinstream.targets import Functions, Gaussian, Mixture
 
 TARGET = Mixture([[-1.5, 0.0], [1.5, 0.0]], covariances=1.0, weights=[0.3, 0.7])
@@ -42,21 +42,39 @@ class Told:
 )
 def test_with_the_target_for_a_proxy_it_is_plain_thinning(stream, settings):
     draws, scores, log_density = stream
-    plain = ss.thin(draws, scores, **settings)
-    free = ss.thin(draws, log_density=log_density - 7.0, proxy=Told(), **settings)
+    plain = ss.thin(draws, scores, stream_weight=0.0, **settings)
+    free = ss.thin(draws, log_density=log_density - 7.0, proxy=Told(), stream_weight=0.0, **settings)
     np.testing.assert_array_equal(free.ids, plain.ids)
     np.testing.assert_allclose(free.ksd, plain.ksd, rtol=1e-12)
     np.testing.assert_array_equal(free.history.step, plain.history.step)
     np.testing.assert_allclose(free.history.ksd, plain.history.ksd, rtol=1e-11)
 
 
-def test_ksd_is_that_of_the_kernel_with_ratios(stream):
+def objective_of(kept, proxy):
+    """Matrices of the gradient-free KSD and of the squared MMD, from the definition, and the weight of the second."""
+    x, s = kept.preconditioner.apply(kept.draws, proxy.scores(kept.draws))
+    ratios, phi = kept.variables["ratio"].values, kept.kernel.base_matrix
+    stein = ratios[:, None] * ratios * kept.kernel.matrix(x, s, x, s)
+    y, v = kept.preconditioner.apply_to_draws(kept.stream_summary.draws), kept.stream_summary.weights
+    v = v / v.sum()
+    means, mean = phi(x, y) @ v, v @ phi(y, y) @ v
+    kappa = np.diag(stein).mean()
+    return stein, phi(x, x) - means[:, None] - means + mean, kept.settings["trust"] * kappa / (1.0 - mean)
+
+
+def fitted(draws):
+    """The Gaussian that is fitted to the second half of a chain."""
+    settled = draws[len(draws) // 2 :]
+    return Gaussian(settled.mean(axis=0), np.cov(settled, rowvar=False))
+
+
+def test_ksd_and_mmd_are_those_of_the_definitions(stream):
     draws, _, log_density = stream
-    kept = ss.thin(draws, log_density=log_density, proxy="gaussian", size=30)
-    x, s = kept.preconditioner.apply(kept.draws, kept.scores)
-    ratios = kept.variables["ratio"].values
-    matrix = ratios[:, None] * ratios * kept.kernel.matrix(x, s, x, s)
-    assert kept.ksd == pytest.approx(np.sqrt(matrix.mean()), rel=1e-10)
+    kept = ss.thin(draws, log_density=log_density, size=30)
+    stein, centred, _ = objective_of(kept, fitted(draws))
+    assert kept.ksd == pytest.approx(np.sqrt(stein.mean()), rel=1e-4)
+    assert kept.mmd == pytest.approx(np.sqrt(centred.mean()), rel=1e-6)
+    assert kept.scores is None and kept.settings["has_scores"] is False
 
 
 def slow(matrix, floors):
@@ -78,44 +96,53 @@ def slow(matrix, floors):
 @pytest.mark.parametrize("growth", ["sqrt", "linear", 5])
 def test_the_result_is_that_of_a_slow_reference(stream, growth):
     draws, _, log_density = (each[:300] for each in stream)
-    whole = ss.thin(draws, log_density=log_density, proxy="gaussian", growth="none")
-    x, s = whole.preconditioner.apply(whole.draws, whole.scores)
+    wide = Gaussian([0.0, 0.0], [4.0, 2.0])
+    whole = ss.thin(draws, log_density=log_density, proxy=wide, growth="none")
     ratios = whole.variables["ratio"].values
     assert ratios.mean() == pytest.approx(1.0)
     assert ratios.max() / ratios.min() <= np.exp(2.0)
-    matrix = ratios[:, None] * ratios * whole.kernel.matrix(x, s, x, s)
+    stein, centred, weight = objective_of(whole, wide)
     steps = np.arange(1.0, 301.0)
     floors = {"sqrt": np.sqrt(steps * np.log(steps)), "linear": steps / 2, 5: np.minimum(steps, 5)}[growth]
-    kept = ss.thin(draws, log_density=log_density, proxy="gaussian", growth=growth)
-    np.testing.assert_array_equal(kept.ids[:, 1], slow(matrix, np.maximum(np.ceil(floors), 1)))
+    kept = ss.thin(draws, log_density=log_density, proxy=wide, growth=growth)
+    weight *= kept.settings["trust"] / whole.settings["trust"]
+    np.testing.assert_array_equal(kept.ids[:, 1], slow(stein + weight * centred, np.maximum(np.ceil(floors), 1)))
 
 
+@pytest.mark.filterwarnings("ignore::steinstream.errors.ProxyWarning")
 def test_log_densities_lead_past_the_proxy_to_the_target(stream):
     draws, scores, log_density = stream
     sets = {
-        "scores": ss.thin(draws, scores, size=60),
-        "ratios": ss.thin(draws, log_density=log_density, proxy="gaussian", size=60),
-        "proxy": ss.thin(draws, proxy="gaussian", size=60),
+        "scores": ss.thin(draws, scores, size=60, stream_weight=0.0),
+        "ratios": ss.thin(draws, log_density=log_density, size=60, stream_weight=0.0),
     }
+    with pytest.warns(ProxyWarning, match="clipped at 100%"):  # without ratios it is the distance to the proxy
+        sets["proxy"] = ss.thin(draws, log_density=log_density, size=60, clip=0.0, stream_weight=0.0)
     preconditioner = sets["scores"].preconditioner
     found = {name: ss.ksd(k.draws, scores[k.ids[:, 1]], preconditioner=preconditioner) for name, k in sets.items()}
     stride = ss.ksd(draws[::66], scores[::66], preconditioner=preconditioner)
     assert found["scores"] < found["ratios"] < 0.5 * found["proxy"] < found["proxy"] < stride
-    mean, spread = sets["proxy"].draws.mean(axis=0), sets["proxy"].draws.std(axis=0)
-    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=0.1 * draws.std(axis=0).max())
-    np.testing.assert_allclose(spread, draws.std(axis=0), rtol=0.1)
 
 
-def test_without_ratios_it_is_thinning_towards_the_fitted_gaussian(stream):
+def test_the_stream_term_repairs_a_poor_proxy():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 10_000))
+    banana, log_density = np.column_stack([a, 0.5 * b + 0.7 * (a**2 - 1.0)]), -0.5 * a**2 - 0.5 * b**2
+    with pytest.warns(ProxyWarning, match=r"clipped at 1\d% of the draws.*Leave out log_density"):
+        alone, both = (ss.thin(banana, log_density=log_density, size=100, stream_weight=w) for w in (0.0, 1.0))
+    errors = [np.abs((kept.mean() - banana.mean(axis=0)) / banana.std(axis=0)).max() for kept in (alone, both)]
+    assert errors[1] < 0.1 < errors[0]
+
+
+def test_what_needs_no_scores_works_on_the_result(stream):
     draws, _, log_density = stream
-    kept = ss.thin(draws, proxy="gaussian", size=20)
-    settled = draws[2000:]
-    fitted = Gaussian(settled.mean(axis=0), np.cov(settled, rowvar=False))
-    np.testing.assert_allclose(kept.scores, fitted.scores(kept.draws), rtol=1e-6)
-    assert kept.settings["proxy"] == "gaussian"
-    again = ss.thin(draws, log_density=log_density, proxy="gaussian", clip=0.0, size=20)
-    np.testing.assert_array_equal(again.ids, kept.ids)
-    assert len(kept.weighted().weights) == 20  # towards the proxy
+    kept = ss.thin(draws, log_density=log_density, size=40)
+    assert kept.weighted().weights.sum() == pytest.approx(1.0)
+    assert kept.ordered().prefix_mmd[-1] == pytest.approx(kept.mmd, rel=1e-6)
+    assert len(ss.merge([kept, kept], size=30)) == 30
+    assert kept.stream.draws.shape[1] == 2 and not kept.stream.has_scores
+    with pytest.raises(InputError, match="KSD needs scores"):
+        kept.require_scores("KSD")
 
 
 def test_a_proxy_is_any_object_with_a_log_density_and_a_score(stream):
@@ -135,9 +162,6 @@ def test_chains_and_bad_draws_keep_their_ids(stream):
     assert (kept.settings["seen"], kept.settings["skipped"]) == (4000, 2)
     np.testing.assert_array_equal(kept.draws, chains[kept.ids[:, 0], kept.ids[:, 1]])
     assert set(kept.ids[:, 0]) == {0, 1}
-    alone = ss.thin(chains, proxy="gaussian", size=30, on_bad="skip")
-    assert alone.settings["skipped"] == 1
-    np.testing.assert_array_equal(alone.draws, chains[alone.ids[:, 0], alone.ids[:, 1]])
 
 
 def test_a_linear_term_is_measured_from_the_middle_of_the_draws(stream):
@@ -168,11 +192,6 @@ def test_where_a_proxy_has_no_number_the_draw_is_bad(stream, spoilt):
     kept = ss.thin(draws, log_density=log_density, proxy=proxy, size=20, on_bad="skip")
     assert kept.settings["skipped"] == out.sum() and (kept.draws[:, 0] <= 2.0).all()
     assert np.isfinite(kept.ksd) and np.array_equal(kept.draws, draws[kept.ids[:, 1]])
-    if spoilt == "score":
-        with pytest.raises(InputError, match="Correct the proxy"):
-            ss.thin(draws, proxy=proxy, size=20)
-        alone = ss.thin(draws, proxy=proxy, size=20, on_bad="skip")
-        assert alone.settings["skipped"] == out.sum() and (alone.draws[:, 0] <= 2.0).all()
 
 
 def test_a_proxy_that_has_no_number_anywhere_is_refused(stream):
@@ -188,9 +207,7 @@ def test_ratios_survive_a_file(stream, tmp_path):
     kept.save(tmp_path / "kept.npz")
     loaded = ss.Kept.load(tmp_path / "kept.npz")
     np.testing.assert_array_equal(loaded.variables["ratio"].values, kept.variables["ratio"].values)
-    for refused in (loaded.weighted, loaded.ordered):
-        with pytest.raises(InputError, match=r"requires scores.*Compute the scores"):
-            refused()
+    assert loaded.scores is None and loaded.ksd == kept.ksd and loaded.mmd == kept.mmd
 
 
 def test_the_measure_tells_the_target_from_others(stream):
@@ -204,10 +221,8 @@ def test_the_measure_tells_the_target_from_others(stream):
 def test_mistakes_are_named(stream):
     draws, scores, log_density = stream
     thin = ss.thin
-    with pytest.raises(InputError, match=r'have no scores.*proxy="gaussian"'):
-        thin(draws)
-    with pytest.raises(InputError, match="no effect because scores are given"):
-        thin(draws, scores, proxy="gaussian")
+    with pytest.raises(InputError, match="scores cannot be used with log_density"):
+        thin(draws, scores, log_density=log_density)
     with pytest.raises(InputError, match=r"log density looks negated.*not a potential"):
         thin(draws, log_density=-log_density, proxy="gaussian")
     with pytest.raises(InputError, match=r"log density of draw 0 is nan.*on_bad"):

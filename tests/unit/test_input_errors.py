@@ -22,7 +22,7 @@ X = np.random.default_rng(0).normal(size=(300, 3))
     [
         (lambda: ss.thin("chain.npz"), ["'chain.npz'", "Load the file"]),
         (lambda: ss.thin(Path("chain.npz"), -X), ["'chain.npz'", "Load the file"]),
-        (lambda: ss.thin(X), ["no scores", "proxy"]),
+        (lambda: ss.thin(X, stream_weight=0), ["without scores", "Pass scores"]),
         (lambda: ss.thin(X, lambda x: -x), ["scores must be an array", "got function"]),
         (lambda: ss.thin({"a": X}, -X), ["draws must be an array", "got dict"]),
         (lambda: ss.thin(X + 1j, -X), ["draws must be an array of real numbers"]),

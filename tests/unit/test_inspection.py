@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from steinstream.inspection import Inspection
+from steinstream.io import open_chain
 from steinstream.validation import Block, consecutive_ids
 
 
@@ -74,7 +75,7 @@ def test_bad_values_are_counted_and_the_first_is_named():
     assert inspection.bad_draws == 12 and inspection.missing == {"draws": 1, "scores": 20}
     assert inspection.bad() == (
         "12 of 1 000 draws not finite, the first is chain 0, draw 7 (NaN: 0.05 % of the draws and 1 % of the scores); "
-        "skip them with --on-bad skip"
+        "steinstream thin --on-bad skip leaves them out"
     )
     assert inspection.sign().startswith("sign as expected")  # by the other draws
     assert any(line.startswith("bad values: 12 of") for line in inspection.warnings())
@@ -85,3 +86,36 @@ def test_the_expected_size_is_that_of_sqrt_growth_and_memory_grows_with_it():
     assert inspection.expected_size() == 84  # ceil(sqrt(1000 log 1000))
     assert inspection.megabytes(100) < inspection.megabytes(1_000_000)
     assert Inspection(2).expected_size() == 1 and Inspection(2).megabytes(1) >= 1
+
+
+@pytest.mark.parametrize("block", [None, 7])
+def test_draws_without_scores_are_described(block):
+    x = normal(100)
+    x[50] = x[49]
+    x[7, 1] = np.nan
+    inspection = inspect(x, np.zeros((100, 0)), block=block)
+    assert not inspection.has_scores and not inspection.negated and inspection.sign() == "none"
+    assert inspection.shape(("a", "b", "c")) == "1 chain x 100 draws, 3 parameters (a, b, c)"
+    assert (inspection.repeated, inspection.bad_draws, inspection.missing) == (1, 1, {"draws": 1, "scores": 0})
+    assert inspection.warnings() == [f"bad values: {inspection.bad()}"]
+
+
+def test_any_file_is_described_with_the_way_to_scores(tmp_path):
+    x = normal(100, 2)
+    rows = "".join(f"{i % 4 + 1},{i // 4},{a},{b},-1\n" for i, (a, b) in enumerate(x.tolist()))
+    (tmp_path / "draws.csv").write_text(".chain,.iteration,mu,tau,lp__\n" + rows)
+    chain = open_chain(tmp_path / "draws.csv")
+    lines = dict(Inspection.of(chain).lines(chain))
+    assert lines[""] == "4 chains x 25 draws, 2 parameters (mu, tau)"
+    assert lines["draws"] == "draws.csv, columns mu, tau" and lines["parameters"] == "2: mu, tau"
+    assert lines["ids"] == ".chain, .iteration" and lines["left out"] == "lp__ (log density)"
+    assert lines["scores"].startswith("none: ") and "docs/integrations/without-scores.md" in lines["scores"]
+    assert lines["repeats"].startswith("0%") and lines["invalid"].startswith("none")
+
+
+def test_a_file_with_scores_is_described_with_their_sign(tmp_path):
+    x = normal(1000, 2)
+    np.savez(tmp_path / "chain.npz", draws=x, scores=-x)
+    chain = open_chain(tmp_path / "chain.npz")
+    lines = dict(Inspection.of(chain).lines(chain))
+    assert lines["scores"].startswith("array scores, sign as expected") and "left out" not in lines

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 
 import steinstream as ss
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.linalg import stein_matrix
 from steinstream.baselines import kernel_thinning, stein_thinning
 from steinstream.discrepancy import squared_ksd_debiased
 from steinstream.kernels import PROFILES
 from tests.streams import kernels, streams
+from tests.thinners import ksd_thinner, thin_by_ksd
 
 
 def stein_kernel(base, gradients, mixed, sx, sy):
@@ -51,7 +53,7 @@ def test_a_small_set_is_as_wide_as_the_target():
     x = np.random.default_rng(0).normal(size=(10_000, 10))
     errors = {}
     for linear in (0.0, 1.0):
-        thinner = ss.Thinner(10, size=200, kernel=ss.IMQ(linear=linear))
+        thinner = ksd_thinner(10, size=200, kernel=ss.IMQ(linear=linear))
         thinner.extend(x, -x)
         errors[linear] = abs((thinner.kept.draws**2).mean() - 1.0)
     assert errors[0.0] > 0.15 and errors[1.0] < 0.01
@@ -62,7 +64,7 @@ def test_coordinates_of_any_kind_and_ksd_of_arrays_know_the_term():
     s = -x / np.array([1.0, 100.0, 0.01])
     kernel = ss.IMQ(linear=0.5)
     preconditioner = ss.Preconditioner.estimate("covariance", x)
-    thinner = ss.Thinner(3, size=40, kernel=kernel, preconditioner=preconditioner)
+    thinner = ksd_thinner(3, size=40, kernel=kernel, preconditioner=preconditioner)
     thinner.extend(x, s)
     kept = thinner.kept
     y, t = preconditioner.apply(kept.draws, kept.scores)
@@ -74,7 +76,7 @@ def test_coordinates_of_any_kind_and_ksd_of_arrays_know_the_term():
 def test_a_checkpoint_keeps_the_term(tmp_path):
     x = np.random.default_rng(2).normal(size=(200, 2))
     for kernel in (ss.IMQ(linear=0.25), ss.RBF(h=2.0, linear=0.25)):
-        thinner = ss.Thinner(2, kernel=kernel)
+        thinner = ksd_thinner(2, kernel=kernel)
         thinner.extend(x[:100], -x[:100])
         thinner.save(tmp_path / "run.npz")
         loaded = ss.Thinner.load(tmp_path / "run.npz")
@@ -89,7 +91,7 @@ def test_the_bound_knows_the_term():
     kernel, squares, bounds = ss.IMQ(linear=0.5), [], []
     for seed in range(20):
         x = np.random.default_rng(seed).normal(size=(400, 3))
-        thinner = ss.Thinner(3, kernel=kernel, growth="none")
+        thinner = ksd_thinner(3, kernel=kernel, growth="none")
         thinner.extend(x, -x)
         squares.append(thinner.ksd**2)
         bounds.append(thinner.bound**2)
@@ -113,7 +115,7 @@ def test_second_scores_go_with_it():
     assert abs(np.mean(estimates) - true) < 4.0 * error < 0.2 * excess
 
     y = rng.normal(size=(20_000, 2))
-    thinner = ss.Thinner(2, kernel=kernel, size=5, preconditioner=preconditioner)
+    thinner = ksd_thinner(2, kernel=kernel, size=5, preconditioner=preconditioner)
     thinner.extend(y, -y + 0.5 * rng.normal(size=y.shape), second_scores=-y + 0.5 * rng.normal(size=y.shape))
     assert thinner.kept.settings["second_scores_noise"] == pytest.approx(excess, rel=0.05)
 
@@ -122,15 +124,16 @@ def test_estimated_coordinates_have_a_centre(steinstream, tmp_path):
     x = np.random.default_rng(4).normal(size=(1000, 3)) + 100.0
     s = 100.0 - x
     kernel = ss.IMQ(linear=1.0)
-    kept = ss.thin(x, s, size=50, kernel=kernel)
+    kept = thin_by_ksd(x, s, size=50, kernel=kernel)
     assert kept.preconditioner.centre == pytest.approx([100.0] * 3, abs=0.2)
     assert abs(((kept.draws - 100.0) ** 2).mean() - 1.0) < 0.05
     np.savez(tmp_path / "chain.npz", draws=x, scores=s)
-    ran = steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 50, "--kernel", "imq:linear=1")
+    options = ("--size", 50, "--kernel", "imq:linear=1", "--stream-weight", 0)
+    ran = steinstream("thin", "chain.npz", "-o", "kept.npz", *options)
     assert ran.returncode == 0, ran.stderr
     read = ss.Kept.load(tmp_path / "kept.npz")
     assert read.kernel == kernel and np.array_equal(read.ids, kept.ids) and read.ksd == kept.ksd
-    live = ss.thin(x, s, size=50, kernel=kernel, preconditioner="streaming")
+    live = thin_by_ksd(x, s, size=50, kernel=kernel, preconditioner="streaming")
     assert live.preconditioner.centre == pytest.approx([100.0] * 3, abs=0.3)
 
 
@@ -154,13 +157,13 @@ def test_numbers_that_would_overflow_are_refused():
     x = np.array([[1.0], [1e60]])
     kernel = ss.IMQ(linear=1.0)
     for refused in (
-        lambda: ss.Thinner(1, kernel=kernel).extend(x, -x),
-        lambda: ss.Thinner(1, kernel=kernel, initial=(x, -x)),
+        lambda: ksd_thinner(1, kernel=kernel).extend(x, -x),
+        lambda: ksd_thinner(1, kernel=kernel, initial=(x, -x)),
         lambda: ss.ksd(x, -x, kernel=kernel),
     ):
         with pytest.raises(ss.SteinstreamError, match="draw 1 is 1e\\+60 in coordinate 0"):
             refused()
-    thinner = ss.Thinner(1, kernel=kernel, on_bad="skip")
+    thinner = ksd_thinner(1, kernel=kernel, on_bad="skip")
     thinner.extend(x, -x)
     assert thinner.skipped == 1 and np.isfinite(thinner.ksd) and np.isfinite(ss.ksd(x, -x))
 
@@ -178,7 +181,7 @@ def test_the_numpy_reference_gives_equal_rows_equal_values(stream, kernel):
 @given(streams(max_dim=4, max_length=12, min_length=4), kernels)
 def test_weights_and_their_ksd_know_the_term(stream, kernel):
     x, s = stream
-    matrix = stein_matrix(kernel.compiled(x.shape[1]), x, s)
+    matrix = stein_matrix(compile_kernel(kernel, x.shape[1]), x, s)
     assert matrix == pytest.approx(kernel.matrix(x, s, x, s), rel=1e-9, abs=1e-9 * np.abs(matrix).max())
     assert np.array_equal(matrix, matrix.T)
     w = np.arange(1.0, len(x) + 1)
@@ -194,6 +197,6 @@ def test_no_negative_term():
 
 
 def test_a_kernel_profile_is_untouched_by_it():
-    compiled = ss.IMQ(linear=2.0).compiled(3)
-    assert compiled.linear == 2.0 and ss.IMQ().compiled(3).linear is None
+    compiled = compile_kernel(ss.IMQ(linear=2.0), 3)
+    assert compiled.linear == 2.0 and ss.IMQ().parameters(3).linear == 0.0
     assert PROFILES[compiled.profile](0.0, compiled.first, compiled.second)[0] == 1.0

@@ -168,7 +168,7 @@ def test_kappa_of_a_correlated_chain_is_its_long_run_value():
         (gaussian, 2, 0.2, {}),
         (gaussian, 2, 0.4, {"growth": 1.2, "budget": "share"}),
         (gaussian, 2, 0.4, {"growth": "sqrt", "candidates": 5}),
-        (gaussian, 2, 0.8, {"sizes": "any"}),
+        (gaussian, 2, 0.8, {"bound_for": "any"}),
         (gaussian, 4, 0.4, {"growth": "power:1.8"}),
         (two_modes, 2, 0.4, {}),
         (two_modes, 2, 0.4, {"growth": "linear", "kernel": ss.RBF()}),
@@ -200,6 +200,7 @@ def test_settings_serve_thin_and_thinner_alike():
         thinner = ss.Thinner(3, **plan.settings)
         thinner.extend(x[: plan.draws], s[: plan.draws])
         assert thinner.steps == plan.steps and len(thinner) == plan.kept
+        assert thinner.config.stream_weight == 0.0  # the bound is one on KSD
         assert ss.thin(x[: plan.draws], s[: plan.draws], **plan.settings).ksd == thinner.ksd
 
 
@@ -209,7 +210,7 @@ def test_slower_growth_takes_more_draws_and_smaller_radii_take_more_of_both():
     assert plans[0].draws > plans[1].draws > plans[2].draws
     finer = ss.plan(0.05, *warmup, growth=1.3)
     assert finer.draws > 10 * plans[1].draws and np.isclose(finer.kept, 16 * plans[1].kept, rtol=0.1)
-    assert ss.plan(0.2, *warmup, growth=1.3, sizes="any").draws > 10 * plans[1].draws
+    assert ss.plan(0.2, *warmup, growth=1.3, bound_for="any").draws > 10 * plans[1].draws
 
 
 # -- mistakes ------------------------------------------------------------------------------------------------------
@@ -233,11 +234,11 @@ def test_slower_growth_takes_more_draws_and_smaller_radii_take_more_of_both():
         (0.1, {"growth": "none"}, "No bound is known for growth 'none'"),
         (0.1, {"growth": "constant:50"}, "No bound is known for growth"),
         (0.1, {"growth": "cubic"}, "Unknown growth 'cubic'"),
-        (0.1, {"growth": "sqrt", "sizes": "any"}, "1 / log n"),
+        (0.1, {"growth": "sqrt", "bound_for": "any"}, "1 / log n"),
         (0.1, {"budget": "decaying"}, "No bound is known for budget 'decaying'"),
         (0.1, {"budget": "share:inf"}, "No bound is known for budget"),
         (0.1, {"budget": "share:-1"}, "must not be negative"),
-        (0.1, {"sizes": "all"}, "Unknown sizes 'all'"),
+        (0.1, {"bound_for": "all"}, "Unknown bound_for 'all'"),
         (0.1, {"candidates": 0}, "at least 1, got 0"),
         (0.1, {"size": 100}, "A plan has no setting size. Its settings are candidates, kernel"),
         (0.1, {"candidates": 10}, "Give at least 2000 draws"),
@@ -260,6 +261,7 @@ def test_bad_warmups_get_one_clear_error():
         (x, -s, "look negated"),
         (x[:150], s[:150], "too short: its second half has 75 steps"),
         (x[:0], s[:0], "no draws"),
+        (x, None, "A plan requires scores"),
     ):
         with pytest.raises(InputError) as error:
             ss.plan(0.2, draws, scores)

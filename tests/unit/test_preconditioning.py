@@ -7,6 +7,7 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError
+from tests.thinners import ksd_thinner, thin_by_ksd
 
 
 def normal(draws=400, dim=2):
@@ -21,12 +22,12 @@ def test_an_array_stands_for_coordinates():
         (np.array([1, 2]), ss.Preconditioner.scales([1.0, 2.0])),
         (covariance, ss.Preconditioner.covariance(covariance)),
     ):
-        thinner = ss.Thinner(2, size=10, preconditioner=array)
-        assert thinner.extend(x, -x).ksd == ss.thin(x, -x, size=10, preconditioner=meant).ksd
+        thinner = ksd_thinner(2, size=10, preconditioner=array)
+        assert thinner.extend(x, -x).ksd == thin_by_ksd(x, -x, size=10, preconditioner=meant).ksd
         assert ss.ksd(x, -x, preconditioner=array) == ss.ksd(x, -x, preconditioner=meant)
-        kept = ss.thin(x, -x, size=10, preconditioner=array)
+        kept = thin_by_ksd(x, -x, size=10, preconditioner=array)
         assert np.array_equal(kept.preconditioner.factor, meant.factor)
-        free = ss.thin(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=10, preconditioner=array)
+        free = thin_by_ksd(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=10, preconditioner=array)
         assert np.array_equal(free.preconditioner.factor, meant.factor)
         assert np.array_equal(ss.merge([kept, thinner], preconditioner=array).preconditioner.factor, meant.factor)
 
@@ -35,16 +36,16 @@ def test_an_array_stands_for_coordinates():
 def test_what_is_not_a_preconditioner_is_rejected_at_once(wrong):
     x = normal(20)
     with pytest.raises(InputError, match=r"preconditioner|scale|covariance"):
-        ss.Thinner(2, preconditioner=wrong)
+        ksd_thinner(2, preconditioner=wrong)
     with pytest.raises(InputError, match=r"preconditioner|scale|covariance"):
-        ss.thin(x, -x, preconditioner=wrong)
+        thin_by_ksd(x, -x, preconditioner=wrong)
 
 
 def test_the_error_names_what_is_possible():
     with pytest.raises(InputError, match=r"auto, or pass an ss\.Preconditioner, an array of d scales"):
-        ss.Thinner(2, preconditioner="round")
+        ksd_thinner(2, preconditioner="round")
     with pytest.raises(InputError, match=r"Pass an ss\.Preconditioner, an array"):
-        ss.thin(normal(20), -normal(20), preconditioner=7.0)
+        thin_by_ksd(normal(20), -normal(20), preconditioner=7.0)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_the_error_names_what_is_possible():
 )
 def test_a_thinner_takes_names_and_estimates_while_the_stream_runs(name, meant):
     x = normal(1500)
-    one, other = (ss.Thinner(2, size=20, preconditioner=chosen) for chosen in (name, meant))
+    one, other = (ksd_thinner(2, size=20, preconditioner=chosen) for chosen in (name, meant))
     assert one.extend(x, -x) == other.extend(x, -x)
 
 

@@ -17,7 +17,7 @@ def kept_set(count: int = 30, dim: int = 3, weights: bool = False, seed: int = 0
     rng = np.random.default_rng(seed)
     draws = rng.normal(size=(count, dim))
     ids = np.column_stack([np.zeros(count, dtype=np.int64), np.arange(count) * 7])
-    none = ss.History(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    none = ss.History.empty()
     share = rng.random(count) if weights else None
     return ss.Kept(draws, -draws, ids, 0.1, none, weights=None if share is None else share / share.sum())
 

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 import steinstream as ss
 from steinstream.running_moments import Moments
+from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.dictionary import Dictionary
+from steinstream.thinner.layout import DrawLayout
 from steinstream.validation import Block
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same
+from tests.thinners import assert_same, ksd_thinner, thin_by_ksd
 
 following = st.builds(
     ss.Streaming,
@@ -56,7 +58,7 @@ def test_moments_are_those_of_the_draws_whatever_the_cut(stream, whole, cut):
 @given(streams(max_dim=6, max_length=70), choices, st.data())
 def test_blocks_do_not_matter(stream, choice, data):
     x, s = stream
-    whole, blocks, one_by_one = (ss.Thinner(x.shape[1], validate_scores=False, **choice) for _ in range(3))
+    whole, blocks, one_by_one = (ksd_thinner(x.shape[1], validate_scores=False, **choice) for _ in range(3))
     whole.extend(x, s)
     edges = sorted(data.draw(st.lists(st.integers(0, len(x)), max_size=6)))
     for begin, end in zip([0, *edges], [*edges, len(x)], strict=True):
@@ -73,7 +75,7 @@ def test_blocks_do_not_matter(stream, choice, data):
 def test_the_bound_does_not_depend_on_the_order_of_storage(tmp_path):
     for seed in range(5):
         x = np.random.default_rng(seed).normal(size=(60, 2))
-        through, resumed = (ss.Thinner(2, size=7, kernel=ss.IMQ(c=2.0, beta=-0.3)) for _ in range(2))
+        through, resumed = (ksd_thinner(2, size=7, kernel=ss.IMQ(c=2.0, beta=-0.3)) for _ in range(2))
         for draw in x:
             through.push(draw, -draw)
             resumed.save(tmp_path / "run.npz")
@@ -87,7 +89,7 @@ def test_the_bound_does_not_depend_on_the_order_of_storage(tmp_path):
 def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choice):
     x, s = stream
     path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
-    through, resumed = (ss.Thinner(x.shape[1], validate_scores=False, **choice) for _ in range(2))
+    through, resumed = (ksd_thinner(x.shape[1], validate_scores=False, **choice) for _ in range(2))
     own = {"budget": choice["budget"]} if callable(choice["budget"]) else {}
     for draw, score in zip(x, s, strict=True):
         through.push(draw, score)
@@ -107,7 +109,7 @@ def test_a_checkpoint_at_any_step_changes_nothing(tmp_path_factory, stream, choi
 @given(streams(max_dim=6, max_length=60, min_length=12), kernels, growths, st.integers(4, 10))
 def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(stream, kernel, growth, first):
     x, s = stream
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1], kernel=kernel, growth=growth, preconditioner=ss.Streaming(first=first), validate_scores=False
     )
     changed = first
@@ -116,9 +118,10 @@ def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(str
     assume(len(np.unique(x[changed // 2 : changed], axis=0)) > 1)  # else all stays as it is
     thinner.extend(x[:changed], s[:changed])  # the last of these steps ends with a change
     assert thinner.settings["preconditioner_changed"][-1] == changed
-    points, scores, ids, _ = thinner.state.dictionary.contents()
+    points, scores, ids, *_ = thinner.state.dictionary.contents()
     order = np.argsort(ids[:, 2])
-    fresh = Dictionary(x.shape[1], kernel, thinner.preconditioner)
+    config = ThinConfig(kernel=kernel, stream_weight=0.0)
+    fresh = Dictionary(DrawLayout(x.shape[1]), config, thinner.preconditioner)
     fresh.insert_all(Block(points[order], scores[order], ids[order, :2]))
     expected, state = fresh.state(), thinner.state.dictionary.state()
     expected["ids"], state["ids"] = expected["ids"][:, :2], state["ids"][:, :2]
@@ -137,7 +140,7 @@ def test_after_a_change_all_is_as_if_the_draws_had_come_in_these_coordinates(str
 def test_following_the_steps_gives_what_is_kept(stream, choice, block):
     """Two chains by turns, the second one first, so that draws do not come in the order of their ids."""
     x, s = stream
-    thinner, store = ss.Thinner(x.shape[1], validate_scores=False, **choice), set()
+    thinner, store = ksd_thinner(x.shape[1], validate_scores=False, **choice), set()
     for first in range(0, len(x), block):
         rows = slice(first, first + block)
         step = thinner.extend(x[rows], s[rows], chain=1 - (first // block) % 2)
@@ -150,7 +153,7 @@ def test_draws_are_measured_anew_in_the_order_they_came():
     """Repeats of a state come to one slot however their ids are ordered."""
     x = np.repeat(np.random.default_rng(0).normal(size=(10, 2)), 4, axis=0)
     ids = np.column_stack([np.tile([1, 0], 20), np.arange(40)])
-    thinner = ss.Thinner(2, growth="none", preconditioner=ss.Streaming(first=40), validate_scores=False)
+    thinner = ksd_thinner(2, growth="none", preconditioner=ss.Streaming(first=40), validate_scores=False)
     thinner.extend(x, -x, ids=ids)
     assert thinner.settings["preconditioner_changed"] == [40]
     assert sorted(thinner.state.dictionary.state()["copies"]) == [4] * 10
@@ -161,9 +164,9 @@ def test_widths_are_right_with_no_setting_by_the_user():
         x = np.random.default_rng(seed).normal(size=(20_000, 2)) * [1.0, 0.01]
         s = -x / np.array([1.0, 1e-4])
         for size in (100, None):
-            kept = [ss.thin(x, s, size=size), ss.thin(x, s, size=size, preconditioner="streaming")]
+            kept = [thin_by_ksd(x, s, size=size), thin_by_ksd(x, s, size=size, preconditioner="streaming")]
             for preconditioner in (ss.Streaming(), ss.Preconditioner.identity()):
-                thinner = ss.Thinner(2, size=size, preconditioner=preconditioner)
+                thinner = ksd_thinner(2, size=size, preconditioner=preconditioner)
                 thinner.extend(x, s)
                 kept.append(thinner.kept)
             ratios = [one.draws.std(axis=0) / [1.0, 0.01] for one in kept]
@@ -180,14 +183,14 @@ def test_burn_in_is_forgotten():
     _, block = sampler.sample(sampler.init(np.ones(4), seed=1), 12_800)
     x, s = block.draws, block.scores
     assert np.abs(x[0] - x[6400:].mean(axis=0)).max() > 50 * x[6400:].std(axis=0).min()
-    thinner = ss.Thinner(4, size=100, preconditioner=ss.Streaming())
+    thinner = ksd_thinner(4, size=100, preconditioner=ss.Streaming())
     thinner.extend(x, s)
     expected = ss.Preconditioner.estimate("auto", x[6400:12_800])
     assert thinner.preconditioner.factor == pytest.approx(expected.factor, rel=1e-9)
     kept = thinner.kept
     assert kept.ids[:, 1].min() > 1000
     assert (np.abs(kept.draws.std(axis=0) / x[6400:].std(axis=0) - 1.0) < 0.25).all()
-    plain = ss.Thinner(4, size=100, preconditioner=ss.Preconditioner.identity())
+    plain = ksd_thinner(4, size=100, preconditioner=ss.Preconditioner.identity())
     plain.extend(x, s)
     ours, theirs = (ss.ksd(one.draws, one.scores, preconditioner=expected) for one in (kept, plain.kept))
     assert ours < 0.5 * theirs
@@ -200,7 +203,7 @@ def test_a_drift_is_followed_and_soon_with_forget():
     s = -x / np.array([1.0, 25.0])
     widths = {}
     for forget in (None, 1000):
-        thinner = ss.Thinner(2, size=60, preconditioner=ss.Streaming("scales", forget=forget))
+        thinner = ksd_thinner(2, size=60, preconditioner=ss.Streaming("scales", forget=forget))
         thinner.extend(x, s)
         widths[forget] = thinner.preconditioner.factor / 2.0  # sqrt(2 d)
         assert thinner.kept.draws.std(axis=0) == pytest.approx([1.0, 5.0], rel=0.15)
@@ -212,7 +215,7 @@ def test_few_distinct_draws_and_a_direction_that_stands_still_are_no_trouble():
     x = np.zeros((400, 3))
     x[:, 0] = np.repeat(np.random.default_rng(0).normal(size=4), 100)
     x[:, 1] = 2.0 * x[:, 0]
-    thinner = ss.Thinner(3, preconditioner=ss.Streaming(first=100), validate_scores=False)
+    thinner = ksd_thinner(3, preconditioner=ss.Streaming(first=100), validate_scores=False)
     thinner.extend(x, -x)
     assert thinner.settings["preconditioner_changed"] == [400]  # before, each look saw one state only
     expected = ss.Preconditioner.estimate("auto", x[200:400])
@@ -223,7 +226,7 @@ def test_few_distinct_draws_and_a_direction_that_stands_still_are_no_trouble():
 @pytest.mark.parametrize("forget", [None, 500])
 def test_a_chain_that_is_stuck_keeps_its_coordinates(forget):
     x = np.random.default_rng(0).normal(size=(1599, 2)) * 1e-3
-    thinner = ss.Thinner(2, size=20, preconditioner=ss.Streaming(first=100, forget=forget))
+    thinner = ksd_thinner(2, size=20, preconditioner=ss.Streaming(first=100, forget=forget))
     thinner.extend(x, -x * 1e6)
     stuck = np.repeat(x[-1:], 3000, axis=0)
     thinner.extend(stuck, -stuck * 1e6)
@@ -234,23 +237,24 @@ def test_a_chain_that_is_stuck_keeps_its_coordinates(forget):
 
 def test_a_chain_that_is_stuck_from_the_start_has_no_estimate():
     x = np.ones((400, 2))
-    thinner = ss.Thinner(2, preconditioner=ss.Streaming(first=100), validate_scores=False)
+    thinner = ksd_thinner(2, preconditioner=ss.Streaming(first=100), validate_scores=False)
     thinner.extend(x, -x)
     assert thinner.settings["preconditioner_changed"] == [] and str(thinner.preconditioner) == "identity"
 
 
 def test_above_200_dimensions_only_variances_are_carried():
     x = np.random.default_rng(0).normal(size=(120, 201)) * np.geomspace(0.1, 10, 201)
-    thinner = ss.Thinner(201, preconditioner=ss.Streaming(), validate_scores=False)
+    thinner = ksd_thinner(201, preconditioner=ss.Streaming(), validate_scores=False)
     thinner.extend(x, -x)
     assert thinner.preconditioner.factor == pytest.approx(ss.Preconditioner.estimate("auto", x[50:100]).factor)
-    assert max(array.size for array in thinner.state.estimator.state()["window"].values()) == 201
+    moments = thinner.state.estimator.state()["window"]["moments"]
+    assert max(array.size for array in moments.values()) == 201
 
 
 def test_select_and_extend_count_alike():
     x = np.random.default_rng(0).normal(size=(300, 2)) * [1.0, 20.0]
     s = -x / np.array([1.0, 400.0])
-    groups, one = (ss.Thinner(2, candidates=m, preconditioner=ss.Streaming(first=50)) for m in (5, 1))
+    groups, one = (ksd_thinner(2, candidates=m, preconditioner=ss.Streaming(first=50)) for m in (5, 1))
     groups.extend(x, s)
     for first in range(0, 300, 5):
         one.select(x[first : first + 5], s[first : first + 5])
@@ -260,7 +264,7 @@ def test_select_and_extend_count_alike():
 
 def test_with_forget_the_list_of_changes_stays_short():
     x = np.random.default_rng(0).normal(size=(5000, 1))
-    thinner = ss.Thinner(1, size=5, preconditioner=ss.Streaming(first=20, forget=20))
+    thinner = ksd_thinner(1, size=5, preconditioner=ss.Streaming(first=20, forget=20))
     thinner.extend(x, -x)
     assert thinner.settings["preconditioner_changed"] == list(range(3020, 5001, 20))
 
@@ -272,7 +276,7 @@ def test_nonsense_is_refused():
         lambda: ss.Streaming(first=1),
         lambda: ss.Streaming(first=True),
         lambda: ss.Streaming(forget=0),
-        lambda: ss.Thinner(2, preconditioner=ss.Preconditioner(np.array(1.0), centre=np.zeros(3))),
+        lambda: ksd_thinner(2, preconditioner=ss.Preconditioner(np.array(1.0), centre=np.zeros(3))),
     ):
         with pytest.raises(ss.SteinstreamError):
             make()
@@ -289,12 +293,12 @@ def test_a_centre_moves_the_origin_and_nothing_else(tmp_path):
         assert centred.apply(x, s)[0].mean(axis=0) == pytest.approx(0.0, abs=1e-12)
         assert np.array_equal(centred.apply(x, s)[1], plain.apply(x, s)[1])
         assert ss.ksd(x, s, preconditioner=centred) == pytest.approx(ss.ksd(x, s, preconditioner=plain), rel=1e-9)
-        thinner = ss.Thinner(3, size=30, preconditioner=centred)
+        thinner = ksd_thinner(3, size=30, preconditioner=centred)
         thinner.extend(x[:200], s[:200])
         thinner.save(tmp_path / "run.npz")
         thinner = ss.Thinner.load(tmp_path / "run.npz")
         thinner.extend(x[200:], s[200:])
-        whole = ss.thin(x, s, size=30, preconditioner=centred)
+        whole = thin_by_ksd(x, s, size=30, preconditioner=centred)
         assert np.array_equal(thinner.kept.draws, whole.draws) and thinner.ksd == whole.ksd
         assert all((x == point).all(axis=1).any() for point in whole.draws)  # as given, bit for bit
     whole.save(tmp_path / "kept.npz")

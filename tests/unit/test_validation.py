@@ -106,3 +106,112 @@ def test_a_wrong_sign_is_reported_after_a_hundred_draws():
     SteinIdentity(4).updated(x[:99], x[:99]).require_plausible()
     with pytest.raises(NegatedScoresError, match=r"look negated.*--negate-scores"):
         SteinIdentity(4).updated(x, x).require_plausible()
+
+
+def autoregression(chains, count, dim=3, rho=0.95, seed=0):
+    """Stationary chains (chains, count, dim) with correlation ``rho`` of consecutive draws."""
+    rng = np.random.default_rng(seed)
+    x = np.empty((chains, count, dim))
+    x[:, 0] = rng.normal(size=(chains, dim))
+    for t in range(1, count):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * rng.normal(size=(chains, dim))
+    return x * [1.0, 100.0, 0.01][:dim] + 5.0
+
+
+@pytest.mark.parametrize(("walkers", "steps"), [(4, 500), (10, 60), (32, 2000)])
+@pytest.mark.parametrize("seed", range(3))
+def test_chains_in_the_order_of_emcee_are_refused_with_a_question(walkers, steps, seed):
+    chains = autoregression(walkers, steps, seed=seed)
+    assert len(validation.as_chains(chains, None)) == walkers
+    with pytest.raises(InputError, match=rf"{steps} chains of {walkers} draws.*Is the order \(draws, chains, dim"):
+        validation.as_chains(np.swapaxes(chains, 0, 1), None)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.5, 0.99])
+def test_many_short_chains_are_accepted(seed, rho):
+    for chains, count in ((50, 2), (100, 10), (1000, 3), (300, 100)):
+        x = autoregression(chains, count, rho=rho, seed=seed)
+        assert len(validation.as_chains(x, None)) == chains
+        together = x + 10.0 * np.exp(-np.arange(count) / 2.0)[None, :, None]  # a common burn-in
+        assert len(validation.as_chains(together, None)) == chains
+        on_a_grid = np.linspace(-3, 3, chains)[:, None, None] + 0.1 * x  # chains that stay where they started
+        assert len(validation.as_chains(on_a_grid, None)) == chains
+
+
+def test_constant_and_discrete_parameters_are_accepted():
+    rng = np.random.default_rng(0)
+    assert len(validation.as_chains(np.ones((100, 5, 2)), None)) == 100
+    assert len(validation.as_chains(rng.integers(0, 2, size=(100, 5, 2)), None)) == 100
+
+
+def test_transposed_draws_are_refused_with_a_question():
+    for shape in ((2, 2000), (5, 500), (10, 4000)):
+        for size in (None, 10, 200):
+            with pytest.raises(InputError, match=r"Is the order \(dimensions, draws\).*draws.T"):
+                validation.reject_transposed(np.zeros(shape), size)
+
+
+@pytest.mark.parametrize("shape", [(1, 5000), (20, 10_000), (100, 500), (5, 100), (2000, 2), (4, 1000, 3), (7,)])
+def test_other_shapes_are_accepted(shape):
+    validation.reject_transposed(np.zeros(shape), None)
+
+
+def test_few_long_draws_are_accepted_if_fewer_are_to_be_kept():
+    validation.reject_transposed(np.zeros((8, 270_000)), 4)
+
+
+def test_masked_entries_are_invalid_and_not_their_values():
+    for values in (np.arange(8.0).reshape(4, 2), np.arange(8).reshape(4, 2)):
+        masked = np.ma.masked_array(values, mask=np.eye(4, 2, dtype=bool))
+        array = validation.as_floats(masked, "draws")
+        assert np.isnan(array[[0, 1], [0, 1]]).all() and np.isfinite(array).sum() == 6
+        with pytest.raises(InputError, match="draw of chain 2, draw 5 is nan"):
+            validation.finite_rows(block(array, np.zeros((4, 2))), "raise")
+        unmasked = np.ma.masked_array(values, mask=False)
+        np.testing.assert_array_equal(validation.as_floats(unmasked, "draws"), values)
+
+
+def test_named_dimensions_are_honoured():
+    xarray = pytest.importorskip("xarray")
+    values = np.random.default_rng(0).normal(size=(3, 5, 4, 2))
+    named = xarray.DataArray(values[:, 0], dims=("draw", "chain", "parameter"))
+    np.testing.assert_array_equal(validation.as_floats(named, "draws"), np.swapaxes(values[:, 0], 0, 1))
+    named = xarray.DataArray(values[0, 0], dims=("parameter", "sample"))
+    np.testing.assert_array_equal(validation.as_floats(named, "draws"), values[0, 0].T)
+    named = xarray.DataArray(values, dims=("a", "draw", "b", "chain"))
+    expected = values.transpose(3, 1, 0, 2).reshape(2, 5, 12)
+    np.testing.assert_array_equal(validation.as_floats(named, "draws"), expected)
+    named = xarray.DataArray(values[0, 0], dims=("iteration", "parameter"))
+    np.testing.assert_array_equal(validation.as_floats(named, "draws"), values[0, 0])
+
+
+def test_columns_of_the_scores_are_ordered_as_those_of_the_draws():
+    pandas = pytest.importorskip("pandas")
+    draws = pandas.DataFrame(np.random.default_rng(0).normal(size=(6, 3)), columns=["a", "b", "c"])
+    scores = -draws
+    for table in (scores, scores[["c", "a", "b"]]):
+        np.testing.assert_array_equal(validation.as_draws_and_scores(draws, table)[1], -draws.to_numpy())
+        np.testing.assert_array_equal(validation.as_chains(draws, table)[0].scores, -draws.to_numpy())
+    renamed = scores.rename(columns=lambda name: f"score_{name}")
+    np.testing.assert_array_equal(validation.as_draws_and_scores(draws, renamed)[1], -draws.to_numpy())
+    np.testing.assert_array_equal(validation.as_draws_and_scores(draws, scores.to_numpy())[1], -draws.to_numpy())
+    with pytest.raises(InputError, match="different columns: c, d"):
+        validation.as_draws_and_scores(draws, scores.rename(columns={"c": "d"}))
+
+
+def test_tensors_of_any_real_type_are_accepted():
+    torch = pytest.importorskip("torch")
+    values = torch.tensor([[1.0, -2.5], [3.0, 0.5]])
+    for kind in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        array = validation.as_floats(values.to(kind).requires_grad_(), "draws")
+        assert array.dtype == np.float64 and array.tolist() == values.tolist()
+    assert validation.as_floats(torch.tensor([[1, 2]]), "draws").tolist() == [[1.0, 2.0]]
+    with pytest.raises(InputError, match="real numbers"):
+        validation.as_floats(values.to(torch.complex64), "draws")
+
+
+def test_jax_arrays_of_bfloat16_are_accepted():
+    jax = pytest.importorskip("jax")
+    array = validation.as_floats(jax.numpy.array([[1.0, -2.5]], dtype="bfloat16"), "draws")
+    assert array.dtype == np.float64 and array.tolist() == [[1.0, -2.5]]

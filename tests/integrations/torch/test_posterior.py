@@ -49,6 +49,28 @@ def mlp_posterior(**settings):
     return SubspacePosterior(network, Subspace.from_curve(*points), numbers(24, 5), torch.arange(24) % 2, **settings)
 
 
+class Recurrent(torch.nn.Module):
+    """A network with a recurrent layer and dropout."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        self.lstm = torch.nn.LSTM(3, 4, num_layers=2, dropout=dropout, batch_first=True)
+        self.drop, self.head = torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.drop(self.lstm(x)[0][:, -1]))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_recurrent_layers_without_dropout_are_in_training_mode_with_the_outputs_of_evaluation_mode(dropout):
+    """cuDNN computes the gradient of a recurrent layer only in training mode."""
+    model = Recurrent(dropout).double()
+    network = FlatNetwork(model).copy()
+    assert network.model.lstm.training == (dropout == 0) and not network.model.drop.training
+    x = numbers(5, 6, 3)
+    torch.testing.assert_close(network(network.weights(), x), model.eval()(x))
+
+
 def test_a_flat_network_equals_the_model_and_does_not_change_it():
     network = FlatNetwork.from_seed(convolution, seed=3)
     before, x = network.weights(), numbers(2, 3, 8, 8)

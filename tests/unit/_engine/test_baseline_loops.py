@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steinstream._engine import baseline_loops, reference
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.pairwise import empty_sums, rows_before, tiled
 from tests.streams import kernels
 
@@ -29,7 +30,7 @@ def test_stein_thinning(seed, count, kernel):
     sums[:count] = 0.5 * np.diag(matrix)
     chosen = [int(np.argmin(sums))]
     for _ in range(4):
-        chosen.append(baseline_loops.add_row(kernel.compiled(2), points.tiles, chosen[-1], sums))
+        chosen.append(baseline_loops.add_row(compile_kernel(kernel, 2), points.tiles, chosen[-1], sums))
     assert chosen == reference.stein_thinning(matrix, 5)
 
 
@@ -42,7 +43,7 @@ def test_stein_thinning_with_a_weight_per_coordinate(seed, count, kernel):
     sums = 0.5 * np.diag(matrix)
     chosen, columns = [int(np.argmin(sums))], np.ascontiguousarray(np.stack([x.T, s.T]))
     for _ in range(4):
-        chosen.append(baseline_loops.add_weighted_row(kernel.compiled(3), weights, columns, chosen[-1], sums))
+        chosen.append(baseline_loops.add_weighted_row(compile_kernel(kernel, 3), weights, columns, chosen[-1], sums))
     assert chosen == reference.stein_thinning(matrix, 5)
     assert reference.weighted_matrix(kernel, x, s, np.ones(3)) == pytest.approx(kernel.matrix(x, s, x, s), abs=1e-9)
 
@@ -52,7 +53,7 @@ def test_stein_thinning_with_a_weight_per_coordinate(seed, count, kernel):
 def test_a_reservoir(seed, count, kernel, size, block):
     """The size is at least 2: with one place, the first two draws are equally good, and rounding decides."""
     x, s = chain(seed, count)
-    points, sums, compiled = tiled(x, s, np.ones(count)), empty_sums(count), kernel.compiled(2)
+    points, sums, compiled = tiled(x, s, np.ones(count)), empty_sums(count), compile_kernel(kernel, 2)
     rows_before(compiled, points, 0, count, sums)
     kept = baseline_loops.empty_reservoir(size, 2)
     for begin in range(0, count, block):
@@ -66,5 +67,5 @@ def test_pairs(seed, kernel):
     x, s = chain(seed, 9)
     one, other = np.random.default_rng(seed).integers(0, 9, (2, 20))
     out = np.zeros(20)
-    baseline_loops.pairs(kernel.compiled(2), np.stack([x, s], axis=1), one, other, out)
+    baseline_loops.pairs(compile_kernel(kernel, 2), np.stack([x, s], axis=1), one, other, out)
     assert out == pytest.approx(kernel.matrix(x, s, x, s)[one, other], rel=1e-9, abs=1e-9)

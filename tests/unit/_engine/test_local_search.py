@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steinstream._engine import local_search, reference
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.pairwise import as_tiles
 from tests.streams import kernels
 
@@ -18,13 +19,21 @@ def test_a_search_is_the_specification(seed, count, kernel, data):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, 2))
     s = -x + 0.3 * rng.normal(size=x.shape)
-    matrix, compiled = kernel.matrix(x, s, x, s), kernel.compiled(2)
+    matrix, compiled = kernel.matrix(x, s, x, s), compile_kernel(kernel, 2)
     size = data.draw(st.integers(1, count - 1))
     tiles = as_tiles(x, s)
-    half = np.full(len(tiles) * 16, np.inf)
-    half[:count] = 0.5 * np.diag(matrix)
+    own = np.full(len(tiles) * 16, np.inf)
+    own[:count] = np.diag(matrix)
     subset = local_search.Subset(
-        tiles, np.zeros(size, dtype=np.int64), np.zeros(len(half), dtype=bool), half.copy(), half, np.zeros(len(half))
+        tiles,
+        chosen=np.zeros(size, dtype=np.int64),
+        taken=np.zeros(len(own), dtype=bool),
+        sums=0.5 * own,
+        half=0.5 * own,
+        diagonal=own,
+        row=np.zeros(len(own)),
+        base_row=np.zeros(len(own)),
+        weights=np.array([1.0, 0.0]),
     )
 
     def assert_chosen(expected):

@@ -1,4 +1,4 @@
-"""Dropping and swapping draws with masses agrees with the specification."""
+"""Dropping, swapping and halving draws with masses agrees with the specification."""
 
 from __future__ import annotations
 
@@ -10,42 +10,51 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steinstream._engine import merging, reference
-from steinstream._engine.pairwise import tiled
+from steinstream._engine.compiled_kernel import compile_kernel
+from steinstream._engine.pairwise import as_tiles, tiled
 from tests.streams import kernels
 
 
-def pool(seed, count, kernel, compared):
+def pool(seed, count, kernel, has_scores, compared):
     """Draws with masses for the engine, and the matrix of the specification."""
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(count, 3))
-    s = -x + 0.3 * rng.normal(size=x.shape)
-    masses = rng.uniform(0.5, 2.0, count)
-    weight, phi = 0.7 if compared else 0.0, kernel.base_matrix(x, x)
-    means = phi @ masses / masses.sum()
-    mean = float(means @ masses / masses.sum())
-    matrix = kernel.matrix(x, s, x, s) + weight * (phi - means[:, None] - means + mean)
+    x, base, stream = rng.normal(size=(count, 3)), rng.normal(size=(count, 2)), rng.normal(size=(30, 2)) + 0.3
+    s = -x + 0.3 * rng.normal(size=x.shape) if has_scores else np.zeros_like(x)
+    masses, shares = rng.uniform(0.5, 2.0, count), rng.dirichlet(np.ones(30))
+    weight = 0.7 if compared else 0.0
+    means, mean = kernel.base_matrix(base, stream) @ shares, float(shares @ kernel.base_matrix(stream, stream) @ shares)
+    matrix = weight * (kernel.base_matrix(base, base) - means[:, None] - means + mean)
+    if has_scores:
+        matrix += kernel.matrix(x, s, x, s)
     draws = np.stack([x, s], axis=1)
-    return merging.WeightedDraws(draws, masses, np.diag(matrix).copy(), means, mean, weight), matrix
+    diagonal = np.diag(matrix).copy()
+    return merging.WeightedDraws(draws, base, masses, diagonal, means, mean, float(has_scores), weight), matrix
+
+
+def compiled(kernel):
+    return compile_kernel(kernel, 3), compile_kernel(kernel, 2)
 
 
 def sums_of(kernel, draws, rows):
-    """Row sums of some draws of a pool over the same draws, and the draws in tiles."""
+    """Row sums of some draws of a pool over the same draws, and the draws in slots."""
     some = draws.take(rows)
-    points = tiled(some.draws[:, 0], some.draws[:, 1], some.masses)
-    phi = kernel.base_matrix(some.draws[:, 0], some.draws[:, 0])
+    x, s = some.draws[:, 0], some.draws[:, 1]
+    phi = kernel.base_matrix(some.base, some.base)
     centred = phi - some.base_means[:, None] - some.base_means + some.base_mean
     sums = merging.RowSums(np.zeros(len(rows)), np.zeros(len(rows)), draws.stream_weight * centred @ some.masses)
-    merging.add_row_sums(kernel.compiled(3), points, some.draws, 0, len(rows), sums)
-    return points, sums
+    if draws.stein:
+        merging.add_row_sums(compile_kernel(kernel, 3), tiled(x, s, some.masses), some.draws, 0, len(rows), sums)
+    return merging.Slots(as_tiles(x, s), merging.base_tiles(some.base), merging.padded(some.masses)), sums
 
 
-cases = given(st.integers(0, 2**32), st.integers(2, 20), kernels, st.booleans())
+terms = st.sampled_from([(True, False), (True, True), (False, True)])  # scores, stream term
+cases = given(st.integers(0, 2**32), st.integers(2, 20), kernels, terms)
 
 
 @settings(max_examples=40)
 @cases
-def test_row_sums_and_energy(seed, count, kernel, compared):
-    draws, matrix = pool(seed, count, kernel, compared)
+def test_row_sums_and_energy(seed, count, kernel, has):
+    draws, matrix = pool(seed, count, kernel, *has)
     _, sums = sums_of(kernel, draws, np.arange(count))
     assert sums.high + sums.stream == pytest.approx(reference.row_sums(matrix, draws.masses), rel=1e-9, abs=1e-9)
     alive = np.random.default_rng(seed).random(count) < 0.7
@@ -59,14 +68,14 @@ def test_row_sums_and_energy(seed, count, kernel, compared):
 
 @settings(max_examples=40)
 @cases
-def test_draws_are_dropped_as_specified(seed, count, kernel, compared):
-    draws, matrix = pool(seed, count, kernel, compared)
+def test_draws_are_dropped_as_specified(seed, count, kernel, has):
+    draws, matrix = pool(seed, count, kernel, *has)
     least = 1 + seed % count
     total, mass = reference.energy(matrix, draws.masses, range(count))
     for most, allowed in ((least, math.inf), (count, 1.2 * total / mass**2)):
-        points, sums = sums_of(kernel, draws, np.arange(count))
+        slots, sums = sums_of(kernel, draws, np.arange(count))
         alive = np.ones(count, dtype=bool)
-        merging.drop(kernel.compiled(3), points.tiles, draws, sums, alive, merging.DropLimits(least, most, allowed))
+        merging.drop(compiled(kernel), slots, draws, sums, alive, merging.DropLimits(least, most, allowed))
         expected = reference.drop_draws(matrix, draws.masses, least, most, allowed)
         assert np.flatnonzero(alive).tolist() == expected
         left = reference.row_sums(matrix[np.ix_(expected, expected)], draws.masses[expected])
@@ -75,15 +84,36 @@ def test_draws_are_dropped_as_specified(seed, count, kernel, compared):
 
 @settings(max_examples=40)
 @cases
-def test_draws_are_swapped_as_specified(seed, count, kernel, compared):
-    draws, matrix = pool(seed, count, kernel, compared)
+def test_draws_are_swapped_as_specified(seed, count, kernel, has):
+    draws, matrix = pool(seed, count, kernel, *has)
     rng = np.random.default_rng(seed + 1)
     order = rng.permutation(count)
     kept = np.sort(rng.permutation(count)[: 1 + seed % count])
     expected, swaps = reference.swap_draws(matrix, draws.masses, kept.tolist(), order.tolist())
-    points, sums = sums_of(kernel, draws, kept)
-    assert merging.swap(kernel.compiled(3), points, draws, kept, sums, order) == swaps
+    slots, sums = sums_of(kernel, draws, kept)
+    assert merging.swap(compiled(kernel), slots, draws, kept, sums, order) == swaps
     assert kept.tolist() == expected
-    assert points.copies[: len(kept)].tolist() == draws.masses[kept].tolist()
+    assert slots.masses[: len(kept)].tolist() == draws.masses[kept].tolist()
     left = reference.row_sums(matrix[np.ix_(kept, kept)], draws.masses[kept])
     assert sums.high + sums.stream == pytest.approx(left, rel=1e-8, abs=1e-8)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.integers(1, 40), kernels)
+def test_halving_selects_the_specified_half_and_reports_its_distance(seed, pairs, kernel):
+    base = np.random.default_rng(seed).normal(size=(2 * pairs, 2))
+    selected = np.zeros(len(base), dtype=bool)
+    square = merging.halve(compile_kernel(kernel, 2), merging.base_tiles(base), base, selected)
+    summary = reference.ReferenceSummary(kernel)
+    summary.levels[0] = list(base)
+    summary.halve(0)
+    assert np.array_equal(base[selected], np.array(summary.levels[1]))
+    signs = np.where(selected, 1.0, -1.0)
+    assert square == pytest.approx(signs @ kernel.base_matrix(base, base) @ signs, rel=1e-9, abs=1e-9)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), kernels)
+def test_the_matrix_of_the_base_kernel(seed, count, kernel):
+    base = np.random.default_rng(seed).normal(size=(count, 2))
+    values = merging.base_matrix(compile_kernel(kernel, 2), merging.base_tiles(base), base)[:, :count]
+    assert values == pytest.approx(kernel.base_matrix(base, base), abs=1e-10)  # rounded to a grid

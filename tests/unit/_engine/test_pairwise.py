@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steinstream._engine import reference
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.linalg import multiply, solve_cholesky, stein_matrix
 from steinstream._engine.pairwise import cumulative_squared_ksd, empty_sums, rows_before, tiled
 from tests.streams import kernels, streams
@@ -19,7 +20,7 @@ def test_row_sums(stream, kernel, cut):
     x, s = stream
     copies = np.random.default_rng(len(x)).integers(1, 4, len(x)).astype(float)
     points, whole, parts = tiled(x, s, copies), empty_sums(len(x)), empty_sums(len(x))
-    compiled, cut = kernel.compiled(x.shape[1]), min(cut, len(x))
+    compiled, cut = compile_kernel(kernel, x.shape[1]), min(cut, len(x))
     rows_before(compiled, points, 0, len(x), whole)
     for begin, end in ((0, cut), (cut, len(x))):
         if begin < end:
@@ -40,7 +41,7 @@ def test_row_sums(stream, kernel, cut):
 @given(streams(max_dim=6, max_length=20), kernels)
 def test_the_matrix_of_all_pairs(stream, kernel):
     x, s = stream
-    matrix = stein_matrix(kernel.compiled(x.shape[1]), x, s)
+    matrix = stein_matrix(compile_kernel(kernel, x.shape[1]), x, s)
     assert matrix == pytest.approx(kernel.matrix(x, s, x, s), rel=1e-9, abs=1e-9 * np.abs(matrix).max())
     assert np.array_equal(matrix, matrix.T)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine import reference, stream_summary
 from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import jit
 from steinstream._engine.pairwise import tiled
 from steinstream._engine.simd import LANES
@@ -26,15 +27,12 @@ def total(kernel, point, tiles, weights, lanes, count):
     return stream_summary.row_total(kernel, point, tiles, weights, lanes, count)
 
 
-@jit
-def add_all(kernel, summary, draws):
-    for i in range(draws.shape[0]):
-        stream_summary.add_to_summary(kernel, summary, draws[i], draws[i])
+def add_all(kernel, summary, draws, first=0):
+    for i, draw in enumerate(draws):
+        stream_summary.append_to_summary(kernel, summary, draw, draw, np.array([0, first + i]))
 
 
-@jit
-def sum_at(kernel, summary, point):
-    return stream_summary.sum_over_stream(kernel, summary, point)
+sum_at = stream_summary.stream_sum
 
 
 @settings(max_examples=40, deadline=None)
@@ -44,10 +42,10 @@ def test_a_row_of_the_base_kernel(seed, count, dim, kernel):
     x, point, weights = rng.normal(size=(count, dim)), rng.normal(size=dim), rng.integers(1, 9, count).astype(float)
     points, lanes = tiled(x, x, weights), np.zeros((2, LANES))
     expected = reference.base_values(kernel, point[None], x)[0]
-    row, grid = np.zeros(len(points.copies)), kernel.compiled(dim).base_grid
-    add_row(kernel.compiled(dim), point, points.tiles, row, lanes)
+    row, grid = np.zeros(len(points.copies)), kernel.parameters(dim).base_grid
+    add_row(compile_kernel(kernel, dim), point, points.tiles, row, lanes)
     assert row[:count] == pytest.approx(expected, abs=2 * grid)
-    found = total(kernel.compiled(dim), point, points.tiles, points.copies, lanes, count)
+    found = total(compile_kernel(kernel, dim), point, points.tiles, points.copies, lanes, count)
     assert found == pytest.approx(weights @ expected, abs=2 * grid * weights.sum())
 
 
@@ -55,29 +53,30 @@ def test_a_row_of_the_base_kernel(seed, count, dim, kernel):
 @pytest.mark.parametrize("count", [5, 1024, 3333])
 def test_a_summary_is_the_specification(kernel, count):
     x = np.random.default_rng(count).normal(size=(count, 3))
-    summary, expected = stream_summary.empty_summary(3), reference.ReferenceSummary(kernel)
-    add_all(kernel.compiled(3), summary, x)
+    summary, expected = stream_summary.empty_summary(3, 3), reference.ReferenceSummary(kernel)
+    add_all(compile_kernel(kernel, 3), summary, x)
     for draw in x:
         expected.add(draw)
     found = stream_summary.summary_draws(summary)
     assert found.levels.tolist() == [number for number, level in enumerate(expected.levels) for _ in level]
-    assert found.seen == count and np.array_equal(x[found.arrivals], found.draws)
+    assert found.seen == count and np.array_equal(x[found.ids[:, 1]], found.draws)
+    assert found.weights.sum() == count
     assert np.array_equal(found.draws, np.concatenate([np.array(level) for level in expected.levels if level]))
     point = np.array([0.3, -1.0, 0.5])
-    assert sum_at(kernel.compiled(3), summary, point) == pytest.approx(expected.sum(point), rel=1e-12)
+    assert sum_at(compile_kernel(kernel, 3), summary, point) == pytest.approx(expected.sum(point), rel=1e-12)
     if count < 1000:
-        pairs = stream_summary.sum_over_pairs(kernel.compiled(3), summary)
+        pairs = stream_summary.sum_over_pairs(compile_kernel(kernel, 3), summary)
         assert pairs == pytest.approx(expected.sum_over_pairs(), rel=1e-12)
 
 
 def test_a_summary_that_was_stored_continues_to_the_last_bit():
-    kernel, x = ss.IMQ().compiled(2), np.random.default_rng(0).normal(size=(5000, 2))
-    whole, first = stream_summary.empty_summary(2), stream_summary.empty_summary(2)
+    kernel, x = compile_kernel(ss.IMQ(), 2), np.random.default_rng(0).normal(size=(5000, 2))
+    whole, first = stream_summary.empty_summary(2, 2), stream_summary.empty_summary(2, 2)
     add_all(kernel, whole, x)
     add_all(kernel, first, x[:2500])
     content = stream_summary.summary_draws(first)
     second = stream_summary.filled_summary(content, content.draws)
-    add_all(kernel, second, x[2500:])
+    add_all(kernel, second, x[2500:], first=2500)
     for one, other in zip(stream_summary.summary_draws(whole), stream_summary.summary_draws(second), strict=True):
         assert np.array_equal(one, other)
     assert sum_at(kernel, whole, x[0]) == sum_at(kernel, second, x[0])

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.reference import Reference, cumulative_squared_ksd
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import floor_at, limits_at, magnitude
+from tests.thinners import floor_at, ksd_thinner, limits_at, magnitude
 
 
 @settings(max_examples=150, deadline=None)
 @given(streams(), kernels, growths, budgets, st.sampled_from([None, 1, 4, 9]), st.integers(1, 4), rules)
 def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, cap, candidates, rule):
     x, s = stream
-    thinner = ss.Thinner(
+    thinner = ksd_thinner(
         x.shape[1],
         kernel=kernel,
         growth=growth,
@@ -49,7 +49,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
 def test_an_initial_set_counts_towards_the_floor(stream, initial, kernel):
     x, s = stream
     start = np.random.default_rng(len(x)).normal(size=(initial, x.shape[1]))
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth="linear", initial=(start, -start), validate_scores=False)
+    thinner = ksd_thinner(x.shape[1], kernel=kernel, growth="linear", initial=(start, -start), validate_scores=False)
     reference = Reference(kernel)
     for i, point in enumerate(start):
         reference.insert(point, -point, (-1, i))
@@ -63,7 +63,7 @@ def test_an_initial_set_counts_towards_the_floor(stream, initial, kernel):
 @given(streams(max_dim=8, min_length=2), st.integers(2, 7), kernels)
 def test_select_takes_the_best_candidate(stream, group, kernel):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, validate_scores=False)
+    thinner = ksd_thinner(x.shape[1], kernel=kernel, validate_scores=False)
     reference = Reference(kernel)
     for t, first in enumerate(range(0, len(x), group), start=1):
         part = slice(first, first + group)
@@ -89,7 +89,7 @@ def test_ksd_of_arrays_is_the_definition(stream, kernel):
 @given(streams(max_length=60), kernels, growths)
 def test_the_reported_ksd_is_that_of_the_kept_draws_bit_for_bit(stream, kernel, growth):
     x, s = stream
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False)
+    thinner = ksd_thinner(x.shape[1], kernel=kernel, growth=growth, validate_scores=False)
     thinner.extend(x, s)
     kept = thinner.kept
     assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=kernel)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from tests.thinners import ksd_thinner
 
 
 @pytest.mark.parametrize("huge", [1e4, 1e8, 1e12, 1e16, 1e40, 1e90])
@@ -15,11 +16,11 @@ def test_a_start_beyond_the_exact_range_leaves_nothing_in_any_sum(huge, settings
     x[1::3] = x[::3]  # some are repeated
     s = -x
     s[:60] *= huge ** np.linspace(1.0, 0.5, 60)[:, None]
-    thinner = ss.Thinner(3, size=30, validate_scores=False, **settings)
+    thinner = ksd_thinner(3, size=30, validate_scores=False, **settings)
     thinner.extend(x, s)
     kept = thinner.kept
     assert kept.ids[:, 1].min() >= 60
-    fresh = ss.Thinner(3, validate_scores=False, **settings | {"candidates": 1}, initial=(kept.draws, kept.scores))
+    fresh = ksd_thinner(3, validate_scores=False, **settings | {"candidates": 1}, initial=(kept.draws, kept.scores))
     now, again = thinner.state.dictionary.state(), fresh.state.dictionary.state()
     assert thinner.ksd == fresh.ksd and np.array_equal(now["total"][:2], again["total"][:2])
     assert {*map(tuple, now["influence"])} == {*map(tuple, again["influence"])}

@@ -15,7 +15,8 @@ from steinstream.baselines.methods import drop_sites, problem_from_arrays, probl
 from steinstream.errors import InputError, NegatedScoresError
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-ONLINE = ("ksdt", "stride", "random_thinning", "spmcmc", "spmcmc_fixed_drops")
+ONLINE = ("default", "ksdt", "stride", "random_thinning", "spmcmc", "spmcmc_fixed_drops")
+WITHOUT_SCORES = ("default", "stride", "random_thinning")
 
 
 def gaussian(count, dim, seed=0):
@@ -79,6 +80,19 @@ def test_stein_thinning_takes_the_best_of_the_whole_chain(number, unique):
     assert len(set(expected)) == 60 or not unique
 
 
+@settings
+@pytest.mark.parametrize("batch", [1, 7, 500])
+def test_minibatch_stein_thinning_takes_the_best_of_random_batches(number, batch):
+    draws, scores, how, matrix = setting(number)
+    ids = baselines.minibatch_stein_thinning(draws, scores, 40, batch=batch, seed=3, **how)
+    rng, held = np.random.default_rng(3), []
+    for _ in range(40):
+        held.append(best_of(matrix, np.sort(rng.choice(90, min(batch, 90), replace=False)), held))
+    assert ids[:, 1].tolist() == held
+    if batch >= 90:  # the whole chain: Stein thinning
+        assert np.array_equal(ids, baselines.stein_thinning(draws, scores, 40, **how))
+
+
 def best_of(matrix, group, held):
     costs = [matrix[y, y] / 2 + sum(matrix[y, x] for x in held) for y in group]
     return int(group[int(np.argmin(costs))])
@@ -133,9 +147,16 @@ def test_the_reservoir_swaps_whenever_that_brings_it_closer_to_the_stream(number
 @settings
 def test_a_reservoir_that_goes_toward_the_target_is_ours(number):
     draws, scores, how, _ = setting(number)
-    kept = ss.thin(draws, scores, size=12, **how)
+    kept = ss.thin(draws, scores, size=12, stream_weight=0.0, **how)
     assert np.array_equal(baselines.reservoir(draws, scores, 12, toward="target", **how), kept.ids)
     assert np.array_equal(baselines.ksdt(draws, scores, 12, **how), kept.ids)
+
+
+@settings
+def test_the_recommended_method_keeps_what_thin_keeps(number):
+    draws, scores, how, _ = setting(number)
+    assert np.array_equal(baselines.default(draws, scores, 12, **how), ss.thin(draws, scores, size=12, **how).ids)
+    assert np.array_equal(baselines.default(draws, None, 12, **how), ss.thin(draws, size=12, **how).ids)
 
 
 def test_a_reservoir_remembers_burn_in_and_ours_does_not():
@@ -265,12 +286,25 @@ def test_a_file_gives_what_arrays_give_whatever_the_blocks(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_methods_that_require_scores_name_the_methods_that_do_not(name):
+    method = available(name)
+    draws, scores = gaussian(100, 2)
+    if name in WITHOUT_SCORES:
+        assert method(draws, None, 10).shape == (10, 2)
+        with_scores = method(draws, scores, 10)
+        assert name == "default" or np.array_equal(method(draws, None, 10), with_scores)
+    else:
+        with pytest.raises(InputError, match=f"The method {name} requires scores.*default, stride or random_thinning"):
+            method(draws, None, 10)
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_as_many_draws_as_there_are(name):
     method = available(name)
     draws, scores = gaussian(40, 2)
     ids = method(draws, scores, 40)
     assert ids.shape == (40, 2)
-    if name not in ("stein_thinning", "kernel_thinning"):  # these two may take a draw twice
+    if not name.endswith("stein_thinning") and name != "kernel_thinning":  # these may take a draw twice
         assert sorted(ids[:, 1]) == list(range(40))
 
 
@@ -296,6 +330,8 @@ def test_other_choices_that_are_refused():
     draws, scores = gaussian(50, 2)
     with pytest.raises(InputError, match="drop_rate must be"):
         baselines.spmcmc_fixed_drops(draws, scores, 5, drop_rate=1.0)
+    with pytest.raises(InputError, match="batch must be"):
+        baselines.minibatch_stein_thinning(draws, scores, 5, batch=0)
     with pytest.raises(InputError, match="toward must be"):
         baselines.reservoir(draws, scores, 5, toward="nowhere")
     with pytest.raises(InputError, match="Did you mean stein_thinning"):
@@ -329,6 +365,9 @@ def test_a_kept_set_records_the_method_and_its_settings():
     assert len(kept) == 9 and kept.settings["method"] == "spmcmc" and kept.settings["kernel"] == "RBF(h=None)"
     assert kept.ksd == ss.ksd(kept.draws, kept.scores, kernel=ss.RBF(), preconditioner=problem.preconditioner)
     assert repr(kept).startswith("Kept(9 of 100 draws")
+    problem = problem_from_arrays(draws, None, 9)
+    kept = to_kept(problem, "stride", selector("stride")(problem))
+    assert kept.scores is None and np.isnan(kept.ksd) and len(kept) == 9
 
 
 # -- the claim -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-from steinstream.diagnostics import FALSE_ALARM, diagnose
+from steinstream.diagnostics import CHECKS, diagnose
 from steinstream.samplers import MALA
 from steinstream.targets import Gaussian
 from tests.chains import as_stream, autoregression, fired
@@ -33,7 +33,12 @@ def test_clean_chains_thinned_by_defaults_pass(dim, setting):
     scales = np.geomspace(1.0, 1e-2, dim)
     found = ss.thin(5.0 + block.draws * scales, block.scores / scales, **setting).diagnose()
     assert found.ok and not found.fired, found
-    assert repr(found) == str(found) == "All 9 checks passed."
+    assert [one.name for one in found.findings] == list(CHECKS)
+    assert all(one.detects for one in found.passed) and {one.name for one in found.skipped} <= {
+        "chains",
+        "weights",
+        "directions",
+    }
 
 
 def test_random_subsets_of_correlated_chains_fire_at_most_at_the_false_alarm_rate():
@@ -44,8 +49,7 @@ def test_random_subsets_of_correlated_chains_fire_at_most_at_the_false_alarm_rat
         chosen = np.sort(np.random.default_rng(seed).choice(len(x), 80, replace=False))
         for name in fired(diagnose(x[chosen], as_stream(x).ids[chosen], as_stream(x))):
             counts[name] = counts.get(name, 0) + 1
-    checks = 9
-    assert sum(counts.values()) <= 120 * checks * FALSE_ALARM + 2 * np.sqrt(120 * checks * FALSE_ALARM), counts
+    assert sum(counts.values()) <= 6, counts  # 1 % of the runs, of which most set off several checks
 
 
 @pytest.mark.skipif(not POSTERIORS, reason="the reference posteriors are not available")
@@ -53,7 +57,7 @@ def test_random_subsets_of_correlated_chains_fire_at_most_at_the_false_alarm_rat
 def test_real_posteriors_thinned_by_defaults_pass(path):
     with np.load(path) as arrays:
         found = ss.thin(arrays["draws"], arrays["scores"], size=100).diagnose()
-    assert found.ok and len(found.findings) == 10, found
+    assert found.ok and [one.name for one in found.skipped] == ["weights"], found
 
 
 # -- any stream --------------------------------------------------------------------------------------------------------
@@ -62,9 +66,9 @@ def test_real_posteriors_thinned_by_defaults_pass(path):
 def test_fewer_than_100_draws_are_not_checked():
     x = np.random.default_rng(0).normal(size=(99, 2))
     found = ss.thin(x, -x).diagnose()
-    assert not found.ok and found.findings == ()
+    assert not found.ok and found["mean"].skipped == "the stream has 99 draws, at least 100 are required"
     assert str(found) == "Not checked: the stream has 99 draws, at least 100 are required."
-    assert "Not checked" in repr(ss.Thinner(2).diagnose())
+    assert str(ss.Thinner(2).diagnose()) == "Not checked: the kept set is empty."
 
 
 def test_a_kept_set_without_its_stream_is_an_error():
@@ -81,14 +85,52 @@ def test_any_stream_gets_an_answer(stream, chains):
     thinner = ss.Thinner(x.shape[1], validate_scores=False)
     thinner.extend(x, s, ids=ids)
     found = thinner.diagnose()
-    assert {"slow", "stuck"} <= {finding.name for finding in found.findings}
-    assert all("\n" not in str(finding) for finding in found.findings)
+    assert [one.name for one in found.findings] == list(CHECKS)
+    assert all("\n" not in str(finding) for finding in found.findings) and "\n" not in found.verdict
+    assert all(one.detects or one.fired for one in found.findings if not one.skipped)
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e90])
 def test_extreme_numbers_get_an_answer(size):
     x = np.random.default_rng(0).normal(size=(300, 3)) * size
     assert diagnose(x[::3], as_stream(x).ids[::3], as_stream(x, -x)).findings
+
+
+def test_without_scores_only_their_check_is_skipped():
+    x = autoregression(4000, 3, 0.5, 0)
+    x[:, 1] = 7.0
+    stream = as_stream(x)
+    bare = stream._replace(scores=np.zeros((4000, 0)))
+    with_scores, without = (diagnose(x[::20], stream.ids[::20], one) for one in (stream, bare))
+    assert without["scores"].skipped == "no scores" and "scores (no scores)" in without.verdict
+    assert any("without scores" in note for note in without.notes)
+    others = [[one for one in found.findings if one.name != "scores"] for found in (with_scores, without)]
+    assert others[0] == others[1] and without["mean"].detects
+
+
+def test_a_stream_worth_fewer_draws_than_are_kept_is_noted():
+    x = autoregression(4000, 2, 0.9, 0)
+    few, many = (diagnose(x[::step], as_stream(x).ids[::step], as_stream(x)) for step in (80, 4))
+    assert not few.notes and many.notes[0].startswith("the stream is worth ")
+
+
+def test_a_set_kept_by_gradient_free_ksd_is_named_and_compared():
+    target = Gaussian(np.zeros(2), 1.0)
+    x = target.sample(3000, 0)[0]
+    by_ratio = ss.thin(x, log_density=target.log_densities(x), proxy=Gaussian(np.zeros(2), 1.5), size=60).diagnose()
+    assert "gradient-free KSD, from log densities (density ratio clipped at 2%" in by_ratio.notes[0]
+    assert by_ratio["scores"].skipped == "the scores are not those of the target" and by_ratio["mean"].detects
+
+
+def test_no_finding_names_an_option_that_only_some_commands_have():
+    """Findings are printed by several commands and in Python, which have different options."""
+    x = np.random.default_rng(0).normal(size=(3000, 3))
+    stream, weights = as_stream(x), np.r_[1.0, np.full(99, 1e-6)]
+    found = [diagnose(2 * x[:100] + 1, stream.ids[:100], stream), diagnose(0.2 * x[:100], stream.ids[:100], stream)]
+    found.append(diagnose(x[:100], stream.ids[:100], stream, weights=weights / weights.sum()))
+    for finding in (one for diagnosis in found for one in diagnosis.fired):
+        assert "--" not in finding.advice or finding.name == "weights"  # --weights is known if there are weights
+        assert "proxy" not in finding.advice
 
 
 # -- the subsample that is compared ------------------------------------------------------------------------------------
@@ -127,7 +169,7 @@ def test_checkpoints_do_not_change_the_subsample(tmp_path_factory, length, cuts,
         stopped.extend(x[begin:end], -x[begin:end], ids=ids[begin:end])
         stopped.save(path)
         stopped = ss.Thinner.load(path)
-    for one, other in zip(whole.kept.stream, stopped.kept.stream, strict=True):
+    for one, other in zip(whole.kept.stream[:3], stopped.kept.stream[:3], strict=True):
         assert one.tobytes() == other.tobytes()
     assert str(stopped.diagnose()) == str(whole.diagnose())
 

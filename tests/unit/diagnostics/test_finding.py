@@ -1,29 +1,74 @@
-"""A diagnosis prints what fired, and findings are available by name."""
+"""A diagnosis says which checks fired, what the others would have found, and what was not checked."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
 from steinstream.diagnostics import FALSE_ALARM, Diagnosis, Finding
+from steinstream.diagnostics.finding import skipped
 
-GOOD = Finding("mean", 0.05, 0.1, False, "the mean of x0 differs by 0.05", "keep more draws", allowed="at most 0.1")
+GOOD = Finding(
+    "mean",
+    0.05,
+    0.1,
+    False,
+    "the mean of x0 differs by 0.05",
+    "keep more draws",
+    allowed="at most 0.1",
+    sensitivity=0.14,
+    detects="differences above 0.14 sd",
+    found="largest found 0.05 sd (x0)",
+)
 BAD = Finding("stuck", 0.5, 0.1, True, "longest run of identical states: 50%", "use a smaller step size")
+SKIPPED = skipped("scores", "no scores")
 
 
-def test_a_finding_prints_value_tolerance_and_advice():
-    assert str(GOOD) == "mean: the mean of x0 differs by 0.05 (at most 0.1); keep more draws"
+def test_a_finding_that_fired_prints_value_tolerance_and_advice():
     assert str(BAD) == "stuck: longest run of identical states: 50%; use a smaller step size"
     assert GOOD.false_alarm == FALSE_ALARM
 
 
-def test_a_diagnosis_prints_the_findings_that_fired_or_that_none_did():
-    assert str(Diagnosis((GOOD, BAD))) == str(BAD) and repr(Diagnosis((GOOD, GOOD))) == "All 2 checks passed."
-    assert Diagnosis((GOOD, BAD)).fired == (BAD,) and Diagnosis((GOOD, BAD))["mean"] is GOOD
+def test_a_finding_that_passed_prints_what_it_would_have_found():
+    assert str(GOOD) == "mean: differences above 0.14 sd would have been found; largest found 0.05 sd (x0)"
 
 
-def test_a_diagnosis_without_findings_is_not_ok():
-    nothing = Diagnosis((), "Not checked.")
-    assert not nothing.ok and nothing.fired == () and str(nothing) == "Not checked."
-    assert Diagnosis((GOOD,)).ok and not Diagnosis((GOOD, BAD)).ok
-    with pytest.raises(KeyError):
-        nothing["mean"]
+def test_a_skipped_check_has_a_reason_and_no_value():
+    assert str(SKIPPED) == "scores: skipped: no scores" and not SKIPPED.fired
+    assert math.isnan(SKIPPED.value) and math.isnan(SKIPPED.sensitivity)
+
+
+def test_the_verdict_has_the_outcome_the_sensitivity_and_what_was_not_checked():
+    diagnosis = Diagnosis((GOOD, SKIPPED), kept=100, stream=4000, effective=1234.5)
+    assert diagnosis.verdict == (
+        "None of 1 checks fired; 100 kept draws and 4 000 draws of the stream (effective sample size 1 234). "
+        "Faults that would have been found: mean (differences above 0.14 sd). Not checked: scores (no scores)."
+    )
+    assert "1 of 2 checks fired: stuck;" in Diagnosis((GOOD, BAD)).verdict
+
+
+def test_a_diagnosis_prints_every_finding_and_note():
+    text = str(Diagnosis((GOOD, BAD, SKIPPED), ("heavy tails in x0",), 10, 200))
+    assert repr(Diagnosis((GOOD, BAD, SKIPPED), ("heavy tails in x0",), 10, 200)) == text
+    assert text.splitlines()[1:] == [
+        f"  {BAD}",
+        "Sensitivity (90% probability) of the checks that did not fire:",
+        f"  {GOOD}",
+        "Not checked: scores (no scores).",
+        "Note: heavy tails in x0.",
+    ]
+
+
+def test_findings_are_available_by_name_and_by_state():
+    diagnosis = Diagnosis((GOOD, BAD, SKIPPED))
+    assert diagnosis["mean"] is GOOD and diagnosis["scores"] is SKIPPED
+    assert (diagnosis.passed, diagnosis.fired, diagnosis.skipped) == ((GOOD,), (BAD,), (SKIPPED,))
+    with pytest.raises(KeyError, match=r"no check 'means'\. The checks are mean, stuck, scores"):
+        diagnosis["means"]
+
+
+def test_a_diagnosis_without_a_check_that_passed_is_not_ok():
+    nothing = Diagnosis((SKIPPED, skipped("mean", "no scores")))
+    assert not nothing.ok and str(nothing) == nothing.verdict == "Not checked: no scores."
+    assert Diagnosis((GOOD, SKIPPED)).ok and not Diagnosis((GOOD, BAD)).ok

@@ -23,13 +23,15 @@ def test_a_chain_that_stops_is_stuck():
 def test_many_short_chains_are_not_stuck():
     x = np.random.default_rng(0).normal(size=(1000, 4, 3))  # as (draws, chains, dimensions) is read
     found = ss.thin(x, -x).diagnose()
-    assert "stuck" not in {finding.name for finding in found.findings}
+    assert found["stuck"].skipped == "chains of fewer than 20 draws"
 
 
 def test_a_slow_chain_is_reported_and_not_used_for_comparisons():
     x = 0.01 * np.cumsum(np.random.default_rng(1).normal(size=(3000, 2)), axis=0)
     found = ss.thin(x, -x, validate_scores=False).diagnose()
-    assert "slow" in fired(found) and {f.name for f in found.findings} == {"slow", "stuck", "drift"}
+    assert "slow" in fired(found) and {f.name for f in found.passed} <= {"constant", "size", "stuck", "drift"}
+    assert found["mean"].skipped == "the stream has too few effective draws"
+    assert "mean, quantiles, spread, ranges, directions (the stream has too few effective draws)" in found.verdict
 
 
 def test_a_mode_visited_only_at_the_end_is_slow():
@@ -46,11 +48,28 @@ def test_a_constant_parameter_is_reported_and_the_others_are_checked():
     x = np.random.default_rng(0).normal(size=(2000, 3))
     x[:, 1] = 0.1
     found = ss.thin(x, -x, size=100).diagnose()
-    assert fired(found) == {"constant"} and {"slow", "spread", "scores"} <= {f.name for f in found.findings}
-    assert str(found).startswith("constant: x1 is constant; remove it")
+    assert fired(found) == {"constant"} and {"slow", "spread", "scores"} <= {f.name for f in found.passed}
+    assert str(found["constant"]).startswith("constant: x1 is constant; remove it")
     shifted = diagnose(x[::10] + np.array([0, 0, 1]), as_stream(x).ids[::10], as_stream(x), ["a", "b", "c"])
     assert "of c " in shifted["mean"].says  # names stay with their parameters
 
 
 def test_many_constant_parameters_are_listed_briefly():
     assert check_constant([f"x{j}" for j in range(8)]).says == "x0, x1, x2, x3, x4 and 3 more are constant"
+
+
+@pytest.mark.parametrize(("size", "repeats"), [(3, 1), (10, 10)])
+def test_a_set_of_few_distinct_draws_is_reported(size, repeats):
+    x = np.random.default_rng(0).normal(size=(3000, 2))
+    rows = np.repeat(np.arange(size) * 20, repeats)
+    found = diagnose(x[rows], as_stream(x).ids[rows], as_stream(x))
+    assert found["size"].fired and f"{size} distinct draws" in found["size"].says and "size" in found.verdict
+    assert not diagnose(x[::150], as_stream(x).ids[::150], as_stream(x))["size"].fired
+
+
+def test_three_draws_are_told_what_they_cannot_show():
+    x = np.random.default_rng(0).normal(size=(5000, 2))
+    found = ss.thin(x, -x, size=3).diagnose()
+    assert not found.ok and found["mean"].sensitivity > 2.0
+    assert {"regions", "quantiles", "ranges"} <= {one.name for one in found.skipped}
+    assert "regions, quantiles, ranges (3 kept draws are too few)" in found.verdict

@@ -1,4 +1,4 @@
-"""Sets that are shifted, too narrow or too wide are detected."""
+"""Sets that are shifted, too narrow or too wide are detected, and faults of the stated size are."""
 
 from __future__ import annotations
 
@@ -29,11 +29,41 @@ def test_a_set_that_is_too_wide_or_shifted_is_found():
     assert "+0.7" in shifted["mean"].says
 
 
-def test_a_set_that_is_correlated_is_found_although_each_parameter_has_its_width():
+@pytest.mark.parametrize("ratio", [0.8, 1.25])
+def test_one_sd_of_68_that_is_off_by_a_fifth_is_found(ratio):
+    x = np.random.default_rng(0).normal(size=(8000, 68))
+    kept = ss.thin(x, -x, size=500, stream_weight=1.0)
+    assert kept.diagnose().ok
+    scales = np.where(np.arange(68) == 41, ratio, 1.0)
+    finding = diagnose(kept.draws * scales, kept.ids, kept.stream)["spread"]
+    assert finding.fired and "sd of x41 is" in finding.says
+
+
+def test_all_parameters_too_narrow_by_less_than_the_noise_of_each_are_found():
+    x = np.random.default_rng(0).normal(size=(4000, 50))
+    finding = diagnose(0.85 * x[::40], as_stream(x).ids[::40], as_stream(x))["spread"]
+    assert finding.fired and "all parameters together" in finding.says
+
+
+@pytest.mark.parametrize(("check", "direction"), [("mean", 1), ("spread", -1), ("spread", 1)])
+def test_faults_of_the_stated_size_are_found_in_about_nine_of_ten_sets(check, direction):
+    found = 0
+    for seed in range(40):
+        x = np.random.default_rng(seed).normal(size=(3000, 5))
+        ids, stream, kept = as_stream(x).ids[::30], as_stream(x), x[::30].copy()
+        stated = diagnose(kept, ids, stream)[check].detects.split("below " if direction < 0 else "above ")[1]
+        size = float(stated.split()[0])
+        kept[:, 2] = kept[:, 2] + size if check == "mean" else kept[:, 2] * size
+        found += diagnose(kept, ids, stream)[check].fired
+    assert 31 <= found <= 40  # 36 are expected
+
+
+def test_the_sensitivity_is_beyond_the_threshold_and_improves_with_the_size():
     x = np.random.default_rng(0).normal(size=(4000, 3))
-    turned = x[::10] @ np.array([[1, 0.9, 0], [0, np.sqrt(1 - 0.81), 0], [0, 0, 1]])
-    finding = diagnose(turned, as_stream(x).ids[::10], as_stream(x))["spread"]
-    assert finding.fired and "the direction" in finding.says
+    found = [diagnose(x[::step], as_stream(x).ids[::step], as_stream(x)) for step in (100, 10)]
+    assert all(one["mean"].sensitivity > one["mean"].threshold for one in found)
+    assert found[0]["mean"].sensitivity > 2 * found[1]["mean"].sensitivity
+    assert found[1]["mean"].detects == f"differences above {found[1]['mean'].sensitivity:.2f} sd"
 
 
 def test_more_parameters_than_draws_do_not_fire():

@@ -45,6 +45,11 @@ def test_a_slow_stream_gives_no_answer():
     assert diagnose_scores(as_stream(x)) is None
 
 
+def test_draws_without_scores_give_no_answer():
+    x = np.random.default_rng(0).normal(size=(1000, 2))
+    assert diagnose_scores(as_stream(x)._replace(scores=np.zeros((1000, 0)))) is None
+
+
 def test_one_negated_parameter_is_found_although_the_sum_is_plausible():
     x = np.random.default_rng(0).normal(size=(3000, 10))
     with pytest.warns(ss.ScoresWarning, match="x4"):

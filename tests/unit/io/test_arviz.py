@@ -14,6 +14,7 @@ from steinstream.errors import InputError, NegatedScoresError, OutputError
 from steinstream.io import chain_of_datatree, check_output, open_chain, read_kept, write_kept
 from steinstream.result import Variable
 from steinstream.thinner.config import ThinConfig
+from steinstream.validation import concatenate
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
@@ -83,7 +84,7 @@ KINDS = {"nc": "c.nc", "nc, chunked": "c.nc", "zarr 2": "c.zarr", "zarr 3": "c.z
 
 
 def whole(chain, **how):
-    return [np.concatenate(part) for part in zip(*chain.blocks(**how), strict=True)]
+    return concatenate(list(chain.blocks(**how)))[:3]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +98,7 @@ def test_a_store_is_streamed_chain_after_chain(kind, tmp_path):
         blocks = list(chain.blocks(rows, skip))
         assert all(len(block.draws) <= rows and len(set(block.ids[:, 0])) == 1 for block in blocks)
         if blocks:
-            draws, scores, ids = (np.concatenate(part) for part in zip(*blocks, strict=True))
+            draws, scores, ids = concatenate(blocks)[:3]
             assert np.array_equal(draws, flat[skip:]) and np.array_equal(scores, -flat[skip:])
             assert np.array_equal(ids, np.indices((CHAINS, DRAWS)).reshape(2, -1).T[skip:])
         else:
@@ -177,11 +178,16 @@ def test_a_classic_file_has_no_groups_and_is_read_by_names(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["nc", "zarr 2", "zarr 3"])
-def test_a_gradient_that_was_not_stored_is_refused(kind, tmp_path):
-    _, tree = model()
+def test_a_gradient_that_was_not_stored_counts_as_no_scores(kind, tmp_path):
+    u, tree = model()
     tree["sample_stats"]["gradient"][:] = np.nan
+    path = store(tree, tmp_path / KINDS[kind], kind)
+    chain = open_chain(path)
+    assert not chain.has_scores and chain.names == tuple(NAMES)
+    assert np.array_equal(whole(chain)[0], u.reshape(-1, len(NAMES)))
+    assert "NaN throughout" in dict(chain.notes())["scores"]
     with pytest.raises(InputError, match="gradient is NaN throughout: no gradient was stored") as caught:
-        open_chain(store(tree, tmp_path / KINDS[kind], kind))
+        open_chain(path, scores_name="sample_stats/gradient")
     assert "store_gradient=True" in caught.value.remedy
 
 
@@ -214,10 +220,11 @@ def test_what_is_missing_is_named(tmp_path):
             chain_of_datatree(tree, path="run.nc", **how)
         return caught.value.remedy
 
-    none = xr.DataTree.from_dict({"sample_stats": stats.drop_vars("gradient"), "posterior": xr.Dataset()})
-    assert "store_gradient=True" in refused("run.nc has no scores: no variable sample_stats/gradient", none)
+    none = xr.DataTree.from_dict({"sample_stats": stats.drop_vars("unconstrained_draw"), "posterior": xr.Dataset()})
+    assert "--parameters" in refused("run.nc has no draws: no variable of real numbers", none)
     only = xr.DataTree.from_dict({"sample_stats": stats.drop_vars("unconstrained_draw")})
-    assert "store_unconstrained=True" in refused("scores but no unconstrained draws", only)
+    named = refused("scores but no unconstrained draws", only, scores_name="sample_stats/gradient")
+    assert "store_unconstrained=True" in named
     assert "Did you mean" in refused(
         "no variable or group sample_stats/gradien", tree, scores_name="sample_stats/gradien"
     )
@@ -292,7 +299,7 @@ def test_a_kept_set_comes_back_whole(suffix, kept, tmp_path):
 def test_a_tree_that_is_not_a_kept_set_is_refused(kept, tmp_path):
     with pytest.raises(InputError, match="is not a kept set"):
         read_kept(store(model(draws=10)[1], tmp_path / "c.nc", "nc"))
-    for group, name in (("sample_stats", "gradient"), ("steinstream", "history_ksd"), ("posterior", "p")):
+    for group, name in (("sample_stats", "unconstrained_draw"), ("steinstream", "history_ksd"), ("posterior", "p")):
         tree = kept.to_datatree()
         tree[group] = tree[group].to_dataset().drop_vars(name)
         with pytest.raises(InputError, match=f"is not a kept set, or it is damaged: '{name}'"):

@@ -22,7 +22,7 @@ def old(tmp_path):
 
 
 def kept(n=5):
-    history = History(np.arange(2), np.arange(2), np.ones(2))
+    history = History(np.arange(2), np.arange(2), np.ones(2), np.ones(2))
     return Kept(np.ones((n, 2)), np.ones((n, 2)), np.zeros((n, 2), np.int64), 0.5, history)
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from steinstream.errors import InputError
 from steinstream.io import open_chain
+from steinstream.validation import concatenate
 
 
 def read(path, **how):
     chain = open_chain(path, **how)
-    draws, scores, ids = (np.concatenate(part) for part in zip(*chain.blocks(), strict=True))
+    draws, scores, ids, _ = concatenate(list(chain.blocks()))
     return chain.names, draws.tolist(), scores.tolist(), ids.tolist()
 
 

@@ -6,7 +6,7 @@ import pytest
 from steinstream.errors import InputError
 from steinstream.io import emcee as module
 from steinstream.io import open_chain
-from steinstream.io.base import ALL_PARAMETERS
+from steinstream.validation import concatenate
 
 emcee = pytest.importorskip("emcee", reason="emcee is not installed")
 pytest.importorskip("h5py", reason="h5py is not installed")
@@ -37,7 +37,7 @@ def test_walkers_come_one_after_another(held, rows, skip, tmp_path, monkeypatch)
     assert opened.scores_from == "mcmc/blobs/score"
     blocks = list(opened.blocks(rows, skip))
     assert all(len(block.draws) <= rows for block in blocks)
-    draws, scores, ids = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    draws, scores, ids = concatenate(blocks)[:3]
     expected = chain.swapaxes(0, 1).reshape(-1, DIM)[skip:]
     assert np.array_equal(draws, expected) and np.array_equal(scores, -expected)
     assert np.array_equal(ids, np.indices((WALKERS, STEPS)).reshape(2, -1).T[skip:])
@@ -47,16 +47,17 @@ def test_walkers_come_one_after_another(held, rows, skip, tmp_path, monkeypatch)
 
 def test_without_blobs_there_are_the_draws_alone(tmp_path):
     chain = run(tmp_path / "run.h5", None, lambda x: -0.5 * x @ x)
-    with pytest.raises(InputError, match=r"stored no blobs.*--proxy gaussian"):
-        open_chain(tmp_path / "run.h5")
-    blocks = open_chain(tmp_path / "run.h5", draws_name=ALL_PARAMETERS, scores_name=ALL_PARAMETERS).blocks(10_000)
+    opened = open_chain(tmp_path / "run.h5")
+    blocks = list(opened.blocks(10_000))
+    assert not opened.has_scores and blocks[0].scores.shape == (STEPS, 0)
     assert np.array_equal(np.concatenate([block.draws for block in blocks]), chain.swapaxes(0, 1).reshape(-1, DIM))
 
 
 def test_a_blob_of_another_name_is_named(tmp_path):
     run(tmp_path / "run.h5", [("grad", float, (DIM,)), ("lp", float)], lambda x: (-0.5 * x @ x, -x, 1.0))
+    assert not open_chain(tmp_path / "run.h5").has_scores
     with pytest.raises(InputError, match="no blob score; it has grad, lp") as caught:
-        open_chain(tmp_path / "run.h5")
+        open_chain(tmp_path / "run.h5", scores_name="score")
     assert "--scores-name" in caught.value.remedy
     block = next(open_chain(tmp_path / "run.h5", scores_name="grad").blocks())
     assert np.array_equal(block.draws, -block.scores)
@@ -68,10 +69,10 @@ def test_blobs_without_fields_are_the_score(tmp_path):
     assert np.array_equal(block.draws, -block.scores)
 
 
-def test_a_run_without_blobs_is_refused_with_the_remedy(tmp_path):
+def test_a_run_without_the_scores_that_were_named_is_refused(tmp_path):
     run(tmp_path / "run.h5", None, lambda x: -0.5 * x @ x)
     with pytest.raises(InputError, match="stored no blobs") as caught:
-        open_chain(tmp_path / "run.h5")
+        open_chain(tmp_path / "run.h5", scores_name="score")
     assert "blobs_dtype=[('score', float, d)]" in caught.value.remedy
 
 

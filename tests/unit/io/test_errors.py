@@ -73,13 +73,9 @@ def test_an_unknown_column_lists_what_is_there(tmp_path):
     assert "Did you mean alpha?" in caught.remedy
 
 
-def test_scores_in_a_file_of_their_own_must_be_given(tmp_path):
-    np.save(tmp_path / "draws.npy", GOOD)
-    assert "--scores FILE" in opening_error(tmp_path / "draws.npy", "no scores").remedy
+def test_columns_of_a_file_without_titles_cannot_be_named(tmp_path):
     headless = text(tmp_path / "chain.csv", "1,2\n3,4\n")
-    assert "--scores FILE" in opening_error(headless, "no header").remedy
-    without = text(tmp_path / "draws.csv", "a,b\n1,2\n")
-    assert "--scores FILE" in opening_error(without, "no scores").remedy
+    assert "--scores FILE" in opening_error(headless, "no header", scores_name="b").remedy
 
 
 def test_a_file_of_scores_beside_a_file_with_both_is_refused(tmp_path):
@@ -99,7 +95,6 @@ def test_columns_that_do_not_pair_up_are_refused(tmp_path):
     path = text(tmp_path / "chain.csv", "a,b,ga,gb\n1,2,3,4\n")
     opening_error(path, "2 columns of draws .* but 1 of scores", draws_name="a,b", scores_name="ga")
     opening_error(path, "no column draws", scores_name="ga,gb")
-    opening_error(path, "no column score_a", draws_name="a,b")
     twice = text(tmp_path / "twice.csv", "a,a,score_a\n1,2,3\n")
     opening_error(twice, "2 columns named a")
 
@@ -301,7 +296,7 @@ def parquet(tmp_path):
 
 
 def test_parquet_columns_that_are_not_there_or_not_numbers_are_refused(parquet):
-    opening_error(parquet(a=[1.0], b=[2.0]), "no scores: no pair of columns NAME and score_NAME among a, b")
+    opening_error(parquet(a=["x"], lp=[2.0]), "no column of draws among a, lp")
     opening_error(parquet(a=["x"], score_a=[2.0]), "column a has type string, expected numbers")
     opening_error(parquet(draws=[["x"]], scores=[[1.0]]), "column draws has type string, expected numbers")
     caught = opening_error(parquet(draws=[[1.0]], score=[[1.0]]), "no column scores; it has draws, score")

@@ -9,10 +9,13 @@ import pytest
 
 import steinstream as ss
 from steinstream.live.client import Client
-from tests.live import Listener, fed, normal, same_points, stuck
+from tests.live import Listener, fed, normal, pairs, same_points, stuck
 
 
-@pytest.mark.parametrize("settings", [{}, {"size": 30}, {"preconditioner": ss.Streaming()}, {"storage": "float32"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"size": 30}, {"preconditioner": ss.Streaming()}, {"storage": "float32", "preconditioner": "identity"}],
+)
 def test_differences_add_up_to_the_kept_draws(settings):
     draws = normal(1200, 3)
     draws[1::3] = draws[::3]  # states repeat
@@ -58,6 +61,58 @@ def test_warm_up_and_further_passes_are_shown():
         fed(thinner, draws[:300])
         message = listener.receive_until(lambda message: (message.get("pass"), message.get("draws")) == (2, 300))
         assert message["ksd"] == thinner.ksd and same_points(listener, thinner.kept.draws)
+
+
+@pytest.mark.parametrize("storage", ["float64", "float32"])
+def test_the_stream_is_sent_with_the_coordinates_of_the_page(storage):
+    draws = normal(1000, 3) + 1e6
+    thinner = ss.Thinner(3, size=20, validate_scores=False, storage=storage, preconditioner="identity")
+    thinner.extend(draws, 1e6 - draws)
+    with thinner.serve() as dashboard, Listener(dashboard.url, "?x=2&y=-1") as listener:
+        message = listener.receive_until(lambda message: "all" in message)
+        stream = pairs(message["stream"]) + listener.origin
+        expected = np.column_stack([draws[:, 2], np.arange(1.0, 1001.0)])
+        assert np.allclose(stream, expected if storage == "float64" else np.zeros((0, 2)), rtol=0, atol=1e-3)
+
+
+def test_a_stream_that_has_changed_is_sent_again_after_some_time(monkeypatch):
+    monkeypatch.setattr("steinstream.live.client._STREAM_PERIOD", 0.0)
+    thinner = fed(ss.Thinner(2, size=20), normal(100))
+    with thinner.serve() as dashboard, Listener(dashboard.url) as listener:
+        assert len(pairs(listener.receive_until(lambda message: "all" in message)["stream"])) == 100
+        fed(thinner, normal(50))
+        assert len(pairs(listener.receive_until(lambda message: "stream" in message)["stream"])) == 150
+        fed(thinner, normal(10, seed=1))
+        last = listener.receive_until(lambda message: message.get("draws") == 160)
+        assert "stream" in last and "stream" not in listener.receive()  # nothing has changed since
+
+
+def test_mean_and_sd_mmd_and_checks_are_sent():
+    thinner = fed(ss.Thinner(2, size=20, stream_weight=1.0), normal(500))
+    with thinner.serve() as dashboard, Listener(dashboard.url) as listener:
+        message = listener.receive_until(lambda message: "all" in message)
+        kept = thinner.kept.draws
+        assert np.allclose(message["table"]["kept"], [kept.mean(axis=0), kept.std(axis=0, ddof=1)])
+        assert np.allclose(message["table"]["stream"][0], normal(500).mean(axis=0), atol=0.2)
+        assert message["table"]["columns"] == [0, 1] and listener.about["stream_term"]
+        assert message["mmd"] == thinner.mmd
+        assert [check["state"] for check in message["checks"]] == ["passed"] * 2
+        assert message["scores"] and not message["failed"]
+        assert "checks" not in listener.receive()
+
+
+def test_without_scores_ksd_is_absent_and_a_warm_up_is_not_taken_for_it():
+    warming = fed(ss.Thinner(2, size=20, preconditioner=ss.Warmup(draws=200)), normal(100))
+    with warming.serve() as dashboard, Listener(dashboard.url) as listener:
+        message = listener.receive_until(lambda message: "all" in message)
+        assert message["ksd"] is None and message["scores"]
+    thinner = ss.Thinner(2, size=20)
+    thinner.extend(normal(500))
+    with thinner.serve() as dashboard, Listener(dashboard.url) as listener:
+        message = listener.receive_until(lambda message: "all" in message)
+        assert message["ksd"] is None and not message["scores"] and message["mmd"] == thinner.mmd
+        assert set(message["curve"]["ksd"]) == {None} and message["curve"]["mmd"][-1] > 0
+        assert [check["name"] for check in message["checks"]] == ["finite draws"]
 
 
 def test_any_history_gives_a_short_curve():

@@ -47,6 +47,39 @@ def test_a_task_that_kills_its_workers_is_an_error(client, monkeypatch):
         ss.parallel.thin([lambda: os._exit(1)], size=10, client=client)
 
 
+SCRIPT = """
+import numpy as np, steinstream as ss
+def run():
+    draws = np.random.default_rng(0).normal(size=(2, 100, 1))
+    print(len(ss.parallel.thin(draws, size=5, workers=1)))
+"""
+
+
+@pytest.mark.parametrize("call", ["run()", "if True:\n    run()", "x = run()"])
+def test_a_script_without_a_main_guard_gets_one_clear_error(tmp_path, call):
+    script = tmp_path / "script.py"
+    text = (
+        "import numpy as np, steinstream as ss\ndef run():\n    x = np.random.default_rng(0).normal(size=(2, 100, 1))\n"
+    )
+    text += "    return ss.parallel.thin(x, size=5, workers=1)\n"
+    script.write_text(text + call + "\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1 and done.stderr.count("Traceback") == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "outside of if __name__" in last and "workers=0" in last
+
+
+def test_a_script_with_a_main_guard_starts_workers(tmp_path):
+    script = tmp_path / "script.py"
+    text = (
+        "import numpy as np, steinstream as ss\ndef run():\n    x = np.random.default_rng(0).normal(size=(2, 100, 1))\n"
+    )
+    text += "    print(len(ss.parallel.thin(x, size=5, workers=1)))\nif __name__ == '__main__':\n    run()\n"
+    script.write_text(text)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.stdout.strip() == "5", done.stderr
+
+
 CLUSTER = """
 import time
 from distributed import LocalCluster

@@ -1,7 +1,6 @@
 """Thinning many chains gives the same result in this process and on a cluster, for every kind of input."""
 
 import pickle
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,8 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.parallel.worker import without_history
+from steinstream.parallel.sources import SliceSource
+from steinstream.parallel.worker import Worker, without_history
 from tests.unit.parallel.chains import normal, same, write
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
@@ -160,20 +160,68 @@ def test_variables_of_a_zarr_store_are_read_for_the_kept_draws(tmp_path, client)
 
 def test_without_a_size_the_tree_stays_within_its_budget():
     chains = [normal(number) for number in range(4)]
-    kept = ss.parallel.thin(chains, workers=0, merge_budget=[1e-4, 0.0], fan_in=2)
+    kept = ss.parallel.thin(chains, workers=0, merge_budget=[1e-4, 0.0], fan_in=2, stream_weight=0.0)
     merged = kept.settings["merged"]
     assert merged["bound_by_budget"] == pytest.approx(np.sqrt(merged["leaves"] + 1e-4))
     assert kept.ksd <= merged["bound_by_budget"]
-    assert len(ss.parallel.thin(chains, workers=0)) > len(kept)
+    assert len(ss.parallel.thin(chains, workers=0, stream_weight=0.0)) > len(kept)
+    both = ss.parallel.thin(chains, workers=0, merge_budget=[1e-4, 0.0], fan_in=2)
+    assert both.ksd <= both.settings["merged"]["bound"] and both.mmd <= both.settings["merged"]["mmd"]["bound"]
+
+
+def test_draws_without_scores_in_every_form(tmp_path, client):
+    draws = np.stack([normal(number)[0] for number in range(3)])
+    kept = ss.parallel.thin(draws, size=20, workers=0)
+    assert kept.scores is None and np.isnan(kept.ksd) and kept.mmd <= kept.settings["merged"]["mmd"]["bound"]
+    assert kept.settings["leaves"][0]["ksd"] is None and kept.settings["leaves"][0]["mmd"] > 0
+    for form in (
+        list(draws),
+        [(chain, None) for chain in draws],
+        [delayed(chain) for chain in draws],
+        [delayed((chain, None)) for chain in draws],
+    ):
+        other = ss.parallel.thin(form, size=20, client=client)
+        assert np.array_equal(other.ids, kept.ids) and other.mmd == kept.mmd
+    samplers = [lambda chain=chain: iter([chain[:100], chain[100:]]) for chain in draws]
+    assert ss.parallel.thin(samplers, size=20, client=client).scores is None
+    folder = tmp_path / "work"
+    first = ss.parallel.thin(draws, size=20, workers=0, folder=folder)
+    again = ss.parallel.thin(draws, size=20, workers=0, folder=folder)
+    assert np.array_equal(first.ids, again.ids) and first.mmd == again.mmd == kept.mmd
+    with pytest.raises(InputError, match="Part 1 has no scores, part 0 has scores"):
+        ss.parallel.thin([normal(0), normal(1)[0]], size=10, workers=0)
+
+
+def test_the_checks_of_one_process_run_on_the_result_of_workers(tmp_path, client):
+    chains = [normal(number) for number in range(3)]
+    kept = ss.parallel.thin(chains, size=30, client=client)
+    names = [
+        finding.name for finding in ss.thin(*map(np.stack, zip(*chains, strict=True)), size=30).diagnose().findings
+    ]
+    assert [finding.name for finding in kept.diagnose().findings] == names
+    assert len(kept.stream.draws) == 3 * 600
+    ss.parallel.thin(chains, size=30, workers=0, folder=tmp_path)
+    resumed = ss.parallel.thin(chains, size=30, workers=0, folder=tmp_path)
+    assert np.array_equal(resumed.stream.draws, kept.stream.draws)
+    shifted = [(x + 3.0 * number, s) for number, (x, s) in enumerate(chains)]
+    assert ss.parallel.thin(shifted, size=30, workers=0).diagnose()["chains"].fired
+
+
+def test_a_warning_of_a_worker_is_repeated_here(client):
+    chains = [(x, 3.0 * s) for x, s in (normal(number, 2000) for number in range(2))]
+    with pytest.warns(ss.ScoresWarning, match="chain 0 and 1 more: The scores do not match|chain 0: The scores do not"):
+        ss.parallel.thin(chains, size=30, client=client)
 
 
 # -- what is sent between processes ------------------------------------------------------------------------------------
 
 
-def test_history_and_subsample_are_not_sent_but_variables_are():
+def test_history_is_not_sent_but_variables_and_a_part_of_the_subsample_are():
     kept = ss.thin(*normal(0), size=30)
-    stripped = without_history(kept)
-    assert stripped.stream is None and len(stripped.history.step) == 0
+    assert len(without_history(kept).history.step) == 0
+    source = SliceSource("one", 0, *normal(0, 5000))
+    leaf = Worker(ss.ThinConfig(size=30), stream_draws=100).thin(0, source)
+    assert 50 <= len(leaf.stream.draws) <= 100 and leaf.stream.draws.base is None
     variables = {"a": ss.Variable(np.arange(30))}
     back = pickle.loads(pickle.dumps(without_history(replace(kept, variables=variables))))
     assert np.array_equal(back.variables["a"].values, np.arange(30))
@@ -201,10 +249,10 @@ def test_kept_sets_are_sent_and_draws_are_not(tmp_path, client):
     before = sum(client.run(bytes_written).values())
     ss.parallel.thin(paths, size=50, client=client)
     moved = sum(client.run(bytes_written).values()) - before
-    one = without_history(ss.thin(*normal(0, 20_000, 5), size=100))
-    each = len(pickle.dumps(one))
-    assert each < 13_000 and one.draws.nbytes + one.scores.nbytes < sys.getsizeof(one) < each
-    assert 3 * each < moved < 500_000  # kept sets and messages, whose number grows with the time; the draws are 9.6 MB
+    worker = Worker(ss.ThinConfig(size=100), stream_draws=4096 // 6)
+    each = len(pickle.dumps(worker.thin(0, SliceSource("one", 0, *normal(0, 20_000, 5)))))
+    assert each < 200_000  # 1600 draws of the summary and 680 draws for the checks
+    assert 3 * each < moved < 6 * each + 500_000  # kept sets and messages, whose number grows with the time
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -215,7 +263,7 @@ def test_a_corrupt_file_is_an_error_or_left_out(tmp_path, client):
     paths[4].write_bytes(paths[4].read_bytes()[:2000])
     with pytest.raises(InputError, match=r"chain-04.npz") as error:
         ss.parallel.thin(paths, size=20, client=client)
-    assert "--skip-corrupt" in error.value.remedy
+    assert "--on-corrupt skip" in error.value.remedy
     with pytest.warns(UserWarning, match="1 of 17 chains were left out.*chain-04.npz"):
         kept = ss.parallel.thin(paths, size=20, client=client, on_corrupt="skip")
     assert len(kept) == 20 and kept.settings["seen"] == 16 * 600 and 4 not in kept.ids[:, 0]
@@ -285,5 +333,5 @@ def test_errors_of_a_sampler_are_raised_here(client):
 
     with pytest.raises(ZeroDivisionError, match="an error of the sampler"):
         ss.parallel.thin([broken], size=10, client=client)
-    with pytest.raises(InputError, match=r"sampler 0 returned a int.*pair of arrays"):
+    with pytest.raises(InputError, match=r"sampler 0 returned a int.*a pair \(draws, scores\)"):
         ss.parallel.thin([delayed(3)], size=10, client=client)

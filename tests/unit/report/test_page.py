@@ -74,7 +74,7 @@ def test_the_report_states_what_it_compares_with(written):
     assert "Compared with the chain" in path.read_text()
     text = kept.report().html  # the file contains no subsample of the stream
     assert "no chain was given, so it is not compared" in text and 'id="marginals"' not in text
-    assert "Not checked: the chain and its scores are required" in text
+    assert "Not checked: the chain is required" in text
     draws = np.random.default_rng(0).normal(size=(9000, 2))
     text = ss.thin(draws, -draws, size=50).report().html
     assert "evenly spaced draws of the stream, stored during thinning" in text and 'id="marginals"' in text

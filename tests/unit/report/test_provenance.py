@@ -38,7 +38,8 @@ def test_weights_and_order_are_part_of_the_code(chain):
         draws, scores = arrays["draws"][:, 200:], arrays["scores"][:, 200:]
     kept = ss.thin(draws, scores, size=40)
     code = provenance.python_code(kept.weighted(like=draws))
-    assert "kept.weighted(like=draws, linear=1.0)  # like 5600 draws, without burn-in" in code
+    assert "kept.weighted(like=draws, effective_share=0.95)  # draws without burn-in" in code
+    assert "kept.weighted(effective_share=0.8)" in provenance.python_code(kept.weighted(effective_share=0.8))
     assert provenance.python_code(kept.ordered()).endswith("\nkept = kept.ordered()")
 
 

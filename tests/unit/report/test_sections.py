@@ -9,6 +9,7 @@ import numpy as np
 
 import steinstream as ss
 from steinstream.diagnostics import Diagnosis, Finding
+from steinstream.diagnostics.finding import skipped
 from steinstream.report import sections
 from steinstream.report.chain_summary import summarise_chain
 from steinstream.report.compare import ChainComparison
@@ -29,21 +30,27 @@ def test_settings_are_described():
     assert "<dt>burn-in</dt><dd>none detected</dd>" in text
 
 
-def test_notes_list_what_fired_or_that_all_checks_passed():
-    bad = Finding("mean", 1.0, 0.1, True, "the mean differs", "keep more draws")
-    text = sections.notes(["Repeats: many."], Diagnosis((bad,)))
+BAD = Finding("mean", 0.5, 0.1, True, "the mean differs", "keep more draws")
+GOOD = replace(BAD, fired=False, detects="differences above 0.2 sd", found="largest found 0.1 sd (x0)")
+
+
+def test_notes_list_what_fired_the_verdict_and_its_notes():
+    text = sections.notes(["Repeats: many."], Diagnosis((BAD,), ("heavy tails in x0",)))
     assert "<li>Repeats: many.</li>" in text and "The mean differs.<span>Keep more draws.</span>" in text
+    assert "<li>Heavy tails in x0.</li>" in text and 'class="notes">' in text
     assert sections.notes([], None) == ""
-    assert "All 1 checks passed." in sections.notes([], Diagnosis((replace(bad, fired=False),)))
-    assert 'class="notes">' in sections.notes([], Diagnosis((), "Not checked."))
+    text = sections.notes([], Diagnosis((GOOD, skipped("scores", "no scores"))))
+    assert 'class="notes well"' in text and "mean (differences above 0.2 sd)" in text and "scores (no scores)" in text
+    assert 'class="notes">' in sections.notes([], Diagnosis((skipped("mean", "few draws"),)))
 
 
-def test_checks_show_value_threshold_and_result():
-    bad = Finding("mean", 0.5, 0.1, True, "the mean differs", "keep more draws")
-    text = sections.checks(Diagnosis((bad,)))
-    assert '<td class="n">0.5</td>' in text and 'class="fired">fired</td>' in text and "0.5 % of clean runs" in text
+def test_checks_show_value_threshold_sensitivity_and_result():
+    text = sections.checks(Diagnosis((BAD, GOOD, skipped("scores", "no scores"))))
+    assert '<td class="n">0.5</td>' in text and 'class="fired">fired</td>' in text and "0.1% of clean runs" in text
+    assert "differences above 0.2 sd" in text and "skipped: no scores" in text and ">skipped</td>" in text
+    assert "nan" not in text
     assert "steinstream report KEPT --chain CHAIN" in sections.checks(None)
-    assert "Not checked." in sections.checks(Diagnosis((), "Not checked."))
+    assert "Not checked: few draws." in sections.checks(Diagnosis((skipped("mean", "few draws"),)))
 
 
 def test_all_settings_are_listed_once():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steinstream import Thinner
+from steinstream import PAPER, Thinner
 from steinstream.errors import InputError
 from steinstream.samplers import MALA, SGLD, RandomWalk, spmcmc, stein_point_mcmc
 from tests.unit.samplers.common import GAUSSIAN, assert_same
@@ -64,7 +64,8 @@ def test_ids_are_positions_in_the_chain() -> None:
 
 def test_the_best_of_several_candidates_serves_better_than_any_draw() -> None:
     sampler = SAMPLERS[0]
-    few, many = Thinner(2, growth="none"), Thinner(2, growth="none", candidates=10)
+    settings = {**PAPER, "growth": "none"}
+    few, many = Thinner(2, **settings), Thinner(2, **settings, candidates=10)
     for thinner in (few, many):
         spmcmc(sampler, sampler.init(np.zeros(2), seed=2), thinner, 300)
     assert len(many) == len(few) == 300

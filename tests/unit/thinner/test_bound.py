@@ -12,7 +12,7 @@ from steinstream import schedules
 from steinstream._engine import reference
 from steinstream.planning import Bound
 from tests.streams import budgets, growths, kernels, streams
-from tests.thinners import limits_at
+from tests.thinners import ksd_thinner, limits_at, thin_by_ksd
 
 
 @settings(max_examples=60, deadline=None)
@@ -20,7 +20,7 @@ from tests.thinners import limits_at
 def test_the_bound_is_the_recursion(stream, kernel, growth, budget, size, candidates):
     x, s = stream
     choice = {"kernel": kernel, "growth": growth, "budget": budget, "size": size, "candidates": candidates}
-    thinner = ss.Thinner(x.shape[1], history="all", validate_scores=False, **choice)
+    thinner = ksd_thinner(x.shape[1], history="all", validate_scores=False, **choice)
     thinner.extend(x, s)
     if len(thinner) == 0:
         assert thinner.bound is None
@@ -40,7 +40,7 @@ def mean_squares(repeats, draws, dim, **choice):
     squares = np.zeros((repeats, 2))
     for repeat in range(repeats):
         x = np.random.default_rng(repeat).normal(size=(draws, dim))
-        thinner = ss.Thinner(dim, **choice)
+        thinner = ksd_thinner(dim, **choice)
         thinner.extend(x, -x)
         squares[repeat] = thinner.ksd**2, thinner.bound**2
     return squares.mean(axis=0)
@@ -70,7 +70,7 @@ def test_the_limit_of_a_hard_cap():
     """((N - 1) kappa + (N + 1) D) / (2 N^2), and never more than kappa / N."""
     x = np.random.default_rng(0).normal(size=(20_000, 3))
     for size in (5, 40):
-        thinner = ss.Thinner(3, size=size)
+        thinner = ksd_thinner(3, size=size)
         thinner.extend(x, -x)
         kappa, diagonal = 6.0, ss.IMQ().diagonal(thinner.kept.scores).mean()
         limit = ((size - 1) * kappa + (size + 1) * diagonal) / (2 * size**2)
@@ -80,7 +80,7 @@ def test_the_limit_of_a_hard_cap():
 def test_with_growth_the_bound_is_that_of_the_plan():
     """Where the set is as large as the growth asks, at every step: planning's theorem for sizes that are known."""
     x = np.random.default_rng(0).normal(size=(3000, 2))
-    thinner = ss.Thinner(2, growth="sqrt", budget="share:1", history="all")
+    thinner = ksd_thinner(2, growth="sqrt", budget="share:1", history="all")
     thinner.extend(x, -x)
     t = thinner.history.step.astype(float)
     floor = np.maximum(np.ceil(np.minimum(schedules.growth("sqrt")(t), t)), 1)
@@ -93,31 +93,31 @@ def test_burn_in_does_not_stay_in_the_bound():
     x = np.random.default_rng(0).normal(size=(5000, 2))
     s = -x
     s[:500] *= 1e4
-    thinner = ss.Thinner(2, size=50, validate_scores=False)
+    thinner = ksd_thinner(2, size=50, validate_scores=False)
     thinner.extend(x, s)
     assert thinner.bound < 0.3
 
 
 def test_nothing_is_promised_where_nothing_is_known():
     x = np.random.default_rng(0).normal(size=(2000, 2))
-    thinner = ss.Thinner(2, size=20)
+    thinner = ksd_thinner(2, size=20)
     assert thinner.bound is None
     thinner.extend(x, -x)
     once = thinner.bound
     thinner.start_pass()
     thinner.extend(x, -x)
     assert thinner.bound == once and thinner.kept.settings["bound"] == once  # further passes cannot raise KSD
-    assert ss.thin(x, -x, size=20, passes="auto").bound is None  # begun with draws of the chain itself
+    assert thin_by_ksd(x, -x, size=20, passes="auto").bound is None  # begun with draws of the chain itself
 
 
 def test_a_set_to_begin_with_is_where_the_bound_begins():
     x = np.random.default_rng(0).normal(size=(400, 2))
     far = x[:30] + 5.0
-    thinner = ss.Thinner(2, size=30, initial=(far, -far))
+    thinner = ksd_thinner(2, size=30, initial=(far, -far))
     start = ss.ksd(far, -far)
     thinner.extend(x[:1], -x[:1])
     assert 0.9 * start < thinner.bound <= start
-    following = ss.Thinner(2, size=30, preconditioner=ss.Streaming(first=100))
+    following = ksd_thinner(2, size=30, preconditioner=ss.Streaming(first=100))
     following.extend(x[:100], -x[:100])
     assert following.bound is None  # coordinates have just changed: no draw has been measured in them
     start = following.ksd

@@ -8,7 +8,11 @@ import pytest
 import steinstream as ss
 from steinstream._engine import reference
 from steinstream.diagnostics.convergence import effective_sample_size
-from steinstream.thinner.chain_worth import ChainWorth
+from steinstream.thinner.chain_worth import ChainWorth, describe_trust
+
+
+def ids_of(count, chain=0, first=0):
+    return np.column_stack([np.full(count, chain), np.arange(first, first + count)])
 
 
 def autoregression(rho, count, dim=3, seed=0):
@@ -24,24 +28,26 @@ def autoregression(rho, count, dim=3, seed=0):
 def test_the_worth_is_close_to_the_effective_sample_size(rho):
     x = autoregression(rho, 16_384)
     worth = ChainWorth(3)
-    assert worth.update(x)
+    assert worth.update(x, ids_of(len(x)))
     assert worth.effective_draws == pytest.approx(np.median(effective_sample_size(x)), rel=0.4)
 
 
 def test_blocks_do_not_matter_and_a_stored_state_continues():
     x = autoregression(0.8, 3000, dim=2)
     whole, parts = ChainWorth(2), ChainWorth(2)
-    whole.update(x[:2048])
+    ids = ids_of(3000)
+    whole.update(x[:2048], ids[:2048])
     for first in range(0, 2048, 100):
-        parts.update(x[first : min(first + 100, 2048)])
+        part = slice(first, min(first + 100, 2048))
+        parts.update(x[part], ids[part])
         other = ChainWorth(2)
         other.restore(parts.state())
         parts = other
-    assert (
-        whole.effective_draws == parts.effective_draws and whole.steps_until_due(1) == parts.steps_until_due(1) == 2048
-    )
+    assert whole.effective_draws == parts.effective_draws
+    upcoming = np.zeros(5000, dtype=np.int64)
+    assert whole.steps_until_due(1, upcoming) == parts.steps_until_due(1, upcoming) == 2048
     length, sums, squares = reference.batches(x[:2048], 128)
-    state = whole.state()["batches"]
+    state = whole.state()["chains"]["0"]["batches"]
     assert state["numbers"].tolist() == [length, len(sums), 0, 2048]
     assert state["sums"][: len(sums)] == pytest.approx(sums, rel=1e-9, abs=1e-9)
     assert state["squares"][: len(sums)] == pytest.approx(squares, rel=1e-9)
@@ -56,15 +62,17 @@ def test_trust_falls_with_the_worth_and_the_number_of_kept_draws():
 
 def test_a_chain_that_stands_still_is_worth_one_draw():
     worth = ChainWorth(2)
-    worth.update(np.ones((200, 2)))
+    worth.update(np.ones((200, 2)), ids_of(200))
     assert worth.effective_draws == 1.0
 
 
 def test_the_thinner_uses_and_reports_the_worth():
     slow, fast = autoregression(0.999, 4096), autoregression(0.0, 4096)
     kept = [ss.thin(x, -x, size=50, stream_weight=1.0).settings for x in (slow, fast)]
-    assert kept[0]["effective_draws"] < 50 and kept[0]["stream_weight"] < 0.1
-    assert kept[1]["effective_draws"] > 2000 and kept[1]["stream_weight"] == 1.0
+    assert kept[0]["effective_draws"] < 50 and kept[0]["trust"] < 0.1
+    assert kept[1]["effective_draws"] > 2000 and kept[1]["trust"] == 1.0
+    assert "so the target's scores decide" in describe_trust(kept[0])
+    assert describe_trust(kept[1]).endswith("independent draws.")
 
 
 def with_burn_in(count=6000, length=900, dim=2, seed=3):
@@ -77,11 +85,48 @@ def test_burn_in_is_found_and_left_out():
     x = with_burn_in()
     worth = ChainWorth(2)
     for first in range(0, len(x), 1000):
-        worth.update(x[first : first + 1000])
+        worth.update(x[first : first + 1000], ids_of(1000, first=first))
     assert 800 <= worth.burn_in <= 960 and worth.effective_draws > 500
     still = ChainWorth(2)
-    still.update(autoregression(0.9, 8192, 2))
+    still.update(autoregression(0.9, 8192, 2), ids_of(8192))
     assert still.burn_in == 0
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_the_burn_in_of_every_chain_is_found(interleaved):
+    chains = [with_burn_in(3000, 400, 2, seed) for seed in range(4)]
+    ids = np.concatenate([ids_of(3000, chain) for chain in range(4)])
+    x = np.concatenate(chains)
+    if interleaved:
+        order = np.argsort(ids[:, 1], kind="stable")
+        x, ids = x[order], ids[order]
+    whole, parts = (ss.Thinner(2, size=60, validate_scores=False) for _ in range(2))
+    whole.extend(x, -x, ids=ids)
+    for first in range(0, len(x), 331):
+        part = slice(first, first + 331)
+        parts.extend(x[part], -x[part], ids=ids[part])
+    kept = whole.kept
+    assert np.array_equal(kept.ids, parts.kept.ids) and whole.objective == parts.objective
+    assert kept.settings["burn_in_chains"] == 4 and 4 * 300 <= kept.settings["burn_in"] <= 4 * 480
+    assert kept.ids[:, 1].min() >= 300
+    assert "in 4 chains" in describe_trust(kept.settings)
+
+
+def test_chains_beyond_the_limit_are_counted_together():
+    worth = ChainWorth(1)
+    x = np.random.default_rng(0).normal(size=(40 * 200, 1))
+    ids = np.concatenate([ids_of(200, chain) for chain in range(40)])
+    assert worth.update(x, ids)
+    assert len(worth.state()["chains"]) == 33
+    assert worth.effective_draws > 2000
+
+
+def test_ids_need_not_count_from_zero():
+    x = with_burn_in(3000, 400)
+    thinner = ss.Thinner(2, size=60, validate_scores=False)
+    ids = ids_of(3000, first=0) * [1, 10] + [0, 7]
+    thinner.extend(x, -x, ids=ids)
+    assert thinner.kept.ids[:, 1].min() >= 7 + 10 * 300
 
 
 def test_kept_draws_of_the_burn_in_are_removed_whatever_the_blocks(tmp_path):

@@ -15,7 +15,7 @@ from steinstream._engine.reference import Reference
 from steinstream._engine.reference import inner_products as specified
 from steinstream.errors import InputError, NegatedScoresError
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import limits_at, magnitude
+from tests.thinners import ksd_thinner, limits_at, magnitude
 
 plain = kernels.filter(lambda kernel: not kernel.linear)
 
@@ -26,7 +26,7 @@ def singles(stream):
 
 
 def both(dim, **options):
-    return [ss.Thinner(dim, storage=storage, validate_scores=False, **options) for storage in ("float64", "float32")]
+    return [ksd_thinner(dim, storage=storage, validate_scores=False, **options) for storage in ("float64", "float32")]
 
 
 @settings(max_examples=100, deadline=None)
@@ -94,7 +94,7 @@ def test_blocks_do_not_change_a_bit():
     x = rng.normal(size=(200, 300))
     kept = []
     for size in (1, 7, 200):
-        thinner = ss.Thinner(300, storage="float32", preconditioner=ss.Streaming(first=30), size=12)
+        thinner = ksd_thinner(300, storage="float32", preconditioner=ss.Streaming(first=30), size=12)
         for first in range(0, 200, size):
             thinner.extend(x[first : first + size], -x[first : first + size])
         kept.append(thinner.kept)
@@ -105,9 +105,9 @@ def test_blocks_do_not_change_a_bit():
 def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(200, 300))
-    whole = ss.Thinner(300, storage="float32", growth="linear", candidates=2)
+    whole = ksd_thinner(300, storage="float32", growth="linear", candidates=2)
     whole.extend(x, -x)
-    first = ss.Thinner(300, storage="float32", growth="linear", candidates=2)
+    first = ksd_thinner(300, storage="float32", growth="linear", candidates=2)
     first.extend(x[:101], -x[:101])
     first.save(tmp_path / "half.npz")
     second = ss.Thinner.load(tmp_path / "half.npz")
@@ -124,7 +124,7 @@ def test_nothing_drifts_after_a_burn_in_with_huge_scores(huge):
     x = rng.normal(size=(400, 50))
     s = -x
     s[:100] *= huge
-    thinner = ss.Thinner(50, storage="float32", size=10, validate_scores=False)
+    thinner = ksd_thinner(50, storage="float32", size=10, validate_scores=False)
     thinner.extend(x, s)
     kept = thinner.kept
     matrix = kept.kernel.matrix(kept.draws, kept.scores, kept.draws, kept.scores)
@@ -145,11 +145,11 @@ def test_an_initial_set_and_a_second_pass_work():
 
 def test_what_cannot_be_stored_is_refused_with_a_remedy():
     with pytest.raises(InputError, match=r"covariance.*float32") as caught:
-        ss.Thinner(3, storage="float32", preconditioner=ss.Preconditioner.covariance(np.eye(3)))
+        ksd_thinner(3, storage="float32", preconditioner=ss.Preconditioner.covariance(np.eye(3)))
     assert "length_scale" in caught.value.remedy
     with pytest.raises(InputError, match="storage must be 'float64' or 'float32', got 'float16'"):
-        ss.Thinner(3, storage="float16")
-    thinner = ss.Thinner(2, storage="float32")
+        ksd_thinner(3, storage="float16")
+    thinner = ksd_thinner(2, storage="float32")
     for more in ({"second_scores": [1.0, 2.0]}, {"pinned": True}):
         with pytest.raises(InputError, match="neither pins nor second scores"):
             thinner.push([1.0, 2.0], [1.0, 2.0], **more)
@@ -157,22 +157,21 @@ def test_what_cannot_be_stored_is_refused_with_a_remedy():
     with pytest.raises(InputError, match="cannot be pinned"):
         thinner.pin([(0, 0)])
     for words, asked in (
-        ("stream term", {"stream_weight": 1.0}),
         ("cost", {"cost_weight": 1.0}),
         ("linear", {"kernel": ss.IMQ(linear=1.0)}),
     ):
         with pytest.raises(InputError, match=words):
-            ss.Thinner(2, storage="float32", **asked)
+            ksd_thinner(2, storage="float32", **asked)
     draws, scores = np.ones((2, 2)), [[1.0, 2.0], [1e60, 1.0]]
     with pytest.raises(InputError, match=r"score of chain 0, draw 1 is 1e\+60"):
-        ss.Thinner(2, storage="float32").extend(draws, scores)
-    skipping = ss.Thinner(2, storage="float32", on_bad="skip")
+        ksd_thinner(2, storage="float32").extend(draws, scores)
+    skipping = ksd_thinner(2, storage="float32", on_bad="skip")
     assert skipping.extend(draws, scores).size == 1 and skipping.skipped == 1
 
 
 def test_the_sign_of_wide_scores_is_checked_on_some_coordinates():
     x = np.random.default_rng(6).normal(size=(100, 25_000)).astype(np.float32)
-    thinner = ss.Thinner(25_000, storage="float32", size=2)
+    thinner = ksd_thinner(25_000, storage="float32", size=2)
     with pytest.raises(NegatedScoresError, match="-8334"):
         thinner.extend(x, x)
     thinner.extend(x, -x)

@@ -17,7 +17,7 @@ from steinstream.thinner.local_search import Selection
 from steinstream.thinner.passes import choose_from_sample
 from steinstream.validation import Block, consecutive_ids
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same
+from tests.thinners import assert_same, ksd_thinner, thin_by_ksd
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz")) if DATA.exists() else []
@@ -38,7 +38,7 @@ choices = st.fixed_dictionaries(
 
 
 def make(dim, choice):
-    return ss.Thinner(dim, validate_scores=False, history="all", **choice)
+    return ksd_thinner(dim, validate_scores=False, history="all", **choice)
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,7 +69,7 @@ def test_a_pass_is_what_is_written_down(seed, dim, kernel, size, candidates):
     """Against the slow reference, which is told only the draws that are offered; no two states are alike."""
     x = np.random.default_rng(seed).normal(size=(25, dim))
     s = -x + np.random.default_rng(seed + 1).normal(size=x.shape)
-    thinner = ss.Thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, validate_scores=False)
+    thinner = ksd_thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, validate_scores=False)
     thinner.extend(x, s)
     reference = Reference(kernel)
     reference.set_kept(thinner.kept.draws, thinner.kept.scores, map(tuple, thinner.kept.ids.tolist()))
@@ -145,18 +145,18 @@ def chain_of(dim, count, seed, chains=2):
 
 def test_passes_by_number():
     x, s = chain_of(3, 800, 0)
-    once = ss.thin(x, s, size=30)
-    assert ss.thin(x, s, size=30, passes=1).ksd == once.ksd
-    thrice = ss.thin(x, s, size=30, passes=3)
-    by_hand = ss.Thinner(3, size=30, preconditioner=once.preconditioner)
+    once = thin_by_ksd(x, s, size=30)
+    assert thin_by_ksd(x, s, size=30, passes=1).ksd == once.ksd
+    thrice = thin_by_ksd(x, s, size=30, passes=3)
+    by_hand = ksd_thinner(3, size=30, preconditioner=once.preconditioner)
     for number in range(3):
         if number:
             by_hand.start_pass()
         for chain in (0, 1):
             by_hand.extend(x[chain], s[chain], chain=chain)
     assert np.array_equal(by_hand.kept.ids, thrice.ids) and by_hand.ksd == thrice.ksd < once.ksd
-    grown = ss.thin(x, s)  # and without a size: as many as the growth has left
-    again = ss.thin(x, s, passes=2)
+    grown = thin_by_ksd(x, s)  # and without a size: as many as the growth has left
+    again = thin_by_ksd(x, s, passes=2)
     assert len(again) == len(grown) and again.ksd < grown.ksd and again.settings["config"]["growth"] is None
 
 
@@ -164,36 +164,36 @@ def test_auto_begins_well_and_stops_in_time():
     for seed in range(3):
         x, s = chain_of(4, 2000, seed)
         for size in (20, 100):
-            kept = ss.thin(x, s, size=size, passes="auto")
+            kept = thin_by_ksd(x, s, size=size, passes="auto")
             assert len(kept) == size and 1 <= kept.settings["passes"] <= 10 and kept.bound is None
-            assert kept.ksd < ss.thin(x, s, size=size).ksd
+            assert kept.ksd < thin_by_ksd(x, s, size=size).ksd
             ends = kept.settings.get("ksd_after_passes", [kept.ksd])
             assert all(after < 0.99 * before for before, after in pairwise(ends[:-1]))
             for (chain, draw), point in zip(kept.ids, kept.draws, strict=True):
                 assert np.array_equal(point, x[chain, draw])
-    too_many = ss.thin(x, s, size=2500, passes="auto")  # the sample is too small to begin with
-    once = ss.thin(x, s, size=2500)
+    too_many = thin_by_ksd(x, s, size=2500, passes="auto")  # the sample is too small to begin with
+    once = thin_by_ksd(x, s, size=2500)
     assert len(too_many) == 2500 and too_many.ksd < once.ksd and too_many.bound == once.bound
-    assert ss.thin(x, s, passes="auto", preconditioner="streaming").ksd > 0
-    few = ss.thin(x[:, :5], s[:, :5], size=30, passes="auto")
+    assert thin_by_ksd(x, s, passes="auto", preconditioner="streaming").ksd > 0
+    few = thin_by_ksd(x[:, :5], s[:, :5], size=30, passes="auto")
     assert len(few) == 10 and few.settings["passes"] == 2
 
 
 def test_a_start_with_a_sample_for_any_number_of_passes():
     x, s = chain_of(4, 2000, 0)
     sampled, streamed, auto = (
-        ss.thin(x, s, size=60, start=start, passes=passes)
+        thin_by_ksd(x, s, size=60, start=start, passes=passes)
         for start, passes in (("sample", 1), ("stream", "auto"), (None, "auto"))
     )
     assert sampled.settings["passes"] == 1 and sampled.bound is None and streamed.bound is not None
-    assert sampled.ksd < ss.thin(x, s, size=60).ksd
+    assert sampled.ksd < thin_by_ksd(x, s, size=60).ksd
     assert auto.settings.get("ksd_after_passes", [auto.ksd])[0] == sampled.ksd
-    assert streamed.settings["ksd_after_passes"][0] == ss.thin(x, s, size=60).ksd
+    assert streamed.settings["ksd_after_passes"][0] == thin_by_ksd(x, s, size=60).ksd
     for wrong in ({}, {"size": 5, "growth": "sqrt"}, {"size": 5, "preconditioner": "streaming"}):
         with pytest.raises(ss.SteinstreamError, match="needs a fixed size"):
-            ss.thin(x, s, start="sample", **wrong)
+            thin_by_ksd(x, s, start="sample", **wrong)
     with pytest.raises(ss.SteinstreamError, match="start must be"):
-        ss.thin(x, s, size=5, start="greedy")
+        thin_by_ksd(x, s, size=5, start="greedy")
 
 
 def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice():
@@ -207,7 +207,7 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
         greedy.block(),
         greedy.swap().block(),
         greedy.shake().block(),
-        choose_from_sample(sample, 15, ss.IMQ(), within),
+        choose_from_sample(ss.ThinConfig(size=15, stream_weight=0.0), within, sample).draws,
     ]
     values = [ss.ksd(block.draws, block.scores, preconditioner=within) for block in blocks]
     assert values == sorted(values, reverse=True) and values[2] < values[1] < values[0]
@@ -215,7 +215,7 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
     for block in blocks:
         assert len(np.unique(block.ids, axis=0)) == 15
         assert np.array_equal(block.draws, x[block.ids[:, 1] - 10])
-    assert choose_from_sample(sample, 351, ss.IMQ(), within) is None
+    assert choose_from_sample(ss.ThinConfig(size=351, stream_weight=0.0), within, sample) is None
 
 
 @settings(max_examples=20)
@@ -239,19 +239,19 @@ def test_each_swap_takes_the_draw_that_leaves_the_least_ksd(seed, size, greedily
 def test_bad_draws_are_counted_once():
     x, s = chain_of(2, 300, 0, chains=1)
     s[0, 7] = np.nan
-    kept = ss.thin(x, s, size=20, passes=3, on_bad="skip")
+    kept = thin_by_ksd(x, s, size=20, passes=3, on_bad="skip")
     assert kept.settings["seen"] == 300 and kept.settings["skipped"] == 1
 
 
 def test_nonsense_is_refused():
     with pytest.raises(ss.SteinstreamError, match="no kept draws"):
-        ss.Thinner(2).start_pass()
+        ksd_thinner(2).start_pass()
     with pytest.raises(ss.SteinstreamError, match="one step takes 2"):
-        ss.thin([[1.0]], [[-1.0]], size=1, candidates=2, passes=3)
+        thin_by_ksd([[1.0]], [[-1.0]], size=1, candidates=2, passes=3)
     x, s = chain_of(2, 50, 0)
     for passes in (0, -1, True, 1.5, "twice", "0", None):
         with pytest.raises(ss.SteinstreamError, match="passes must be"):
-            ss.thin(x, s, size=5, passes=passes)
+            thin_by_ksd(x, s, size=5, passes=passes)
 
 
 @pytest.mark.skipif(not POSTERIORS, reason="reference posteriors are not beside this checkout")
@@ -260,6 +260,6 @@ def test_on_real_posteriors_auto_is_below_stein_thinning(path):
     with np.load(path) as arrays:
         x, s = arrays["draws"], arrays["scores"]
     for size in (20, 100, 500):
-        kept = ss.thin(x, s, size=size, passes="auto")
+        kept = thin_by_ksd(x, s, size=size, passes="auto")
         chain, draw = stein_thinning(x, s, size, preconditioner=kept.preconditioner).T
         assert kept.ksd < ss.ksd(x[chain, draw], s[chain, draw], preconditioner=kept.preconditioner)

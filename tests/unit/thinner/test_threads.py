@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import steinstream as ss
 from steinstream._engine.jit import threads
 from steinstream.thinner.threads import PATIENCE, ThreadChooser
+from tests.thinners import ksd_thinner
 
 pytestmark = pytest.mark.skipif(threads() is None, reason="one core, or no OpenMP or TBB for numba here")
 
@@ -21,7 +21,7 @@ def kept_by(monkeypatch, workers, **settings):
     monkeypatch.setattr(ThreadChooser, "choose", lambda self: workers)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5000, 60))
-    thinner = ss.Thinner(60, validate_scores=False, **settings)
+    thinner = ksd_thinner(60, validate_scores=False, **settings)
     thinner.extend(x, -x)
     return thinner.kept
 
@@ -38,7 +38,7 @@ def test_fewer_tiles_than_threads(monkeypatch):
     results = []
     for workers in (None, 4):
         monkeypatch.setattr(ThreadChooser, "choose", lambda self, workers=workers: workers)
-        thinner = ss.Thinner(60_000, size=5, validate_scores=False)
+        thinner = ksd_thinner(60_000, size=5, validate_scores=False)
         thinner.extend(x, -x)
         results.append((thinner.ksd, thinner.kept.ids.tolist()))
     assert results[0] == results[1]
@@ -49,7 +49,7 @@ def test_several_thinners_may_run_in_several_threads(monkeypatch):
 
     def run(seed):
         x = np.random.default_rng(seed).normal(size=(3500, 60))
-        thinner = ss.Thinner(60, growth="none", validate_scores=False)
+        thinner = ksd_thinner(60, growth="none", validate_scores=False)
         thinner.extend(x, -x)
         return thinner.ksd
 
@@ -66,7 +66,7 @@ from steinstream.thinner import threads
 threads.PATIENCE = 0.0
 x = np.random.default_rng(0).normal(size=(4000, 60))
 def run():
-    thinner = ss.Thinner(60, growth="none", validate_scores=False)
+    thinner = ss.Thinner(60, growth="none", validate_scores=False, preconditioner="identity", stream_weight=0.0)
     thinner.extend(x, -x)
     return thinner.ksd
 first = run()

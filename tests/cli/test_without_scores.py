@@ -1,0 +1,141 @@
+"""Files without scores: the stream term decides, what is taken is printed, and only KSD itself requires scores."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import steinstream as ss
+from tests.conftest import write_chain
+
+NOTE = "Without scores: the kept draws represent the chain; scores would also correct burn-in and slow mixing."
+
+
+@pytest.fixture
+def draws():
+    return np.random.default_rng(1).normal(size=(600, 3)) * [1.0, 5.0, 0.1]
+
+
+@pytest.fixture
+def table(tmp_path, draws):
+    """A table as R writes it: ids, three parameters and the log density."""
+    path = tmp_path / "draws.csv"
+    with path.open("w") as file:
+        file.write(".chain,.iteration,.draw,alpha,beta,sigma,lp__\n")
+        for i, row in enumerate(draws.tolist()):
+            file.write(f"{1 + i // 300},{1 + i % 300},{1 + i},{','.join(map(repr, row))},{-i}\n")
+    return path
+
+
+@pytest.fixture
+def kept_without_scores(tmp_path, draws):
+    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for path, half in zip(paths, np.split(draws, 2), strict=True):
+        ss.thin(half, size=20).with_names(["alpha", "beta", "sigma"]).save(path)
+    return paths
+
+
+def test_thin_equals_the_library_without_scores(steinstream, table, draws, tmp_path):
+    ran = steinstream("thin", table, "-o", "kept.npz", "--size", 30)
+    assert ran.returncode == 0, ran.stderr
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    expected = ss.thin(draws.reshape(2, 300, 3), size=30)
+    assert kept.scores is None and np.isnan(kept.ksd) and kept.names == ("alpha", "beta", "sigma")
+    assert np.array_equal(kept.draws, expected.draws)
+    assert NOTE in ran.stdout and "KSD" not in ran.stdout.replace(NOTE, "")
+
+
+def test_what_is_taken_is_printed_before_the_result(steinstream, table):
+    lines = steinstream("thin", table, "-o", "kept.npz", "--size", 30).stdout.splitlines()
+    assert lines[0] == "draws.csv has no scores"
+    head = "\n".join(lines[: next(i for i, line in enumerate(lines) if line.startswith("kept "))])
+    assert "parameters  3: alpha, beta, sigma" in head
+    assert ".chain" in head and "lp__" in head
+
+
+def test_parameters_are_chosen_by_name_and_order(steinstream, table, draws, tmp_path):
+    ran = steinstream("thin", table, "-o", "kept.npz", "--size", 30, "--parameters", "sigma,alpha")
+    assert ran.returncode == 0, ran.stderr
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    assert kept.names == ("sigma", "alpha")
+    assert np.array_equal(kept.draws, ss.thin(draws[:, [2, 0]].reshape(2, 300, 2), size=30).draws)
+
+
+def test_parameters_of_arrays_keep_the_commas_in_their_brackets(steinstream, tmp_path, draws):
+    lines = ["w[0,0],w[0,1],b", *(",".join(map(repr, row)) for row in draws.tolist())]
+    lines[0] = '"w[0,0]","w[0,1]",b'
+    (tmp_path / "draws.csv").write_text("\n".join(lines) + "\n")
+    ran = steinstream("thin", "draws.csv", "-o", "kept.npz", "--size", 9, "--parameters", "w[0,1],b")
+    assert ran.returncode == 0, ran.stderr
+    assert ss.Kept.load(tmp_path / "kept.npz").names == ("w[0,1]", "b")
+
+
+def test_chosen_parameters_keep_their_scores(steinstream, chain, tmp_path):
+    ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 30, "--parameters", "x2,x0")
+    assert ran.returncode == 0, ran.stderr
+    with np.load(chain) as arrays:
+        expected = ss.thin(arrays["draws"][:, [2, 0]], arrays["scores"][:, [2, 0]], size=30)
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    assert kept.scores is not None and np.array_equal(kept.scores, expected.scores)
+
+
+def test_follow_equals_a_thinner_without_scores(steinstream, tmp_path, draws):
+    rows = "\n".join(",".join(map(repr, row)) for row in draws.tolist())
+    (tmp_path / "run.csv").write_text(f"alpha,beta,sigma\n{rows}\n")
+    ran = steinstream("follow", "run.csv", "-o", "kept.npz", "--size", 30, "--until-idle", 0)
+    assert ran.returncode == 0, ran.stderr
+    thinner = ss.Thinner(3, size=30)
+    thinner.extend(draws)
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    assert np.array_equal(kept.ids, thinner.kept.ids) and kept.scores is None
+    assert NOTE in ran.stdout
+
+
+def test_inspect_describes_a_file_without_scores(steinstream, table):
+    ran = steinstream("inspect", table)
+    assert ran.returncode == 0, ran.stderr
+    assert "2 chains x 300 draws, 3 parameters (alpha, beta, sigma)" in ran.stdout
+    assert "scores      none" in ran.stdout and "steinstream thin" in ran.stdout
+
+
+def test_kept_sets_without_scores_are_merged(steinstream, kept_without_scores, tmp_path):
+    ran = steinstream("merge", *kept_without_scores, "-o", "all.npz", "--size", 25)
+    assert ran.returncode == 0, ran.stderr
+    assert len(ss.Kept.load(tmp_path / "all.npz")) == 25 and "nan" not in ran.stdout
+
+
+def test_a_report_is_written_for_a_kept_set_without_scores(steinstream, kept_without_scores, table, tmp_path):
+    pytest.importorskip("matplotlib")
+    ran = steinstream("report", kept_without_scores[0], "--chain", table, "-o", "report.html")
+    assert ran.returncode == 0, ran.stderr
+    assert "KSD nan" not in (tmp_path / "report.html").read_text()
+
+
+def test_initial_draws_without_scores_start_a_run_without_scores(steinstream, table, kept_without_scores):
+    ran = steinstream("thin", table, "-o", "kept.npz", "--size", 25, "--initial", kept_without_scores[0])
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_run_without_scores_can_be_continued(steinstream, table, draws, tmp_path):
+    (tmp_path / "first.csv").write_bytes(table.read_bytes())
+    command = ["thin", "first.csv", "-o", "kept.npz", "--size", 20, "--checkpoint", "state.npz"]
+    assert steinstream(*command).returncode == 0 and not (tmp_path / "state.npz").exists()
+    ran = steinstream(*command, "--json")
+    assert json.loads(ran.stdout)["has_scores"] is False
+
+
+def test_the_checks_are_made_without_scores(steinstream, table):
+    ran = steinstream("thin", table, "-o", "kept.npz", "--size", 30, "--json")
+    names = [finding["name"] for finding in json.loads(ran.stdout)["findings"]]
+    assert {"mean", "spread"} <= {*names}
+
+
+def test_scores_in_a_file_of_their_own_are_still_used(steinstream, tmp_path):
+    write_chain(tmp_path / "chain.npz", draws=500)
+    with np.load(tmp_path / "chain.npz") as arrays:
+        np.save(tmp_path / "x.npy", arrays["draws"])
+        np.save(tmp_path / "s.npy", arrays["scores"])
+    ran = steinstream("thin", "x.npy", "--scores", "s.npy", "-o", "kept.npz", "--size", 9)
+    assert ran.returncode == 0 and ss.Kept.load(tmp_path / "kept.npz").scores is not None

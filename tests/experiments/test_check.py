@@ -1,0 +1,65 @@
+"""The check of the committed results finds a difference, and covers every experiment of the paper."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from experiments import check
+from experiments.paper import NAMES
+from experiments.results import read_table, write_table
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Two equal tables in files."""
+    table = {"kernel": np.array(["imq", "rbf"]), "step": np.array([1, 2]), "ksd": np.array([0.1, 0.2])}
+    for name in ("new", "committed"):
+        write_table(tmp_path / f"{name}.parquet", table)
+    return tmp_path / "new.parquet", tmp_path / "committed.parquet"
+
+
+def test_equal_tables_have_no_difference(tables):
+    assert check.first_difference(*tables) == ""
+
+
+def test_a_change_of_the_last_bit_is_found(tables):
+    new = read_table(tables[0])
+    write_table(tables[0], {**new, "ksd": np.array([0.1, np.nextafter(0.2, 1)])})
+    assert "ksd in row 1" in check.first_difference(*tables)
+
+
+def test_missing_rows_and_columns_are_found(tables):
+    new = read_table(tables[0])
+    write_table(tables[0], {name: column[:1] for name, column in new.items()})
+    assert "1 rows, committed are 2" in check.first_difference(*tables)
+    write_table(tables[0], {"ksd": new["ksd"]})
+    assert "columns are ksd" in check.first_difference(*tables)
+
+
+def test_every_experiment_of_the_paper_is_checked(tmp_path):
+    assert {*NAMES} <= {one.name for one in check.checks(tmp_path)}
+    without = {one.name for one in check.checks(None)}
+    assert "adaptivity" in without and not without & {*check.NEEDS_DATA}
+
+
+def test_a_script_that_gives_other_numbers_fails(tmp_path, monkeypatch):
+    folder = tmp_path / "committed" / "hard-cap"
+    folder.mkdir(parents=True)
+    script = 'from pathlib import Path\n(Path(__file__).parent / "results.csv").write_text("a\\n1\\n")\n'
+    (folder / "run.py").write_text(script)
+    (folder / "results.csv").write_text("a\n1\n")
+    monkeypatch.setattr(check, "HERE", tmp_path / "committed")
+    assert check.check_script("hard-cap", None, tmp_path / "one") == "same as committed, bit for bit"
+    (folder / "results.csv").write_text("a\n2\n")
+    with pytest.raises(check.CheckError, match="line 2"):
+        check.check_script("hard-cap", None, tmp_path / "two")
+    shutil.rmtree(tmp_path / "committed" / "hard-cap")
+    folder.mkdir()
+    (folder / "run.py").write_text("raise SystemExit('broken')")
+    with pytest.raises(check.CheckError, match="code 1: broken"):
+        check.check_script("hard-cap", None, tmp_path / "three")
