@@ -24,7 +24,7 @@ endif
 
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench quality quality-quick readme reproduce experiments beyond compare clean
+.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench quality quality-quick readme reproduce reproduce-check experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -95,6 +95,9 @@ NAME ?= # of an experiment: python -m experiments --list
 ARGS ?= # its options
 reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=goodwin-rwm ARGS=--full
 	$(ALLBIN)/python -m experiments $(if $(strip $(NAME)),$(NAME),--list) $(ARGS)
+
+reproduce-check: $(ALL)/all-tools ## compare cheap experiments with the committed results, run the others quickly
+	$(ALLBIN)/python -m experiments.check $(if $(strip $(DATA)),--data $(DATA))
 
 experiments: $(ALL)/all-tools ## every experiment of the paper at full scale: two hours
 	$(ALLBIN)/python -m experiments.run_all $(if $(strip $(DATA)),--data $(DATA))
