@@ -17,7 +17,7 @@ import numpy as np
 
 import steinstream as ss
 from steinstream._typing import Array, Integers
-from steinstream.discrepancy import squared_ksd_debiased
+from steinstream.discrepancy.ksd import squared_ksd_debiased
 from steinstream.report import plots
 
 HERE = Path(__file__).parent

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from steinstream.baselines.comparison import compare as compare
     from steinstream.diagnostics import Diagnosis as Diagnosis
     from steinstream.diagnostics import Finding as Finding
-    from steinstream.discrepancy import cumulative_ksd as cumulative_ksd
-    from steinstream.discrepancy import ksd as ksd
-    from steinstream.discrepancy import normalised_ksd as normalised_ksd
+    from steinstream.discrepancy.ksd import cumulative_ksd as cumulative_ksd
+    from steinstream.discrepancy.ksd import ksd as ksd
+    from steinstream.discrepancy.ksd import normalised_ksd as normalised_ksd
     from steinstream.draw_store import DrawStore as DrawStore
     from steinstream.ensemble import EnsemblePrediction as EnsemblePrediction
     from steinstream.errors import ScoresWarning as ScoresWarning
@@ -58,9 +58,9 @@ _HOME = {
     "Warmup": "preconditioning",
     "Diagnosis": "diagnostics",
     "Finding": "diagnostics",
-    "cumulative_ksd": "discrepancy",
-    "ksd": "discrepancy",
-    "normalised_ksd": "discrepancy",
+    "cumulative_ksd": "discrepancy.ksd",
+    "ksd": "discrepancy.ksd",
+    "normalised_ksd": "discrepancy.ksd",
     "ScoresWarning": "errors",
     "SteinstreamError": "errors",
     "gradient_free_ksd": "gradient_free",

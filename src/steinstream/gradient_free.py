@@ -28,12 +28,12 @@ from numpy.typing import ArrayLike
 
 from steinstream import validation
 from steinstream._typing import Array, Flags
-from steinstream.discrepancy import ksd
+from steinstream.discrepancy.ksd import ksd
+from steinstream.discrepancy.mmd import StreamDistance, summarise
 from steinstream.errors import InputError, ProxyWarning
 from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner, Streaming, as_preconditioner
 from steinstream.result import History, Kept, SummarisedStream, Variable
-from steinstream.stream_distance import StreamDistance, summarise
 from steinstream.thinner import Thinner
 from steinstream.thinner.chain_worth import ChainWorth, is_burn_in
 from steinstream.thinner.config import ThinConfig

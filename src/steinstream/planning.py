@@ -46,7 +46,7 @@ from steinstream import schedules, validation
 from steinstream._formatting import count
 from steinstream._typing import Array
 from steinstream.api import ArraySource, MarkedBlock, fit_source
-from steinstream.discrepancy import ksd
+from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.diagnostics import diagnose
 from steinstream.diagnostics.summary import Summary, summarise, weighted_quantiles
-from steinstream.discrepancy import ksd, squared_ksd_debiased
+from steinstream.discrepancy.ksd import ksd, squared_ksd_debiased
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
@@ -244,7 +244,7 @@ class Kept:
 
     @property
     def ksd_debiased(self) -> float | None:
-        """KSD estimated from the second scores, as in `steinstream.discrepancy`; None without such scores."""
+        """KSD estimated from the second scores, as in `steinstream.discrepancy.ksd`; None without such scores."""
         if self.second_scores is None or self.kernel is None or self.preconditioner is None or len(self) == 0:
             return None
         excess = self.settings.get("second_scores_noise", 0.0)

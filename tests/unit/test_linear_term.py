@@ -12,7 +12,7 @@ import steinstream as ss
 from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.linalg import stein_matrix
 from steinstream.baselines import kernel_thinning, stein_thinning
-from steinstream.discrepancy import squared_ksd_debiased
+from steinstream.discrepancy.ksd import squared_ksd_debiased
 from steinstream.kernels import PROFILES
 from tests.streams import kernels, streams
 from tests.thinners import ksd_thinner, thin_by_ksd

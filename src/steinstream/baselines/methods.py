@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from steinstream import __version__, schedules, validation
 from steinstream._typing import Array, Integers
 from steinstream.api import ArraySource, ChainSource, DrawSource, RunHooks, fit_source
-from steinstream.discrepancy import ksd, run_rows_in_threads
+from steinstream.discrepancy.ksd import ksd, run_rows_in_threads
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.postprocess._greedy import greedy_order, half_diagonal, select_smallest

@@ -37,8 +37,8 @@ def ksd(*, chain: Path, cumulative: Path | None, json: bool, config: ThinConfig,
     Example: steinstream ksd kept.npz
     """
     from steinstream.api import ArraySource, MarkedBlock, fit_source
-    from steinstream.discrepancy import cumulative_ksd
-    from steinstream.discrepancy import ksd as weighted_ksd
+    from steinstream.discrepancy.ksd import cumulative_ksd
+    from steinstream.discrepancy.ksd import ksd as weighted_ksd
 
     if cumulative is not None:
         check_writable("--cumulative", cumulative)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steinstream.api import ChainSource, MarkedBlock, thin_source
-from steinstream.discrepancy import ksd as ksd_of
+from steinstream.discrepancy.ksd import ksd as ksd_of
 from steinstream.errors import InputError
 from steinstream.integrations._common import log_missing_scores, need, with_source
 from steinstream.integrations._running_convergence import RunningConvergence

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._typing import Array, Integers
+from steinstream.discrepancy.mmd import StreamDistance
 from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept, SummarisedStream
-from steinstream.stream_distance import StreamDistance
 from steinstream.thinner.config import ThinConfig
 
 MOST_DRAWS = 4096  # that represent joined streams

@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 
 from steinstream import __version__
 from steinstream._typing import Array, Flags, Integers
-from steinstream.discrepancy import run_rows_in_threads
+from steinstream.discrepancy.ksd import run_rows_in_threads
 from steinstream.errors import InputError, positive
 from steinstream.kernels import IMQ, Kernel
 from steinstream.postprocess._stream import ComparedSets, compared, largest_stream_weight, shares_of

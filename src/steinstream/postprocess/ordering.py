@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from steinstream._typing import Array, Integers
-from steinstream.discrepancy import cumulative_ksd
+from steinstream.discrepancy.ksd import cumulative_ksd
 from steinstream.errors import InputError
 from steinstream.kernels import as_kernel
 from steinstream.postprocess._greedy import half_diagonal

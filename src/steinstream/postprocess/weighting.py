@@ -27,14 +27,14 @@ from numpy.typing import ArrayLike
 
 from steinstream import validation
 from steinstream._typing import Array
-from steinstream.discrepancy import ksd
+from steinstream.discrepancy.ksd import ksd
+from steinstream.discrepancy.mmd import summarise
 from steinstream.errors import InputError
 from steinstream.kernels import as_kernel
 from steinstream.postprocess._simplex_qp import Solution, minimise_on_simplex
 from steinstream.postprocess._stream import compared, largest_stream_weight, objective_terms
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept, SummarisedStream
-from steinstream.stream_distance import summarise
 from steinstream.thinner.config import ThinConfig
 
 EFFECTIVE_SHARE = 0.95  # default

@@ -20,7 +20,7 @@ import numpy as np
 
 from steinstream._formatting import count, number
 from steinstream.diagnostics import Diagnosis, diagnose
-from steinstream.discrepancy import ksd
+from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import InputError
 from steinstream.io import Chain, replacing
 from steinstream.report import plots, provenance, sections

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steinstream._typing import Ids
-from steinstream.discrepancy import SecondScoreNoise
+from steinstream.discrepancy.ksd import SecondScoreNoise
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner, Streaming, StreamingEstimator, Warmup
 from steinstream.result import History

@@ -238,7 +238,7 @@ def test_a_part_that_got_worse_after_its_merge_does_not_bring_an_old_bound():
 def test_the_number_of_threads_does_not_show(monkeypatch):
     parts = parts_of([300, 200, 100], dim=2, size=90)
     many = ss.merge(parts, size=25, stream_weight=1.0)
-    monkeypatch.setattr("steinstream.discrepancy.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("steinstream.discrepancy.ksd.os.cpu_count", lambda: 1)
     one = ss.merge(parts, size=25, stream_weight=1.0)
     assert np.array_equal(one.ids, many.ids) and one.ksd == many.ksd
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
+from steinstream.discrepancy.mmd import StreamDistance, summarise
 from steinstream.postprocess._stream import compared, compress
 from steinstream.preconditioning import Preconditioner
-from steinstream.stream_distance import StreamDistance, summarise
 
 KERNEL = ss.IMQ()
 

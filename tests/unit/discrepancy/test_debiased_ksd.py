@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-from steinstream.discrepancy import squared_ksd_debiased
+from steinstream.discrepancy.ksd import squared_ksd_debiased
 from tests.streams import kernels, streams
 from tests.thinners import ksd_thinner
 
