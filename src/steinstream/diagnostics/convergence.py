@@ -40,11 +40,18 @@ if TYPE_CHECKING:
 
 _EFFECT = 0.1  # excess of R-hat^2 that matters
 _MIN_LENGTH = 10  # draws of a part
+_COLUMNS = 32  # that are transformed at a time, which bounds the memory
 _QUARTERS = ("first", "second", "third", "last")
 
 
 def autocorrelation_time(series: Array) -> Array:
     """Return the autocorrelation time (k,) of each column of ``series`` (n, k): at least 1, and n for a constant."""
+    parts = [series[:, first : first + _COLUMNS] for first in range(0, series.shape[1], _COLUMNS)]
+    return np.concatenate([_autocorrelation_time(part) for part in parts]) if parts else np.zeros(0)
+
+
+def _autocorrelation_time(series: Array) -> Array:
+    """Return the autocorrelation time of a few columns."""
     count, value_range = len(series), np.ptp(series, axis=0)
     constant = value_range == 0
     centred = (series - series.mean(axis=0)) / np.where(constant, 1.0, value_range)

@@ -120,11 +120,11 @@ class Summary:
         lines = [head + (["se of mean"] if with_stream else [])]
         for i, name in enumerate(self.names):
             scale = float(self.sd[i] if self.stream is None else self.stream.sd[i])
-            own = [_rounded(float(v[i]), scale) for v in self.statistics.values()]
+            own = [round_to_sd(float(v[i]), scale) for v in self.statistics.values()]
             if self.stream is None or self.standard_error is None:
                 lines.append([name, *own])
                 continue
-            other = [_rounded(float(v[i]), scale) for v in self.stream.statistics.values()]
+            other = [round_to_sd(float(v[i]), scale) for v in self.stream.statistics.values()]
             away = [_signed(float(v[i])) for v in self.difference.values()]
             lines += [[name, "kept", *own, ""], ["", "stream", *other, ""]]
             lines += [["", "difference", *away, f"{self.standard_error[i]:.3f}"]]
@@ -231,11 +231,26 @@ def _statistics(
     return tuple(names), mean, sd, {float(q): found[k] for k, q in enumerate(quantiles)}
 
 
-def _rounded(value: float, scale: float) -> str:
-    """Return a number that is rounded to 1/2000 to 1/200 of the standard deviation ``scale``.
+def round_to_sd(value: float, scale: float) -> str:
+    """Return a number as text, rounded to 1/2000 to 1/200 of a standard deviation.
 
-    >>> _rounded(1.10234, 0.0123), _rounded(1.10234, 12.3), _rounded(123456.7, 4e4), _rounded(1.5e-20, 1e-21)
+    Parameters
+    ----------
+    value : float
+        The number.
+    scale : float
+        The standard deviation.
+
+    Returns
+    -------
+    str
+        The rounded number.
+
+    Examples
+    --------
+    >>> round_to_sd(1.10234, 0.0123), round_to_sd(1.10234, 12.3), round_to_sd(123456.7, 4e4), round_to_sd(1.5e-20, 1e-21)
     ('1.10234', '1.10', '123457', '1.5000e-20')
+
     """
     if not (math.isfinite(value) and math.isfinite(scale) and scale > 0):
         return f"{value:.6g}"

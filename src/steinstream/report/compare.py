@@ -7,43 +7,20 @@ for this reason. Differences are in standard deviations of the chain.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from statistics import NormalDist
 
 import numpy as np
 
-from steinstream._typing import Array, Integers
+from steinstream._typing import Array
+from steinstream.diagnostics import FALSE_ALARM
 from steinstream.diagnostics.context import DiagnosticContext, largest_deviation
+from steinstream.diagnostics.summary import Summary, summarise
 from steinstream.io.base import default_names
 from steinstream.report.chain_summary import ChainSummary
 from steinstream.result import Kept
 
 #: Levels of the compared quantiles.
 QUANTILE_LEVELS = (0.05, 0.5, 0.95)
-
-
-class Differences(NamedTuple):
-    """Differences between kept draws and chain, per parameter.
-
-    Attributes
-    ----------
-    chain_mean, kept_mean, chain_sd, kept_sd : array
-        Means and standard deviations, (d,).
-    shift : array
-        Difference of the means, in standard deviations of the chain, (d,).
-    ratio : array
-        Ratio of the standard deviations, (d,).
-    quantiles : array
-        Differences of the quantiles, in standard deviations of the chain, (3, d).
-
-    """
-
-    chain_mean: Array
-    kept_mean: Array
-    chain_sd: Array
-    kept_sd: Array
-    shift: Array
-    ratio: Array
-    quantiles: Array
 
 
 class ChainComparison:
@@ -94,56 +71,40 @@ class ChainComparison:
         return largest_deviation(draws, self.context.mean, self.context.sd)
 
     @cached_property
-    def differences(self) -> Differences:
-        """Differences between kept draws and chain."""
-        draws, chain, sd = self.kept.draws, self.context.draws, self.context.sd
-        kept_mean, chain_mean = self.weights @ draws, chain.mean(axis=0)
-        kept_sd = np.sqrt(self.weights @ (draws - kept_mean) ** 2)
-        shifts = weighted_quantiles(draws, self.weights) - np.quantile(chain, QUANTILE_LEVELS, axis=0)
-        return Differences(
-            chain_mean=chain_mean,
-            kept_mean=kept_mean,
-            chain_sd=chain.std(axis=0),
-            kept_sd=kept_sd,
-            shift=(kept_mean - chain_mean) / sd,
-            ratio=kept_sd / sd,
-            quantiles=shifts / sd,
-        )
+    def summary(self) -> Summary:
+        """Mean, standard deviation and quantiles of the kept draws and, if there is one, of the chain after burn-in."""
+        stream = None if self.chain is None else self.chain.block
+        return summarise(self.kept.draws, self.weights, self.names, QUANTILE_LEVELS, self.kept.ids, stream)
+
+    @cached_property
+    def standard_errors(self) -> Array:
+        """Largest difference of each parameter from the chain, in standard errors of independent draws, (d,).
+
+        The mean is compared, and the fractions of the draws below the 5, 50 and 95 % quantiles of the chain by Cohen's
+        h, the difference of 2 arcsin(sqrt(p)). These differences are nearly normal for every distribution; that of the
+        sd is not.
+        """
+        if self.chain is None:
+            raise ValueError("The set has no chain to compare with.")
+        context = DiagnosticContext(self.kept.draws, self.kept.ids, self.chain.stream, weights=self.kept.weights)
+        largest = np.abs(context.weights @ context.standardise(context.kept)) / context.standard_error(context.draws)
+        for edge in np.quantile(context.draws, QUANTILE_LEVELS, axis=0):
+            below = (context.draws <= edge).astype(np.float64)
+            fractions = np.stack([below.mean(axis=0), context.weights @ (context.kept <= edge)])
+            chain, kept = 2.0 * np.arcsin(np.sqrt(np.clip(fractions, 0.0, 1.0)))
+            largest = np.maximum(largest, np.abs(kept - chain) / context.standard_error(below))
+        return np.asarray(largest)
+
+    @property
+    def limit(self) -> float:
+        """Number of standard errors that all differences of independent draws stay below, but for one set in 1000."""
+        comparisons = (1 + len(QUANTILE_LEVELS)) * self.kept.draws.shape[1]
+        return NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2.0 * comparisons))
 
     def most_different(self, number: int) -> list[int]:
         """Return the ``number`` parameters that differ most from the chain, in order; without a chain, the first."""
         dim = self.kept.draws.shape[1]
         if self.chain is None or dim <= number:
             return list(range(min(dim, number)))
-        found = self.differences
-        size = np.max(np.vstack([np.abs(found.shift), np.abs(found.ratio - 1.0), np.abs(found.quantiles)]), axis=0)
+        size = np.nan_to_num(np.max(np.abs(list(self.summary.difference.values())), axis=0))
         return sorted(np.argsort(-size, kind="stable")[:number].tolist())
-
-
-def weighted_quantiles(draws: Array, weights: Array) -> Array:
-    """Return quantiles of weighted draws, by linear interpolation between the midpoints of their ranks.
-
-    Parameters
-    ----------
-    draws : array
-        Draws (n, d).
-    weights : array
-        Weights (n,), with sum 1.
-
-    Returns
-    -------
-    array
-        Quantiles at `QUANTILE_LEVELS`, (3, d).
-
-    Examples
-    --------
-    >>> weighted_quantiles(np.array([[1.0], [2.0], [3.0]]), np.full(3, 1 / 3))[1]
-    array([2.])
-
-    """
-    order: Integers = np.argsort(draws, axis=0, kind="stable")
-    result = np.empty((len(QUANTILE_LEVELS), draws.shape[1]))
-    for j, rows in enumerate(order.T):
-        mass = weights[rows]
-        result[:, j] = np.interp(QUANTILE_LEVELS, np.cumsum(mass) - mass / 2.0, draws[rows, j])
-    return result

@@ -9,6 +9,7 @@ Cost: one pass over the chain in bounded memory, and a few seconds for the figur
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from html import escape
 from importlib.resources import files
@@ -102,15 +103,16 @@ def build_report(
     diagnosis, evenly_spaced = _diagnosis(comparison), _evenly_spaced_ksd(comparison)
     body = join(
         [
-            _header(comparison, title, evenly_spaced),
-            sections.notes(_warnings(comparison, diagnosis), diagnosis),
+            _header(comparison, title),
+            sections.verdict(comparison, _warnings(comparison, diagnosis), diagnosis),
             sections.key_numbers(kept, evenly_spaced),
-            sections.settings(comparison),
-            sections.history(kept),
-            sections.positions(comparison),
-            sections.joint_distributions(comparison),
+            sections.summary_table(comparison),
             sections.marginal_distributions(comparison),
+            sections.joint_distributions(comparison),
             sections.checks(diagnosis),
+            sections.chain_facts(comparison),
+            sections.positions(comparison),
+            sections.history(kept),
             sections.reproduce(kept, file or "kept.npz"),
             element("footer", f"Made by {provenance.versions()}."),
         ]
@@ -133,11 +135,10 @@ def check_output(path: str | PathLike[str]) -> None:
         raise InputError(f"Cannot write the report to {target}: it is an HTML file.", "Use a name that ends in .html.")
 
 
-def _header(comparison: ChainComparison, title: str, evenly_spaced: float | None) -> Markup:
+def _header(comparison: ChainComparison, title: str) -> Markup:
     kept, chain, seen = comparison.kept, comparison.chain, comparison.kept.settings.get("seen")
     of = f" of {count(seen)}" if isinstance(seen, int) else ""
-    lead = f"{count(len(kept))}{of} draws in {count(kept.draws.shape[1])} dimensions, with a KSD of {number(kept.ksd)}"
-    lead += f" (the same number of evenly spaced draws: {number(evenly_spaced)})." if evenly_spaced is not None else "."
+    lead = f"{count(len(kept))}{of} draws are kept, in {count(kept.draws.shape[1])} dimensions."
     if chain is None:
         source = "The set does not contain a subsample of its stream and no chain was given, so it is not compared."
     elif chain.from_thinner:
@@ -150,8 +151,7 @@ def _header(comparison: ChainComparison, title: str, evenly_spaced: float | None
         "header",
         element("p", "steinstream report", class_="source"),
         element("h1", title),
-        element("p", lead, class_="lead"),
-        element("p", source, class_="muted"),
+        element("p", f"{lead} {source}", class_="lead"),
     )
 
 
@@ -207,8 +207,8 @@ def notebook_summary(kept: Kept) -> str:
         "draws": count(seen) if isinstance(seen, int) else None,
         "kept": count(len(kept)),
         "dimensions": count(kept.draws.shape[1]),
-        "KSD": number(kept.ksd),
-        "normalised KSD": number(kept.normalised_ksd),
+        "KSD": None if kept.scores is None else number(kept.ksd),
+        "MMD": None if math.isnan(kept.mmd) else number(kept.mmd),
         "bound": None if kept.bound is None else number(kept.bound),
         "debiased KSD": None if kept.ksd_debiased is None else number(kept.ksd_debiased),
         "effective size": None if kept.weights is None else f"{kept.effective_size:.1f}",
@@ -231,8 +231,8 @@ def _small_trace(kept: Kept) -> Markup:
     try:
         with figure_style():
             figure, axes = new_figure(3.2, 1.8)
-            plots.ksd_panel(axes, kept)
+            plots.measure_panel(axes, kept)
     except InputError:  # without matplotlib, the numbers have to suffice
         return Markup("")
-    svg = as_svg(figure, "KSD of the kept draws against the number of draws")
+    svg = as_svg(figure, f"{plots.history_measure(kept)} of the kept draws against the number of draws")
     return element("div", Markup(svg), style="width:310px")

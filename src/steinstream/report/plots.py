@@ -49,14 +49,15 @@ MARKERS = "osv^D<>XP*"
 
 _RASTERISE = 5000  # number of points from which they are not drawn as vectors
 _BINS = 400  # of a density curve
-_CELLS = 72  # of a density image, along each side
+_CELLS = 72  # of a density in two dimensions, along each side
+_MASSES = (0.95, 0.8, 0.5, 0.2)  # of the regions of highest density
 
 
 # -- whole figures -----------------------------------------------------------------------------------------------------
 
 
 def trace(kept: Kept) -> Figure:
-    """Plot KSD and the number of kept draws during the run.
+    """Plot KSD, without scores MMD, and the number of kept draws during the run.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def trace(kept: Kept) -> Figure:
     """
     with figure_style():
         figure, (left, right) = new_figure(8.4, 2.8, 1, 2)
-        ksd_panel(left, kept)
+        measure_panel(left, kept)
         size_panel(right, kept)
     return figure
 
@@ -177,9 +178,15 @@ def kept_along_chain(kept: Kept, chain: ChainLike = None) -> Figure:
 # -- panels of a kept set ----------------------------------------------------------------------------------------------
 
 
-def ksd_panel(axes: Any, kept: Kept) -> None:
-    """Plot KSD during the run. Dotted lines mark changes of the preconditioner, which change KSD too."""
-    _plot_history(axes, kept, kept.history.ksd, LINE, "KSD")
+def history_measure(kept: Kept) -> str:
+    """Return "KSD", or "MMD" for draws without scores."""
+    return "KSD" if kept.scores is not None else "MMD"
+
+
+def measure_panel(axes: Any, kept: Kept) -> None:
+    """Plot KSD, without scores MMD, during the run. Dotted lines mark changes of the preconditioner."""
+    measure = history_measure(kept)
+    _plot_history(axes, kept, kept.history.ksd if measure == "KSD" else kept.history.mmd, LINE, measure)
 
 
 def size_panel(axes: Any, kept: Kept) -> None:
@@ -246,18 +253,16 @@ def kept_over_chain(
 
     """
     (left, right), (low, high) = axis_limits(chain[:, 0]), axis_limits(chain[:, 1])
-    axes.imshow(
-        density_image(chain, (left, right), (low, high), CHAIN),
-        extent=(left, right, low, high),
-        origin="lower",
-        aspect="auto",
-        interpolation="bilinear",
-        zorder=0,
-    )
-    size = float(np.clip(42.0 / np.sqrt(max(len(kept), 1)), 1.6, 4.0))
-    style = {"color": colour, "mew": 0, "ls": "none", "marker": "o", "rasterized": not sparse}
-    for scale, rows in _weight_classes(weights, len(kept)):
-        axes.plot(*kept[rows].T, ms=size * scale, **style)
+    columns, rows, density, levels = density_contours(chain, (left, right), (low, high))
+    if levels:
+        shades = [(CHAIN, alpha) for alpha in np.linspace(0.12, 0.4, len(levels))]
+        axes.contourf(columns, rows, density, [*levels, math.inf], colors=shades, zorder=0)
+        axes.contour(columns, rows, density, levels, colors=CHAIN, linewidths=0.6, alpha=0.7, zorder=1)
+    size = float(np.clip(48.0 / np.sqrt(max(len(kept), 1)), 2.0, 4.5))
+    alpha = float(np.clip(12.0 / np.sqrt(max(len(kept), 1)), 0.25, 0.75))
+    style = {"color": colour, "alpha": alpha, "mew": 0, "ls": "none", "marker": "o", "rasterized": not sparse}
+    for scale, chosen in _weight_classes(weights, len(kept)):
+        axes.plot(*kept[chosen].T, ms=size * scale, **style)
     axes.set(xlim=(left, right), ylim=(low, high))
     label_axes(axes, *map(shorten_name, labels))
     plain_ticks(axes.xaxis)
@@ -392,17 +397,41 @@ def smoothed_density(
     return centres[::4], density[::4]
 
 
-def density_image(draws: Array, x: tuple[float, float], y: tuple[float, float], colour: str) -> Array:
-    """Return the density of draws (n, 2) within the limits x and y, as an image (rows, columns, 4) of one colour."""
-    counts, _, _ = np.histogram2d(draws[:, 1], draws[:, 0], _CELLS, [y, x])
+def density_contours(
+    draws: Array, x: tuple[float, float], y: tuple[float, float]
+) -> tuple[Array, Array, Array, list[float]]:
+    """Return a smoothed density of draws in two dimensions, and the levels of its regions of highest density.
+
+    Parameters
+    ----------
+    draws : array
+        Draws, (n, 2).
+    x, y : tuple of float
+        Limits of the grid.
+
+    Returns
+    -------
+    array
+        Columns of the grid.
+    array
+        Rows of the grid.
+    array
+        Density, (rows, columns), in draws per cell.
+    list of float
+        Increasing levels: the regions above them hold 95, 80, 50 and 20 % of the draws within the limits. Fewer if
+        levels coincide.
+
+    """
+    counts, rows, columns = np.histogram2d(draws[:, 1], draws[:, 0], _CELLS, [y, x])
     bandwidth = 1.0 + 1.5 * min(1.0, 2000.0 / len(draws))  # in cells; larger for few draws
     kernel = np.exp(-0.5 * (np.arange(-8, 9) / bandwidth) ** 2)
     for _ in range(2):  # along each side
         counts = np.apply_along_axis(np.convolve, 0, counts, kernel / kernel.sum(), "same").T
-    image = np.empty((_CELLS, _CELLS, 4))
-    image[:] = [int(colour[at : at + 2], 16) / 255.0 for at in (1, 3, 5)] + [0.0]
-    image[:, :, 3] = 0.9 * (counts / max(float(counts.max()), 1e-300)) ** 0.45
-    return image
+    ordered = np.sort(counts, axis=None)[::-1]
+    total = np.cumsum(ordered)
+    levels = [float(ordered[np.searchsorted(total, mass * total[-1])]) for mass in _MASSES] if total[-1] > 0 else []
+    increasing = [level for k, level in enumerate(levels) if level > max([0.0, *levels[:k]])]
+    return (columns[:-1] + columns[1:]) / 2, (rows[:-1] + rows[1:]) / 2, counts, increasing
 
 
 # -- several methods ---------------------------------------------------------------------------------------------------

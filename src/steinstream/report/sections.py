@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +14,9 @@ import numpy as np
 
 from steinstream._formatting import count, number
 from steinstream.diagnostics import FALSE_ALARM, POWER, Diagnosis, Finding
+from steinstream.diagnostics.summary import round_to_sd
 from steinstream.report import plots, provenance
-from steinstream.report.compare import QUANTILE_LEVELS, ChainComparison
+from steinstream.report.compare import ChainComparison
 from steinstream.report.html import Markup, definition_list, element, join, table
 from steinstream.report.style import as_svg, figure_style, new_figure
 from steinstream.result import Kept
@@ -25,7 +30,7 @@ _KEPT_KEY = Markup("<span><i></i>kept</span>")
 _CHAIN_KEY = Markup('<span><i class="chain"></i>chain</span>')
 _BURN_IN_KEY = Markup('<span><i class="end"></i>end of burn-in</span>')
 
-_GROWTHS = {"sqrt": "at least √(t log t) of t draws", "linear": "at least t / 2 of t draws", "none": "every draw"}
+_DOCS = "https://github.com/steinstream/steinstream/blob/main/docs/"
 
 
 def panel(
@@ -60,18 +65,20 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
     """Return the most important numbers. ``evenly_spaced`` is the KSD of the same number of evenly spaced draws."""
     seen = kept.settings.get("seen")
     total = seen if isinstance(seen, int) else None
+    has_scores, states = kept.scores is not None, len(kept.states().multiplicity)
     weighted = "with weights; " if kept.weights is not None else ""
+    effective = "1 / Σw² of the weights" if kept.weights is not None else "equal weights"
     rows: list[tuple[str, str, float | int | None, str]] = [
         ("seen", "draws", total, _describe_skipped(kept)),
-        ("kept", "kept", len(kept), _describe_fraction(kept, total)),
-        ("ksd", "KSD", kept.ksd, f"{weighted}lower is better"),
-        ("normalised", "normalised KSD", kept.normalised_ksd, "KSD × √n; constant in n for independent draws"),  # noqa: RUF001
+        ("kept", "kept", len(kept), f"{100.0 * len(kept) / total:.2g} % of the draws" if total else "draws"),
+        ("distinct", "distinct", states, "a state may be kept several times"),
+        ("effective", "effective size", kept.effective_size, effective),
+        ("ksd", "KSD", kept.ksd if has_scores else None, f"{weighted}lower is better"),
         ("evenly", "evenly spaced", evenly_spaced, "KSD of as many evenly spaced draws after burn-in"),
+        ("mmd", "MMD", None if math.isnan(kept.mmd) else kept.mmd, "distance to the chain; lower is better"),
         ("bound", "bound", kept.bound, "on the expected KSD, for independent draws"),
         ("debiased", "debiased KSD", kept.ksd_debiased, "from second scores that the selection did not use"),
     ]
-    if kept.weights is not None:
-        rows.append(("effective", "effective size", kept.effective_size, "draws of equal weight, 1 / Σw²"))
     entries = [
         (label, join([element("b", _figure(value), data_number=key, data_value=repr(value)), element("span", note)]))
         for key, label, value, note in rows
@@ -90,68 +97,81 @@ def _describe_skipped(kept: Kept) -> str:
     return f"{count(skipped)} not finite, skipped" if isinstance(skipped, int) and skipped else "in the stream"
 
 
-def _describe_fraction(kept: Kept, total: int | None) -> str:
-    states = len(kept.states().multiplicity)
-    distinct = "" if states == len(kept) else f", {count(states)} distinct"
-    return (f"{100.0 * len(kept) / total:.2g} % of the draws" if total else "draws") + distinct
+def verdict(comparison: ChainComparison, warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
+    """Return the verdict: whether a fault was found, how far the kept draws are from the chain, and what to do.
 
+    Parameters
+    ----------
+    comparison : ChainComparison
+        Kept draws and chain.
+    warnings : list of str
+        Warnings about the chain.
+    diagnosis : Diagnosis or None
+        Results of the checks. None if they were not made.
 
-def notes(warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
-    """Return warnings about the chain, the findings that fired, the verdict of the checks and its notes."""
+    Returns
+    -------
+    Markup
+        A headline, one sentence with the largest differences, and the findings with advice.
+
+    """
+    fired = () if diagnosis is None else diagnosis.fired
+    if warnings or fired:
+        state, headline = "fault", "Check this set before you use it"
+    elif diagnosis is None or not diagnosis.ok:
+        state, headline = "unknown", "Not checked"
+    else:
+        state, headline = "good", "No fault found"
     items = [element("li", line) for line in warnings]
+    items += [element("li", _sentence(one.says), element("span", _sentence(one.advice))) for one in fired]
+    lines = [element("p", _largest_differences(comparison))] if comparison.chain is not None else []
+    lines += [element("ul", *items)] if items else []
     if diagnosis is not None:
-        for finding in diagnosis.fired:
-            items.append(element("li", _sentence(finding.says), element("span", _sentence(finding.advice))))
-        items += [element("li", diagnosis.verdict), *(element("li", _sentence(note)) for note in diagnosis.notes)]
-    if not items:
-        return Markup("")
-    is_well = not warnings and diagnosis is not None and diagnosis.ok
-    return element("ul", *items, class_="notes well" if is_well else "notes")
+        lines.append(element("p", diagnosis.verdict, class_="muted"))
+        lines += [element("p", _sentence(note), class_="muted") for note in diagnosis.notes]
+    else:
+        missing = "The checks need the chain: steinstream report KEPT --chain CHAIN."
+        lines.append(element("p", missing, class_="muted"))
+    return element("div", element("h2", headline), *lines, class_=f"verdict {state}")
+
+
+def _largest_differences(comparison: ChainComparison) -> str:
+    """Describe the largest differences of means, standard deviations and quantiles from the chain."""
+    differences = {name: float(np.nanmax(np.abs(d), initial=0.0)) for name, d in comparison.summary.difference.items()}
+    quantiles = max(value for name, value in differences.items() if name.endswith("%"))
+    return (
+        f"Compared with the chain after burn-in, means differ by at most {differences['mean']:.2f} sd, sds by at most "
+        f"{differences['sd']:.0%}, and 5, 50 and 95 % quantiles by at most {quantiles:.2f} sd."
+    )
 
 
 def _sentence(words: str) -> str:
     return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
 
 
-def settings(comparison: ChainComparison) -> Markup:
-    """Return the section with method and settings, and the inspection of the chain."""
-    kept = comparison.kept
-    config, recorded = provenance.stored_config(kept), kept.settings
-    rows: list[tuple[object, object]] = [("method", _method(kept))]
-    if config.get("size"):
-        rows.append(("size", f"exactly {config['size']} draws"))
-    elif config:
-        growth, budget = str(config.get("growth") or "sqrt"), str(config.get("budget"))
-        rows.append(("growth", f"{growth}: {_GROWTHS[growth]}" if growth in _GROWTHS else growth))
-        zero = "0: a draw is removed only if KSD does not increase"
-        rows.append(("budget", zero if budget in ("constant:0.0", "0.0", "0") else budget))
-    rows += [("rule", config["rule"])] if "rule" in config else []
-    rows += [("kernel", recorded.get("kernel", kept.kernel))] if kept.kernel or "kernel" in recorded else []
-    rows += [("preconditioner", recorded["preconditioner"])] if "preconditioner" in recorded else []
-    if config.get("candidates", 1) != 1:
-        rows.append(("candidates", f"the best of {config['candidates']} consecutive draws"))
-    rows += [("stream weight", config["stream_weight"])] if config.get("stream_weight") else []
-    rows += [("passes", recorded["passes"])] if recorded.get("passes", 1) != 1 else []
-    rows += [("proxy", f"scores of a proxy density: {recorded['proxy']}")] if "proxy" in recorded else []
-    rows.append(("dimensions", count(kept.draws.shape[1])))
-    if comparison.chain is not None:
-        rows.append(("chain", comparison.chain.title))
-        inspection = comparison.chain.inspection
-        if inspection is not None:
-            rows += [
-                ("contents", inspection.shape(comparison.names)),
-                ("scores", inspection.sign()),
-                ("repeats", inspection.repeats()),
-                ("bad values", inspection.bad()),
-            ]
-        rows.append(("burn-in", _burn_in(comparison)))
-    return _section("Settings", definition_list(rows, class_="facts"))
+def chain_facts(comparison: ChainComparison) -> Markup:
+    """Return the section with the inspection of the chain."""
+    if comparison.chain is None:
+        return Markup("")
+    rows: list[tuple[object, object]] = [("chain", comparison.chain.title)]
+    inspection = comparison.chain.inspection
+    if inspection is not None:
+        rows += [
+            ("contents", inspection.shape(comparison.names)),
+            ("scores", inspection.sign()),
+            ("repeats", inspection.repeats()),
+            ("bad values", inspection.bad()),
+        ]
+    rows.append(("burn-in", _burn_in(comparison)))
+    return _section("The chain", definition_list(rows, class_="facts"))
 
 
 def _method(kept: Kept) -> str:
     if "merged" in kept.settings:
         return "several thinned sets, merged"
-    return str(kept.settings.get("method", "online KSD thinning"))
+    measures = "KSD and distance to the chain" if kept.scores is not None else "distance to the chain"
+    weight = provenance.stored_config(kept).get("stream_weight", 0)
+    return str(kept.settings.get("method", f"online thinning by {measures if weight else 'KSD'}"))
 
 
 def _burn_in(comparison: ChainComparison) -> str:
@@ -165,19 +185,22 @@ def _burn_in(comparison: ChainComparison) -> str:
 
 
 def history(kept: Kept) -> Markup:
-    """Return the section with KSD and number of kept draws during the run."""
+    """Return the section with KSD (without scores: MMD) and number of kept draws during the run."""
     if len(kept.history.step) < 2:
         return Markup("")
+    measure = plots.history_measure(kept)
     panels = (
-        panel(lambda axes: plots.ksd_panel(axes, kept), "KSD of the kept draws against the number of draws"),
+        panel(lambda axes: plots.measure_panel(axes, kept), f"{measure} of the kept draws against the number of draws"),
         panel(lambda axes: plots.size_panel(axes, kept), "Number of kept draws against the number of draws"),
     )
     caption = "Both axes are logarithmic."
     if kept.settings.get("preconditioner_changed"):
-        caption += " Dotted lines: the preconditioner was refitted; KSD values before and after are not comparable."
+        caption += (
+            f" Dotted lines: the preconditioner was refitted; {measure} values before and after are not comparable."
+        )
     if kept.weights is not None:
-        caption += " KSD is that of equal weights."
-    return _section("KSD during the run", _figure_of("two", panels, caption))
+        caption += f" {measure} is that of equal weights."
+    return _section(f"{measure} during the run", _figure_of("two", panels, caption))
 
 
 def positions(comparison: ChainComparison) -> Markup:
@@ -213,7 +236,9 @@ def joint_distributions(comparison: ChainComparison) -> Markup:
             description = f"{comparison.names[y]} against {comparison.names[x]}"
             place = f"--row:{row + 1};--column:{column + 1}"
             panels.append(panel(draw, description, _WIDE if side == 1 else _SMALL, place))
-    caption = "" if comparison.chain is None else "Axes show the central 99 % of the chain after burn-in. "
+    caption = ""
+    if comparison.chain is not None:
+        caption = "Contours: regions that hold 20, 50, 80 and 95 % of the chain after burn-in. "
     caption += _describe_choice(comparison, len(chosen))
     if comparison.kept.weights is not None:
         caption += "The area of a point is proportional to its weight."
@@ -222,7 +247,7 @@ def joint_distributions(comparison: ChainComparison) -> Markup:
 
 
 def marginal_distributions(comparison: ChainComparison) -> Markup:
-    """Return the section with the marginal densities and their differences from the chain."""
+    """Return the section with the marginal densities."""
     chosen = comparison.most_different(_MAX_MARGINALS)
     panels = []
     for j in chosen:
@@ -232,9 +257,7 @@ def marginal_distributions(comparison: ChainComparison) -> Markup:
 
         panels.append(panel(draw, f"Density of {comparison.names[j]}", (_SMALL[0], 1.5)))
     caption = f"Kernel density estimates with the same bandwidth. {_describe_choice(comparison, len(chosen))}"
-    differences = [] if comparison.chain is None else [_differences(comparison)]
-    figure = _figure_of("many", panels, caption)
-    return _section("Marginal distributions", _chain_legend(comparison), figure, *differences)
+    return _section("Marginal distributions", _chain_legend(comparison), _figure_of("many", panels, caption))
 
 
 def _describe_choice(comparison: ChainComparison, shown: int) -> str:
@@ -245,35 +268,65 @@ def _describe_choice(comparison: ChainComparison, shown: int) -> str:
     return f"{shown} of {count(dim)} parameters: {which}. "
 
 
-def _differences(comparison: ChainComparison) -> Markup:
-    found, dim = comparison.differences, comparison.kept.draws.shape[1]
+def summary_table(comparison: ChainComparison) -> Markup:
+    """Return the section with mean, sd and quantiles of kept draws and chain, and a link to save them as csv."""
     listed = comparison.most_different(_MAX_ROWS)
-    columns = [found.shift, found.ratio - 1.0, *found.quantiles]
-    worst = [int(np.argmax(np.abs(column))) for column in columns]
-
-    def cell(j: int, column: int, words: str) -> Markup:
-        return element("td", element("b", words) if dim > 1 and worst[column] == j else words)
-
-    rows = [
-        (
-            comparison.names[j],
-            format_value(found.chain_mean[j]),
-            format_value(found.kept_mean[j]),
-            cell(j, 0, _signed(found.shift[j])),
-            format_value(found.chain_sd[j]),
-            format_value(found.kept_sd[j]),
-            cell(j, 1, f"{found.ratio[j]:.2f}"),
-            *(cell(j, 2 + level, _signed(found.quantiles[level, j])) for level in range(len(QUANTILE_LEVELS))),
+    first = comparison.most_different(_MAX_MARGINALS)
+    parts: list[object] = [_summary_rows(comparison, first, "summary")]
+    if len(listed) > len(first):
+        rest = _summary_rows(comparison, listed, "summary-all")
+        title = f"All {count(len(listed))} parameters" if len(listed) == len(comparison.names) else "More parameters"
+        parts.append(element("details", element("summary", title), rest))
+    note = _describe_choice(comparison, len(first))
+    if comparison.chain is not None:
+        note = (
+            "Numbers are rounded relative to the sd. Difference: the largest one of the mean and of the quantiles, in "
+            f"standard errors of as many independent draws. \N{CHECK MARK}: below {comparison.limit:.1f}, which "
+            f"independent draws exceed in one of 1000 sets. {note}"
         )
-        for j in listed
-    ]
-    head = ["parameter", "mean, chain", "kept", "shift", "sd, chain", "kept", "ratio"]
-    head += [f"{100 * level:.0f} %" for level in QUANTILE_LEVELS]
-    note = (
-        "Shifts of the mean and of the 5, 50 and 95 % quantiles are in standard deviations of the chain after burn-in. "
-        f"The largest value of each column is bold. {_describe_choice(comparison, len(listed))}"
-    )
-    return join([table(head, rows, class_="full", id="marginals"), element("p", note.strip(), class_="muted")])
+    link = element("a", "Save the table as csv", href=_csv_link(comparison), download="summary.csv")
+    return _section("Summary", *parts, element("p", note.strip(), class_="muted"), element("p", link))
+
+
+def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -> Markup:
+    """Return the table: two rows for each parameter, or one without a chain."""
+    kept, chain = comparison.summary, comparison.summary.stream
+    head = ["parameter", "", *kept.statistics, *(() if chain is None else ("difference", ""))]
+    rows = []
+    for j in listed:
+        name = element("th", comparison.names[j], scope="rowgroup", rowspan=None if chain is None else 2)
+        scale = float((kept if chain is None else chain).sd[j])
+        own = [element("td", _shown(values[j], scale)) for values in kept.statistics.values()]
+        if chain is None:
+            rows.append(element("tbody", element("tr", name, element("td", "kept", class_="set"), *own)))
+            continue
+        other = [element("td", _shown(values[j], scale)) for values in chain.statistics.values()]
+        difference = float(comparison.standard_errors[j])
+        good = difference <= comparison.limit
+        mark = element(
+            "span", "\N{CHECK MARK}" if good else "\N{MULTIPLICATION X}", title="within" if good else "beyond"
+        )
+        last = (
+            element("td", f"{difference:.1f}", rowspan=2),
+            element("td", mark, rowspan=2, class_="good" if good else "fired"),
+        )
+        top = element("tr", name, element("td", "chain", class_="set"), *other, *last, class_="chain")
+        rows.append(element("tbody", top, element("tr", element("td", "kept", class_="set"), *own)))
+    top = element("thead", element("tr", *(element("th", cell, scope="col") for cell in head)))
+    return element("div", element("table", top, *rows, class_="full pairs", id=id), class_="wide", tabindex=0)
+
+
+def _shown(value: float, scale: float) -> str:
+    return round_to_sd(float(value), scale).replace("-", "\N{MINUS SIGN}", 1)
+
+
+def _csv_link(comparison: ChainComparison) -> str:
+    """Return the summary of all parameters as the address of a csv file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(comparison.summary.columns)
+    writer.writerows(comparison.summary.rows())
+    return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(text.getvalue().encode()).decode()}"
 
 
 def format_value(value: float) -> str:
@@ -299,16 +352,12 @@ def format_value(value: float) -> str:
     return words.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else words
 
 
-def _signed(value: float) -> str:
-    return "0.00" if abs(value) < 0.005 else f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
-
-
 def checks(diagnosis: Diagnosis | None) -> Markup:
     """Return the section with the results of the diagnostic checks."""
     title = "Diagnostic checks"
     if diagnosis is None:
         missing = "Not checked: the chain is required. Use steinstream report KEPT --chain CHAIN."
-        return _section(title, element("p", missing))
+        return _section(title, element("p", missing, class_="muted"))
     if len(diagnosis.skipped) == len(diagnosis.findings):
         return _section(title, element("p", diagnosis.verdict))
     return _section(
@@ -323,7 +372,8 @@ def checks(diagnosis: Diagnosis | None) -> Markup:
         element(
             "p",
             "A check that passed excludes only faults that are larger than the smallest ones that it would have found. "
-            f"Each check fires on about {FALSE_ALARM:.1%} of clean runs.",
+            f"Each check fires on about {FALSE_ALARM:.1%} of clean runs. ",
+            _link("blind-spots.md", "What each check does"),
             class_="muted",
         ),
     )
@@ -343,7 +393,7 @@ def _check_row(finding: Finding) -> tuple[object, ...]:
 
 
 def reproduce(kept: Kept, file: str) -> Markup:
-    """Return the section with commands, Python code and settings."""
+    """Return the section with commands, Python code and all settings."""
     parts: list[object] = []
     typed, code = provenance.commands(kept, file), provenance.python_code(kept, file)
     if typed:
@@ -353,9 +403,10 @@ def reproduce(kept: Kept, file: str) -> Markup:
         missing = "An initial set, costs and pins are not recorded: add them if they were used."
         parts.append(element("p", missing, class_="muted"))
     recorded = {name: value for name, value in kept.settings.items() if name not in ("commands", "config")}
-    everything = provenance.stored_config(kept) | recorded
+    everything = {"method": _method(kept)} | provenance.stored_config(kept) | recorded
     rows = [(name, element("code", _brief(value))) for name, value in everything.items()]
-    parts += [element("h3", "All settings"), table(["setting", "value"], rows, class_="words", id="settings")]
+    parts += [element("h3", "Settings"), table(["setting", "value"], rows, class_="words", id="settings")]
+    parts.append(element("p", _link("choosing.md", "What the settings mean"), class_="muted"))
     parts += _preconditioner(kept)
     return _section("Reproduce this result", *parts)
 
@@ -376,6 +427,11 @@ def _preconditioner(kept: Kept) -> list[Markup]:
         return [element("h3", "Preconditioner: scale of each parameter"), table(["", "scale"], rows)]
     lower = [(names[i], *(format_value(factor[i, j]) if j <= i else "" for j in range(dim))) for i in range(dim)]
     return [element("h3", "Preconditioner: L, with draws L⁻¹x and scores Lᵀs"), table(["", *names], lower)]
+
+
+def _link(page: str, words: str) -> Markup:
+    """Return a link to a page of the documentation."""
+    return element("a", words, href=_DOCS + page)
 
 
 def _section(title: str, *content: object) -> Markup:

@@ -18,25 +18,27 @@ def test_numbers_are_those_of_the_file(written):
     kept, path = written
     found = numbers(path.read_text(encoding="utf-8"))
     assert found["seen"] == 6000 and found["kept"] == 120
-    assert found["ksd"] == kept.ksd and found["normalised"] == kept.normalised_ksd and found["bound"] == kept.bound
+    assert found["ksd"] == kept.ksd and found["mmd"] == kept.mmd and found["bound"] == kept.bound
+    assert found["distinct"] == len(kept.states().multiplicity) and found["effective"] == kept.effective_size
     assert found["evenly"] > kept.ksd
 
 
-def test_differences_are_those_from_the_chain_after_burn_in(written, chain):
+def test_the_summary_is_that_of_the_kept_set_and_of_the_chain_after_burn_in(written, chain):
     kept, path = written
-    rows = re.search(r'id="marginals".*?</table>', path.read_text(encoding="utf-8"), re.DOTALL).group()
-    cells = [re.sub("<[^>]*>", "|", row).split("|") for row in re.findall(r"<tr>.*?</tr>", rows)]
-    cells = [[cell for cell in row if cell] for row in cells][1:]
-    assert [html.unescape(row[0]) for row in cells] == list(NAMES)
+    rows = re.search(r'id="summary".*?</table>', path.read_text(encoding="utf-8"), re.DOTALL).group()
+    cells = [re.sub("<[^>]*>", "|", row).split("|") for row in re.findall(r"<tr.*?</tr>", rows)]
+    cells = [[html.unescape(cell) for cell in row if cell] for row in cells][1:]
+    assert [row[0] for row in cells[::2]] == list(NAMES)
     with np.load(chain) as arrays:
         settled = arrays["draws"][:, 200:].reshape(-1, 4)
     sd = settled.std(axis=0)
-    shown = np.array([[float(cell.replace("\N{MINUS SIGN}", "-")) for cell in row[1:]] for row in cells])
-    assert np.allclose(shown[:, 0] / sd, settled.mean(axis=0) / sd, atol=0.1)
-    assert np.allclose(shown[:, 2], (kept.draws.mean(axis=0) - settled.mean(axis=0)) / sd, atol=0.1)
-    assert np.allclose(shown[:, 5], kept.draws.std(axis=0) / sd, atol=0.1)
-    quantiles = [np.quantile(x, [0.05, 0.5, 0.95], axis=0) for x in (kept.draws, settled)]
-    assert np.allclose(shown[:, 6:].T, (quantiles[0] - quantiles[1]) / sd, atol=0.15)
+    shown = [
+        [[float(cell.replace("\N{MINUS SIGN}", "-")) for cell in row] for row in part]
+        for part in ([row[2:7] for row in cells[::2]], [row[1:6] for row in cells[1::2]])
+    ]
+    for values, draws in zip(shown, (settled, kept.draws), strict=True):
+        expected = [draws.mean(axis=0), draws.std(axis=0), *np.quantile(draws, [0.05, 0.5, 0.95], axis=0)]
+        assert np.allclose(np.array(values).T / sd, expected / sd, atol=0.15)
 
 
 def test_findings_are_those_of_the_diagnosis(chain):
@@ -73,11 +75,11 @@ def test_the_report_states_what_it_compares_with(written):
     kept, path = written
     assert "Compared with the chain" in path.read_text()
     text = kept.report().html  # the file contains no subsample of the stream
-    assert "no chain was given, so it is not compared" in text and 'id="marginals"' not in text
+    assert "no chain was given, so it is not compared" in text and 'class="good"' not in text
     assert "Not checked: the chain is required" in text
     draws = np.random.default_rng(0).normal(size=(9000, 2))
     text = ss.thin(draws, -draws, size=50).report().html
-    assert "evenly spaced draws of the stream, stored during thinning" in text and 'id="marginals"' in text
+    assert "evenly spaced draws of the stream, stored during thinning" in text and 'class="good"' in text
 
 
 # -- safety ------------------------------------------------------------------------------------------------------------
@@ -110,9 +112,12 @@ def test_settings_from_a_file_are_text():
 def test_a_report_needs_nothing_from_elsewhere(written):
     text = written[1].read_text(encoding="utf-8")
     links = re.findall(r'(?:src|href)="([^"]*)"', text)
-    assert links and all(link.startswith(("#", "data:image/png;base64,")) for link in links)
+    local = ("#", "data:image/png;base64,", "data:text/csv;charset=utf-8;base64,")
+    pages = re.findall(r'<a href="(https://[^"]*)"', text)  # links that a reader may follow; nothing is loaded
+    assert links and all(link.startswith(local) for link in links if link not in pages)
+    assert all("/docs/" in page for page in pages)
     assert "default-src 'none'" in text and "@import" not in text
-    assert set(re.findall(r"https?://[^\"' <]*", text)) == {"http://www.w3.org/2000/svg"}
+    assert set(re.findall(r"https?://[^\"' <]*", text)) == {"http://www.w3.org/2000/svg", *pages}
 
 
 def test_the_same_set_gives_the_same_bytes(written, chain):
