@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from steinstream.thinner import Thinner
 
 _BLOCK = 2000
-_WARMUP = 10_000  # draws from which the preconditioner is estimated
+_WARMUP = 10_000  # draws from which the preconditioner is estimated; they contain the burn-in
 _NAMES = ("log a", "log b", "log c", "log d")
-_METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
+_SETTLED = "without burn-in"
+_METHODS = {"every draw": "none", _SETTLED: "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 
 
 @click.command(cls=Command, short_help="Sample a posterior and thin it while it runs.")
@@ -41,11 +42,12 @@ _METHODS = {"every draw": "none", "KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
     help="Folder for the results.",
 )
 def demo(draws: int, seed: int, output: Path) -> None:
-    """Sample the posterior of the Goodwin oscillator by a random walk, and thin it in three ways while it runs.
+    """Sample the posterior of the Goodwin oscillator by a random walk, and thin it in two ways while it runs.
 
     The oscillator is a model of gene regulation with four parameters; its posterior is the first experiment of the
-    paper. The chain starts far out, so that it has a burn-in. Kernel, growth and budget are those of the paper. The
-    preconditioner is estimated after 10 000 draws.
+    paper. The chain starts far out, so that it has a burn-in. The settings are those of the paper, but for the
+    preconditioner, which is estimated after 10 000 draws. For comparison, the KSD of every draw is computed, and that
+    of every draw after the first 10 000, which contain the burn-in.
 
     \b
     Example: steinstream demo --draws 50000 -o demo
@@ -78,21 +80,24 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
     from steinstream.preconditioning import Warmup
     from steinstream.samplers import RandomWalk
     from steinstream.targets import Goodwin
-    from steinstream.thinner import Thinner
+    from steinstream.thinner import PAPER, Thinner
 
     sampler = RandomWalk(Goodwin.simulated(seed), step=0.01)
     state = sampler.init(np.log([0.5, 1.0, 3.0, 2.0]), seed)
-    thinners = {
-        name: Thinner(4, growth=growth, preconditioner=Warmup("covariance", _WARMUP))
-        for name, growth in _METHODS.items()
-    }
+    paper = {**PAPER, "preconditioner": Warmup("covariance", _WARMUP)}
+    thinners = {name: Thinner(4, **{**paper, "growth": growth}) for name, growth in _METHODS.items()}
     spent = dict.fromkeys(["sampling", *thinners], 0.0)
     with bar("sampling", draws) as progress:
         for done in range(0, draws, _BLOCK):
             clock = working_time()
             state, block = sampler.sample(state, min(_BLOCK, draws - done))
             spent["sampling"] += working_time() - clock
+            if done == _WARMUP:
+                fitted = thinners["every draw"].preconditioner
+                thinners[_SETTLED] = Thinner(4, **{**paper, "growth": "none", "preconditioner": fitted})
             for name, thinner in thinners.items():
+                if name == _SETTLED and done < _WARMUP:
+                    continue
                 clock = working_time()
                 step = thinner.extend(block.draws, block.scores)
                 spent[name] += working_time() - clock
@@ -114,11 +119,13 @@ def _print_table(thinners: dict[str, Thinner], spent: dict[str, float], draws: i
     for title in ("draws", "kept", "KSD", "normalised", "draws/s", "share of the time spent thinning"):
         table.add_column(title, justify="right")
     for name, thinner in thinners.items():
+        if len(thinner) == 0:  # the chain is shorter than the burn-in
+            continue
         thins = _METHODS[name] != "none"  # the KSD of every draw is computed for comparison only
         total = spent["sampling"] + (spent[name] if thins else 0.0)
         ksds = number(thinner.ksd), number(thinner.normalised_ksd)
         share = f"{spent[name] / total:.1%}" if thins else "-"
-        table.add_row(name, count(draws), count(len(thinner)), *ksds, count(round(draws / total)), share)
+        table.add_row(name, count(thinner.seen), count(len(thinner)), *ksds, count(round(draws / total)), share)
     Console().print(table)
 
 
@@ -131,7 +138,10 @@ def _draw_picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
 
     with figure_style():
         picture, (left, right) = new_figure(8.4, 3.4, 1, 2)
-        plots.ksd_curves(left, {name: thinner.history for name, thinner in thinners.items()})
+        histories = {name: thinner.history for name, thinner in thinners.items() if len(thinner.history.step)}
+        if _SETTLED in histories:
+            histories[_SETTLED] = histories[_SETTLED]._replace(step=histories[_SETTLED].step + _WARMUP)
+        plots.ksd_curves(left, histories)
         left.set_title("KSD while the chain runs")
         plots.pair_panel(right, ChainComparison(kept, summarise_chain(kept, None)), 0, 1)
         right.set_title(f"{count(len(kept))} of {count(thinners['KSDT-SQRT'].seen)} draws kept")

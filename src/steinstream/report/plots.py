@@ -454,7 +454,8 @@ def ksd_curves(axes: Any, histories: Mapping[str, History]) -> None:
     label_axes(axes, "draws", "KSD")
     plain_ticks(axes.xaxis, whole=True)
     plain_ticks(axes.yaxis)
-    axes.legend()
+    if histories:
+        axes.legend()
 
 
 def by_size(
