@@ -6,24 +6,21 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from steinstream.cli._thin_request import ThinRequest, ThinResult
 from steinstream.cli.checkpoints import Checkpoint
 from steinstream.cli.help import MOST_USED, WORKERS, option
-from steinstream.cli.options import CheckpointOptions, InputOptions, current_command_line, grouped, reject_unused
-from steinstream.cli.paths import save_kept
+from steinstream.cli.options import CheckpointOptions, InputOptions, grouped, reject_unused
 from steinstream.cli.progress import bar, count
-from steinstream.cli.refine import refined
 from steinstream.cli.summary import kept_of, merged_measures_of
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.cli.messages import Messages
-    from steinstream.cli.thin import ThinRequest, ThinResult
     from steinstream.result import Kept
 
 _WORKER_FILES = "leaf-"  # start of the names of files in the folder of the checkpoints
@@ -129,8 +126,6 @@ def thin_with_workers(
         The merged set.
 
     """
-    from steinstream.cli.thin import ThinResult
-
     _check_folder(saving, [*inputs, request.output])
     Checkpoint.prepare(CheckpointOptions(None, saving.resume and saving.checkpoint is None), outputs, inputs)
     started = time.perf_counter()
@@ -140,9 +135,7 @@ def thin_with_workers(
         how = "nothing was written" if saving.checkpoint is None else "add --resume to the same command to continue"
         request.messages.note(f"stopped; {how}")
         sys.exit(130)
-    kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
-    kept = refined(kept, request.refinement, request.messages)
-    save_kept(kept, request.output)
+    kept = request.write(kept)
     _print_skipped(kept, request.messages)
     if saving.checkpoint is not None:
         from steinstream.parallel import clear
