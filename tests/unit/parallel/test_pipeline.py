@@ -102,6 +102,17 @@ def test_delayed_pairs_functions_and_arrays_are_accepted(client):
     assert np.array_equal(alone.ids, thinner.kept.ids) and alone.ksd == thinner.ksd
 
 
+def test_labelled_dask_arrays_are_thinned_chunk_by_chunk(client):
+    xr = pytest.importorskip("xarray")
+    draws = np.stack([normal(number)[0] for number in range(2)])
+    scores = np.stack([normal(number)[1] for number in range(2)])
+    x, s = (xr.DataArray(one, dims=("chain", "draw", "p")).chunk({"draw": 200}) for one in (draws, scores))
+    kept = ss.parallel.thin((x.transpose("p", "draw", "chain"), s), size=15, client=client)
+    assert len(kept.settings["leaves"]) == 6
+    lazy = tuple(da.from_array(one, chunks=(1, 200, 2)) for one in (draws, scores))
+    assert same(kept, ss.parallel.thin(lazy, size=15, workers=0))
+
+
 @pytest.mark.parametrize("kind", ["identity", "scale", "scales", "covariance", "streaming"])
 def test_samplers_accept_every_kind_of_preconditioner(kind):
     kept = ss.parallel.thin([lambda: [normal(0)], lambda: [normal(1)]], size=15, workers=0, preconditioner=kind)
