@@ -31,12 +31,7 @@ class ThinRequest(NamedTuple):
 
     def open(self) -> Chain:
         """Open the chain, without its burn-in if one is given."""
-        chain = self.files.open(self.chain)
-        if not self.burn_in:
-            return chain
-        from steinstream.cli.burn_in import without_burn_in
-
-        return without_burn_in(chain, self.burn_in)
+        return self.files.open(self.chain, self.burn_in)
 
     def write(self, kept: Kept) -> Kept:
         """Add the command line to the kept draws, and weights or an order if requested; write and return them."""

@@ -7,14 +7,14 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from steinstream.cli._thin_request import ThinRequest, ThinResult
 from steinstream.cli.checkpoints import Checkpoint
 from steinstream.cli.help import MOST_USED, WORKERS, option
-from steinstream.cli.options import CheckpointOptions, InputOptions, grouped, reject_unused
+from steinstream.cli.options import CheckpointOptions, grouped, reject_unused
 from steinstream.cli.progress import bar, count
 from steinstream.cli.summary import kept_of, merged_measures_of
 from steinstream.errors import InputError
@@ -48,7 +48,7 @@ class WorkerOptions(NamedTuple):
             return
         if request.config.size is None:
             reject_unused(["spare"], "without --size")
-        given = {"--initial": request.initial, "--burn-in": request.burn_in, "--output-csv": request.files.output_csv}
+        given = {"--initial": request.initial, "--output-csv": request.files.output_csv}
         for name, value in given.items():
             if value:
                 raise InputError(f"{name} cannot be used with workers.", "Leave out one of them.")
@@ -174,6 +174,8 @@ def _run(request: ThinRequest, workers: WorkerOptions, saving: CheckpointOptions
     from steinstream import parallel
     from steinstream.io.multi_file import matching_files
 
+    options = {**request.files.reader_options, "burn_in": request.burn_in or None}
+    read = {name: value for name, value in options.items() if value is not None}
     with bar("starting", 1.0) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # skipped chains are listed at the end
 
@@ -186,15 +188,10 @@ def _run(request: ThinRequest, workers: WorkerOptions, saving: CheckpointOptions
             **workers._asdict(),
             folder=saving.checkpoint,
             resume=saving.resume,
-            read=_reader_options(request.files),
+            read=read,
             progress=show,
             tell=_print_dask_dashboard,
         )
-
-
-def _reader_options(files: InputOptions) -> dict[str, Any]:
-    """Return the options of the reader that are set."""
-    return {name: value for name, value in files.reader_options.items() if value is not None}
 
 
 def _print_skipped(kept: Kept, messages: Messages) -> None:
