@@ -11,8 +11,8 @@ import pytest
 import steinstream as ss
 from tests.conftest import write_chain
 
-KEPT_SET = {*"kept seen skipped parameters has_scores ksd mmd bound effective_size effective_draws burn_in".split()}
-KEPT_SET |= {"chain_worth", "findings", "settings"}
+KEPT = "kept seen skipped parameters has_scores ksd mmd bound effective_size effective_draws burn_in chain_worth"
+KEPT_SET = {*KEPT.split(), "findings", "settings"}
 PLAN = "radius bound draws steps kept growth budget candidates kappa diagonal bound_for kernel preconditioner next"
 INSPECTION = "draws chains parameters has_scores negated invalid repeated left_out megabytes next"
 
