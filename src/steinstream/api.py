@@ -70,7 +70,7 @@ def thin(
         predictions of a network, outputs of a surrogate model. The stream term then compares the features instead of
         the draws, or both with ``stream_on="both"``.
     names : sequence of str, optional
-        Parameter names. Default: the column names if ``draws`` is a DataFrame.
+        Parameter names. Default: those of a DataFrame or of an ``xarray.DataArray``, if ``draws`` is one.
     log_density : array_like, optional
         Log density of the target at each draw, (n,) or (chains, n), for draws without scores: KSD is replaced by the
         gradient-free KSD, see :mod:`steinstream.gradient_free`.
@@ -116,16 +116,8 @@ def thin(
         kept = thin_by_ratio(with_proxy_scores(draws, log_density, proxy, chosen), clip, chosen)
     else:
         kept = thin_source(ArraySource.of(draws, scores, costs, pinned, features), chosen).kept
-    return _with_names(kept, names, draws)
-
-
-def _with_names(kept: Kept, names: Sequence[str] | None, draws: ArrayLike) -> Kept:
-    """Set the given names, or those of the columns of a DataFrame."""
-    if names is not None:
-        return kept.with_names(names)
-    columns = [*getattr(draws, "columns", ())]
-    valid = len({*columns}) == kept.draws.shape[1] and all(isinstance(name, str) for name in columns)
-    return kept.with_names(columns) if valid else kept
+    known = validation.parameter_names(draws) if names is None else names
+    return kept if known is None else kept.with_names(known)
 
 
 # -- sources -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,3 +84,48 @@ def positive(value: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | Integral) or value < 1:
         raise InputError(f"{what} must be a whole number of at least 1, got {reprlib.repr(value)}.")
     return int(value)
+
+
+def require_main_guard(instead: str = "") -> None:
+    """Raise an `InputError` if a script starts processes outside of ``if __name__ == "__main__":``.
+
+    Every new process imports the script and would start processes again. Interactive sessions have no script.
+
+    Parameters
+    ----------
+    instead : str, optional
+        What else the user can do.
+
+    """
+    import inspect
+
+    main = sys.modules["__main__"]
+    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if path is None or (spec is not None and spec.name.endswith("__main__")):  # not imported by new processes
+        return
+    frame = inspect.currentframe()
+    while frame is not None and not (frame.f_globals is main.__dict__ and frame.f_code.co_name == "<module>"):
+        frame = frame.f_back
+    if frame is None or _is_guarded(path, frame.f_lineno):
+        return
+    raise InputError(
+        f'{path} starts worker processes in line {frame.f_lineno}, outside of if __name__ == "__main__":, and each of '
+        "them would run the script again.",
+        f'Put the call below if __name__ == "__main__":{instead and ", or "}{instead}.',
+    )
+
+
+def _is_guarded(path: str, line: int) -> bool:
+    """Return whether a line of a script is inside an ``if`` that tests ``__name__``; True if it cannot be read."""
+    import ast
+
+    try:
+        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return True
+    return any(
+        isinstance(node, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+    )

@@ -5,6 +5,7 @@ All public entry points call these functions. Internal code assumes valid input.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, NamedTuple
@@ -137,6 +138,8 @@ def as_floats(values: ArrayLike, what: str) -> Array:
     """
     reject_path(values, what)
     given: Any = values
+    if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
+        given = [as_floats(row, what) for row in given]
     if hasattr(given, "detach"):  # a PyTorch tensor, which may require a gradient, or be one of bfloat16
         given = given.detach().cpu()
         given = given if given.is_complex() else given.double()
@@ -148,10 +151,36 @@ def as_floats(values: ArrayLike, what: str) -> Array:
             array = array.astype(np.float64).filled(np.nan)
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
+        if hasattr(values, "columns"):
+            return _from_columns(values, what)
         raise InputError(
             f"The {what} must be an array of real numbers with one row per draw, got {type(values).__name__}.",
-            "Every row needs the same number of entries.",
+            _how_to_convert(values),
         ) from None
+
+
+def _from_columns(table: Any, what: str) -> Array:
+    """Convert a DataFrame with columns of different types; missing values become NaN."""
+    columns = []
+    for name in table.columns:
+        try:
+            if np.asarray(table[name]).dtype.kind in "mM":  # dates and times
+                raise TypeError
+            columns.append(np.asarray(table[name], dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InputError(f"Column {name} of the {what} is not numeric.", "Leave it out, or convert it.") from None
+    return np.column_stack(columns)
+
+
+def _how_to_convert(values: Any) -> str:
+    """Return what to do with a value that is not an array of real numbers."""
+    if isinstance(values, Mapping) and not hasattr(values, "dims"):
+        return "Join the parameters as columns: np.column_stack([*samples.values()])."
+    if hasattr(values, "to_stacked_array"):  # an xarray.Dataset
+        return 'Convert it: dataset.to_stacked_array("parameter", ["chain", "draw"]).'
+    if isinstance(values, list | tuple) and values and np.ndim(values[0]) == 2:
+        return "Chains of different lengths: pass the list to ss.parallel.thin(chains, workers=0)."
+    return "Every row needs the same number of entries."
 
 
 #: Names of the dimensions along which draws are stored, in the order that is expected.
@@ -162,10 +191,46 @@ def _ordered_by_name(array: Any) -> Any:
     """Return the values of an ``xarray.DataArray``: chain, draw, then all other dimensions as one."""
     leading = [name for name in _SAMPLE_DIMS if name in array.dims]
     if not leading:
-        return np.asarray(array.values)  # names that are not known: by position
+        return np.asarray(array)  # names that are not known: by position
     values = np.asarray(array.transpose(*leading, ...).values)
     shape = values.shape[: len(leading)]
     return values.reshape(*shape, -1) if values.ndim > len(leading) + 1 else values
+
+
+def _as_table(values: ArrayLike, what: str) -> Array:
+    """Convert draws or scores; a single parameter with named dimensions becomes a column."""
+    array, dims = as_floats(values, what), [str(name) for name in getattr(values, "dims", ())]
+    if not dims or all(name.startswith("dim_") for name in dims):
+        return array
+    if not {"draw", "sample"} & {*dims}:
+        longest = dims[int(np.argmax(np.shape(values)))]
+        raise InputError(
+            f"The {what} have the dimensions {', '.join(dims)}, and none of them is named draw.",
+            f'Name the one along which the draws are stored, for example array.rename({longest}="draw").',
+        )
+    return array[..., None] if {*dims} <= {*_SAMPLE_DIMS} else array
+
+
+def parameter_names(draws: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns of a DataFrame, or of the parameters of an ``xarray.DataArray``, if it has any.
+
+    Parameters
+    ----------
+    draws : array_like
+        Draws, as a user passes them.
+
+    Returns
+    -------
+    tuple of str or None
+        The names. None without names, or if they are not unique or no strings.
+
+    """
+    names = [*getattr(draws, "columns", ())]
+    others = [name for name in getattr(draws, "dims", ()) if name not in _SAMPLE_DIMS]
+    if not names and len(others) == 1 and others[0] in getattr(draws, "indexes", ()):
+        names = [*draws.indexes[others[0]]]
+    valid = names and len({*names}) == len(names) and all(isinstance(name, str) for name in names)
+    return tuple(names) if valid else None
 
 
 def reject_path(values: object, what: str) -> None:
@@ -183,19 +248,22 @@ def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | N
     Without scores, the array of scores has shape (n, 0).
     """
     scores = _in_order_of(draws, scores)
-    x = as_floats(draws, "draws")
+    x = _as_table(draws, "draws")
     if x.ndim != 2:
         raise InputError(
             f"Draws must have shape (draws, dimensions), got shape {x.shape}.",
             "Pass a single draw to push. For a single parameter, draws are a column: draws[:, None]."
             if x.ndim == 1
-            else "Pass several chains to ss.thin as (chains, draws, dimensions).",
+            else "Only ss.thin takes several chains, as (chains, draws, dimensions).",
         )
-    s = np.zeros((len(x), 0)) if scores is None else as_floats(scores, "scores")
+    s = np.zeros((len(x), 0)) if scores is None else _as_table(scores, "scores")
     if scores is not None and x.shape != s.shape:
         raise _wrong_scores(x, s)
     if dim is not None and x.shape[1] != dim:
-        raise InputError(f"Expected draws with {dim} dimensions, got {x.shape[1]}.")
+        raise InputError(
+            f"Expected draws with {dim} dimensions, got {x.shape[1]}.",
+            "Pass draws.T, and the scores likewise: one row per draw." if len(x) == dim else "",
+        )
     if x.shape[1] == 0:
         raise InputError("The draws have no dimensions.")
     return x, s
@@ -204,7 +272,7 @@ def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | N
 def as_chains(draws: ArrayLike, scores: ArrayLike | None) -> list[Block]:
     """Convert arrays (n, d) or (chains, n, d) to one block per chain; ``scores`` is None for draws without scores."""
     scores = _in_order_of(draws, scores)
-    x, s = as_floats(draws, "draws"), None if scores is None else as_floats(scores, "scores")
+    x, s = _as_table(draws, "draws"), None if scores is None else _as_table(scores, "scores")
     if x.ndim == 3:
         _reject_swapped_chains(x)
     if x.ndim == 3 and s is not None and x.shape != s.shape:
@@ -218,18 +286,40 @@ def as_chains(draws: ArrayLike, scores: ArrayLike | None) -> list[Block]:
 
 
 def _in_order_of(draws: ArrayLike, scores: ArrayLike | None) -> ArrayLike | None:
-    """Return a DataFrame of scores with its columns in the order of those of the draws, if their names are the same."""
-    columns, others = ([*getattr(table, "columns", ())] for table in (draws, scores))
+    """Return scores with the columns of a DataFrame, or the labels of a DataArray, in the order of those of the draws.
+
+    Columns of scores may have the prefix ``score_``. Without common names, the order is left as it is.
+    """
+    if hasattr(draws, "indexes") and hasattr(scores, "indexes"):
+        return _with_labels_of(draws, scores)
+    columns, others = ([str(name) for name in getattr(table, "columns", ())] for table in (draws, scores))
+    if others and all(name.startswith("score_") for name in others):
+        others = [name.removeprefix("score_") for name in others]
     if scores is None or columns == others or not {*columns} & {*others}:
         return scores
-    if len(columns) != len({*columns}) or sorted(map(str, columns)) != sorted(map(str, others)):
-        only = [str(name) for name in columns if name not in others] + [str(n) for n in others if n not in columns]
-        raise InputError(
-            f"Draws and scores have different columns: {', '.join(only[:6]) or 'some names occur twice'}.",
-            "Name the columns of both tables in the same way.",
-        )
-    ordered: ArrayLike = scores[columns]  # type: ignore[index]
+    if len(columns) != len({*columns}) or sorted(columns) != sorted(others):
+        raise _different_names([*{*columns} ^ {*others}])
+    return as_floats(scores, "scores")[:, [others.index(name) for name in columns]]
+
+
+def _with_labels_of(draws: Any, scores: Any) -> ArrayLike:
+    """Return an ``xarray.DataArray`` of scores in the order of the labels of the draws."""
+    for dim in draws.dims:
+        labels, others = draws.indexes.get(dim), scores.indexes.get(dim)
+        if labels is None or others is None or labels.equals(others):
+            continue
+        if not labels.is_unique or sorted(labels) != sorted(others):
+            raise _different_names([str(name) for name in labels.symmetric_difference(others)])
+        scores = scores.reindex({dim: labels})
+    ordered: ArrayLike = scores
     return ordered
+
+
+def _different_names(names: list[str]) -> InputError:
+    return InputError(
+        f"Draws and scores have different names: {', '.join(sorted(names)[:6]) or 'some occur twice'}.",
+        "Name the parameters of both in the same way.",
+    )
 
 
 #: Correlation of neighbours that shows the order of the axes, and the least number of chains that can show it.
@@ -240,11 +330,11 @@ def _reject_swapped_chains(draws: Array) -> None:
     """Raise an `InputError` if draws (chains, n, d) are certainly in the order (n, chains, d), as emcee returns them.
 
     Different chains are independent: neighbours along the first axis are not correlated, unless that axis is time. The
-    error is raised only if there are more chains than draws, if neighbouring chains are strongly correlated, and if
-    consecutive draws are not.
+    error is raised only if there are many chains, if neighbouring chains are strongly correlated, and if consecutive
+    draws are not.
     """
     chains, count, _ = draws.shape
-    if chains < max(_SWAPPED_MIN_CHAINS, count + 1) or count < 2 or not np.isfinite(draws).all():
+    if chains < _SWAPPED_MIN_CHAINS or count < 2 or not np.isfinite(draws).all():
         return
     centred = draws - draws.mean(axis=0)
     scale = np.sqrt((centred**2).mean(axis=(0, 1)))
@@ -264,7 +354,7 @@ def _reject_swapped_chains(draws: Array) -> None:
 
 
 #: Largest number of rows, and least number of columns per row, of an array that has its draws along the columns.
-_TRANSPOSED_MAX_ROWS, _TRANSPOSED_RATIO = 10, 100
+_TRANSPOSED_MAX_ROWS, _TRANSPOSED_RATIO = 50, 20
 
 
 def reject_transposed(draws: ArrayLike, size: int | None) -> None:
@@ -280,7 +370,7 @@ def reject_transposed(draws: ArrayLike, size: int | None) -> None:
     """
     try:
         shape = np.shape(draws)
-    except ValueError:  # rows of different lengths, which `as_floats` reports
+    except (TypeError, ValueError, RuntimeError):  # not an array, which `as_floats` reports
         return
     if len(shape) != 2 or hasattr(draws, "columns") or hasattr(draws, "dims"):
         return

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import steinstream as ss
-from steinstream.cli.burn_in import without_burn_in
 from steinstream.io import open_chain, open_chains
+from steinstream.io.burn_in import without_burn_in
 
 
 @pytest.fixture

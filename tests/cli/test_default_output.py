@@ -9,7 +9,9 @@ import pytest
 
 import steinstream as ss
 from steinstream.cli.paths import default_output
+from steinstream.io import open_chain
 from tests.conftest import write_chain
+from tests.stan_runs import sample
 
 
 @pytest.mark.parametrize(
@@ -41,16 +43,53 @@ def test_the_summary_of_the_parameters_is_printed(steinstream, tmp_path):
     assert table not in steinstream("thin", "chain.npz", "--size", 40, "-o", "kept.npz").stdout
 
 
+def write_format(suffix, folder):
+    """Write 300 draws of two parameters to a file; return it, and whether it has scores."""
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    path = folder / f"chain{suffix}"
+    if suffix == ".npy":
+        np.save(path, x)
+    elif suffix == ".h5":
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as file:  # as emcee writes it
+            group = file.create_group("mcmc")
+            group.attrs.update(version="3", nwalkers=6, ndim=2, has_blobs=False, iteration=50)
+            group["chain"], group["log_prob"], group["accepted"] = x.reshape(50, 6, 2), np.zeros((50, 6)), np.zeros(6)
+    elif suffix == "-diagnostic-1.csv":
+        return sample(folder, samples=300, name="chain"), True
+    else:
+        pytest.importorskip({".parquet": "pyarrow", ".nc": "h5netcdf", ".zarr": "zarr"}.get(suffix, "numpy"))
+        ss.thin(x, -x, size=300).with_names(["a", "b"]).save(path)
+    return path, suffix not in (".npy", ".h5")
+
+
+@pytest.mark.parametrize(
+    "suffix", [".npz", ".npy", ".csv", ".csv.gz", ".parquet", ".nc", ".zarr", ".h5", "-diagnostic-1.csv"]
+)
+def test_every_format_is_thinned_to_a_file_next_to_it(steinstream, tmp_path, suffix):
+    chain, has_scores = write_format(suffix, tmp_path)
+    output = default_output([chain])
+    ran = steinstream("thin", chain.name, "--size", 30)
+    assert ran.returncode == 0, ran.stderr
+    assert f"wrote {output}" in ran.stdout.replace("wrote ", f"wrote {tmp_path}/") and output.exists()
+    for word in ("kept 30 of 300 draws", "mean", "sd", "5%", "50%", "95%", "difference"):
+        assert word in ran.stdout
+    kept = open_chain(output)
+    assert sum(len(block.ids) for block in kept.blocks()) == 30 and kept.has_scores == has_scores
+
+
 def arrays(path):
     with np.load(path) as file:
         return file["draws"], file["scores"]
 
 
-def test_a_kept_set_is_replaced_by_the_next_run(steinstream, tmp_path):
+def test_a_result_is_replaced_on_request_only(steinstream, tmp_path):
     write_chain(tmp_path / "chain.npz", draws=300)
-    for size in (20, 30):
-        assert steinstream("thin", "chain.npz", "--size", size).returncode == 0
-        assert len(ss.Kept.load(tmp_path / "chain.kept.npz")) == size
+    assert steinstream("thin", "chain.npz", "--size", 20).returncode == 0
+    ran = steinstream("thin", "chain.npz", "--size", 30)
+    assert ran.returncode == 2 and "chain.kept.npz exists" in ran.stderr and "add -o chain.kept.npz" in ran.stderr
+    assert len(ss.Kept.load(tmp_path / "chain.kept.npz")) == 20
+    assert steinstream("thin", "chain.npz", "--size", 30, "-o", "chain.kept.npz").returncode == 0
 
 
 @pytest.mark.parametrize("name", ["chain.kept.npz", "chain.kept.csv"])
@@ -74,5 +113,5 @@ def test_a_kept_set_among_the_chains_is_noticed(steinstream, tmp_path):
     before = (tmp_path / "chain-1.kept.npz").read_bytes()
     for chains in (["chain-1.npz", "chain-1.kept.npz"], ["chain-1.kept.npz", "chain-1.npz"], ["chain-*.npz"]):
         ran = steinstream("thin", *chains, "--size", 20)
-        assert ran.returncode == 2 and "chain-1.kept.npz is also an input file" in ran.stderr, chains
+        assert ran.returncode == 2 and "error: chain-1.kept.npz " in ran.stderr, chains
     assert (tmp_path / "chain-1.kept.npz").read_bytes() == before

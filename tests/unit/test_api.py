@@ -35,6 +35,59 @@ def test_size_is_the_third_argument():
     assert len(ss.thin(chains()[0], scores(chains()[0]), 17)) == 17
 
 
+def array_types():
+    """Return the same chains (2, 500, 2) and scores in the types of other libraries."""
+    x, s = chains(), scores(chains())
+    yield "lists", x.tolist(), s.tolist()
+    yield "masked", np.ma.masked_array(x, mask=False), s
+    try:
+        import xarray as xr
+    except ImportError:
+        return
+    labelled = xr.DataArray(x, dims=("chain", "draw", "p"), coords={"p": ["a", "b"]})
+    given = xr.DataArray(s, dims=("chain", "draw", "p"), coords={"p": ["a", "b"]})
+    yield "xarray", labelled.transpose("p", "draw", "chain"), given.sel(p=["b", "a"])
+    yield "xarray and NumPy", labelled.transpose("draw", "chain", "p"), s
+
+
+@pytest.mark.parametrize("case", [*array_types()], ids=lambda case: case[0])
+def test_arrays_of_other_libraries_give_the_same_draws(case):
+    name, draws, of_draws = case
+    kept, expected = ss.thin(draws, of_draws, 30), ss.thin(chains(), scores(chains()), 30)
+    assert np.array_equal(kept.ids, expected.ids) and kept.ksd == expected.ksd
+    assert kept.names == (("a", "b") if name.startswith("xarray") else None)
+    if name != "lists":
+        together = ss.parallel.thin((draws, of_draws), size=30, workers=0)
+        assert np.array_equal(together.ids, ss.parallel.thin((chains(), scores(chains())), size=30, workers=0).ids)
+        assert together.names == kept.names
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_arrays_of_low_precision_are_thinned_as_their_values(kind, library):
+    module = pytest.importorskip(library)
+    draws = (module.tensor if library == "torch" else module.asarray)(chains(), dtype=getattr(module, kind))
+    values = np.asarray(draws.double() if library == "torch" else draws.astype("float32"), dtype=np.float64)
+    kept, expected = (ss.thin(x, -x, 30, validate_scores=False) for x in (draws, values))
+    assert np.array_equal(kept.ids, expected.ids) and kept.ksd == expected.ksd
+
+
+def test_discrete_parameters_without_scores_keep_their_proportions():
+    counts = np.random.default_rng(0).poisson(2.0, size=(4000, 1))
+    kept = ss.thin(counts, size=60)
+    assert np.array_equal(kept.draws, counts[kept.indices])
+    for value in range(5):
+        assert abs((kept.draws == value).mean() - (counts == value).mean()) < 1.5 / 60
+
+
+@pytest.mark.parametrize("name", ["imq", "IMQ", "rbf", "imq:c=2"])
+def test_a_kernel_is_given_by_its_name(name):
+    kernel = {"imq": ss.IMQ(), "rbf": ss.RBF(), "imq:c=2": ss.IMQ(c=2.0)}[name.lower()]
+    x, s = chains()[0], scores(chains()[0])
+    assert np.array_equal(ss.thin(x, s, 20, kernel=name).ids, ss.thin(x, s, 20, kernel=kernel).ids)
+    assert ss.ksd(x, s, kernel=name) == ss.ksd(x, s, kernel=kernel)
+
+
 def test_a_stopped_run_continues_where_it_was():
     class StopAfterOneBlock(RunHooks):
         def __init__(self) -> None:

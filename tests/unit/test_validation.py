@@ -118,7 +118,7 @@ def autoregression(chains, count, dim=3, rho=0.95, seed=0):
     return x * [1.0, 100.0, 0.01][:dim] + 5.0
 
 
-@pytest.mark.parametrize(("walkers", "steps"), [(4, 500), (10, 60), (32, 2000)])
+@pytest.mark.parametrize(("walkers", "steps"), [(4, 500), (10, 60), (32, 2000), (100, 80)])
 @pytest.mark.parametrize("seed", range(3))
 def test_chains_in_the_order_of_emcee_are_refused_with_a_question(walkers, steps, seed):
     chains = autoregression(walkers, steps, seed=seed)
@@ -146,13 +146,13 @@ def test_constant_and_discrete_parameters_are_accepted():
 
 
 def test_transposed_draws_are_refused_with_a_question():
-    for shape in ((2, 2000), (5, 500), (10, 4000)):
-        for size in (None, 10, 200):
+    for shape in ((2, 2000), (5, 500), (12, 4000), (50, 1000)):
+        for size in (None, 50, 200):
             with pytest.raises(InputError, match=r"Is the order \(dimensions, draws\).*draws.T"):
                 validation.reject_transposed(np.zeros(shape), size)
 
 
-@pytest.mark.parametrize("shape", [(1, 5000), (20, 10_000), (100, 500), (5, 100), (2000, 2), (4, 1000, 3), (7,)])
+@pytest.mark.parametrize("shape", [(1, 5000), (60, 10_000), (100, 500), (6, 100), (2000, 2), (4, 1000, 3), (7,)])
 def test_other_shapes_are_accepted(shape):
     validation.reject_transposed(np.zeros(shape), None)
 
@@ -182,8 +182,35 @@ def test_named_dimensions_are_honoured():
     named = xarray.DataArray(values, dims=("a", "draw", "b", "chain"))
     expected = values.transpose(3, 1, 0, 2).reshape(2, 5, 12)
     np.testing.assert_array_equal(validation.as_floats(named, "draws"), expected)
-    named = xarray.DataArray(values[0, 0], dims=("iteration", "parameter"))
-    np.testing.assert_array_equal(validation.as_floats(named, "draws"), values[0, 0])
+    unnamed = xarray.DataArray(values[0, 0])
+    np.testing.assert_array_equal(validation.as_chains(unnamed, None)[0].draws, values[0, 0])
+
+
+def test_one_parameter_with_named_dimensions_is_a_column():
+    xarray = pytest.importorskip("xarray")
+    values = np.arange(12.0).reshape(4, 3)
+    blocks = validation.as_chains(xarray.DataArray(values, dims=("draw", "chain")), None)
+    assert [block.draws[:, 0].tolist() for block in blocks] == values.T.tolist()
+    draws, _ = validation.as_draws_and_scores(xarray.DataArray(values[0], dims="draw"), None)
+    assert draws.tolist() == values[0][:, None].tolist()
+
+
+def test_unknown_names_of_dimensions_are_refused_with_a_remedy():
+    xarray = pytest.importorskip("xarray")
+    with pytest.raises(InputError, match=r'none of them is named draw.*array\.rename\(iteration="draw"\)'):
+        validation.as_chains(xarray.DataArray(np.zeros((2, 50)), dims=("parameter", "iteration")), None)
+
+
+def test_labels_of_the_scores_are_ordered_as_those_of_the_draws():
+    xarray = pytest.importorskip("xarray")
+    values = np.random.default_rng(0).normal(size=(2, 5, 3))
+    draws = xarray.DataArray(values, dims=("chain", "draw", "p"), coords={"p": ["a", "b", "c"], "chain": [0, 1]})
+    others = (-draws).sel(p=["c", "a", "b"], chain=[1, 0]).transpose("p", "draw", "chain")
+    for block, chain in zip(validation.as_chains(draws, others), values, strict=True):
+        np.testing.assert_array_equal(block.scores, -chain)
+    assert validation.parameter_names(draws) == ("a", "b", "c")
+    with pytest.raises(InputError, match="different names: c, d"):
+        validation.as_chains(draws, others.assign_coords(p=["d", "a", "b"]))
 
 
 def test_columns_of_the_scores_are_ordered_as_those_of_the_draws():
@@ -194,10 +221,56 @@ def test_columns_of_the_scores_are_ordered_as_those_of_the_draws():
         np.testing.assert_array_equal(validation.as_draws_and_scores(draws, table)[1], -draws.to_numpy())
         np.testing.assert_array_equal(validation.as_chains(draws, table)[0].scores, -draws.to_numpy())
     renamed = scores.rename(columns=lambda name: f"score_{name}")
-    np.testing.assert_array_equal(validation.as_draws_and_scores(draws, renamed)[1], -draws.to_numpy())
+    for table in (renamed, renamed[["score_b", "score_c", "score_a"]]):
+        np.testing.assert_array_equal(validation.as_draws_and_scores(draws, table)[1], -draws.to_numpy())
     np.testing.assert_array_equal(validation.as_draws_and_scores(draws, scores.to_numpy())[1], -draws.to_numpy())
-    with pytest.raises(InputError, match="different columns: c, d"):
+    with pytest.raises(InputError, match="different names: c, d"):
         validation.as_draws_and_scores(draws, scores.rename(columns={"c": "d"}))
+
+
+def test_columns_of_a_table_may_have_different_types_and_missing_values():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64"), "b": [0.5, 1.5, 2.5], "c": [True] * 3})
+    expected = [[1.0, 0.5, 1.0], [np.nan, 1.5, 1.0], [3.0, 2.5, 1.0]]
+    np.testing.assert_array_equal(validation.as_floats(table, "draws"), expected)
+    for other in (["x", "y", "z"], pandas.to_datetime(["2020-01-01"] * 3)):
+        with pytest.raises(InputError, match="Column d of the draws is not numeric"):
+            validation.as_floats(table.assign(d=other), "draws")
+
+
+class Table:
+    """A DataFrame of another library than pandas: columns, and a conversion to an array."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns, self.shape = values, columns, values.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values.astype(dtype)
+
+
+def test_tables_of_other_libraries_are_accepted():
+    values = np.random.default_rng(0).normal(size=(5, 2))
+    draws, scores = validation.as_draws_and_scores(Table(values, ["a", "b"]), Table(-values[:, ::-1], ["b", "a"]))
+    np.testing.assert_array_equal(draws, values)
+    np.testing.assert_array_equal(scores, -values)
+    assert validation.parameter_names(Table(values, ["a", "b"])) == ("a", "b")
+    assert validation.parameter_names(Table(values, ["a", "a"])) is None
+    assert validation.parameter_names(values) is None
+
+
+def test_what_is_not_an_array_has_a_remedy_of_its_own():
+    xarray = pytest.importorskip("xarray")
+    x = np.zeros((5, 2))
+    for value, remedy in (
+        ({"a": x}, "np.column_stack"),
+        ([x, x[:3]], "ss.parallel.thin"),
+        (xarray.Dataset({"a": (("chain", "draw"), x)}), "to_stacked_array"),
+        ([[1.0], [1.0, 2.0]], "same number of entries"),
+    ):
+        with pytest.raises(InputError, match=remedy):
+            validation.as_chains(value, None)
+    with pytest.raises(InputError, match=r"Expected draws with 2 dimensions, got 5. Pass draws\.T"):
+        validation.as_draws_and_scores(x.T, None, dim=2)
 
 
 def test_tensors_of_any_real_type_are_accepted():
@@ -206,6 +279,8 @@ def test_tensors_of_any_real_type_are_accepted():
     for kind in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         array = validation.as_floats(values.to(kind).requires_grad_(), "draws")
         assert array.dtype == np.float64 and array.tolist() == values.tolist()
+        rows = [row.to(kind).requires_grad_() for row in values]
+        assert validation.as_floats(rows, "draws").tolist() == values.tolist()
     assert validation.as_floats(torch.tensor([[1, 2]]), "draws").tolist() == [[1.0, 2.0]]
     with pytest.raises(InputError, match="real numbers"):
         validation.as_floats(values.to(torch.complex64), "draws")

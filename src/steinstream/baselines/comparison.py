@@ -38,7 +38,7 @@ from steinstream.baselines.methods import (
     problem_from_arrays,
     problem_from_chain,
 )
-from steinstream.errors import InputError, SteinstreamError
+from steinstream.errors import InputError, SteinstreamError, require_main_guard
 from steinstream.io import Chain, open_chain
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
@@ -112,8 +112,8 @@ def compare(
     """Run several methods on one chain at the same sizes, and measure errors, KSD, time and memory.
 
     ``default`` is the recommended method, ``ksdt`` that of the paper. All methods use the same kernel and
-    preconditioner. Each method runs in a process of its own, which is spawned: in a
-    script, call this function under ``if __name__ == "__main__":``.
+    preconditioner. Each method runs in a process of its own, which imports the script that calls this function: call
+    it under ``if __name__ == "__main__":``.
 
     Parameters
     ----------
@@ -160,6 +160,7 @@ def compare(
     [('default', 0.06, 0.1), ('ksdt', 0.1, 0.09), ('random_thinning', 0.7, 0.69)]
 
     """
+    require_main_guard()
     names = dict.fromkeys(method_name(name) for name in methods)
     for size in sizes:
         check_size(size, math.inf)

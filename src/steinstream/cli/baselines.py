@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from steinstream.cli._config import fitted_or_fixed
+from steinstream.cli._thin_request import ThinRequest, ThinResult
 from steinstream.cli.help import METHODS, Option, generated
-from steinstream.cli.options import F, completions, current_command_line, grouped, reject_unused, was_given
-from steinstream.cli.paths import save_kept
+from steinstream.cli.options import F, completions, grouped, reject_unused, was_given
 from steinstream.cli.progress import bar, working_time
-from steinstream.cli.refine import refined
 from steinstream.cli.summary import kept_of, measures_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steinstream.cli.thin import ThinRequest, ThinResult
     from steinstream.io import Chain
     from steinstream.result import Kept
     from steinstream.thinner import ThinConfig
@@ -88,15 +86,11 @@ def method_options(command: F) -> F:
 def thin_with_baseline(request: ThinRequest, baseline: MethodOptions) -> ThinResult:
     """Reduce a chain with another method and write the kept draws."""
     from steinstream.baselines import method_name
-    from steinstream.cli.thin import ThinResult
 
     name, source, started = method_name(baseline.method), request.open(), working_time()
     with bar("reading ", 1.0) as progress:
         kept = _run(name, source, request.config, baseline.seed, progress.show, lambda: progress.begin(name, None))
-    kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
-    kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
-    kept = refined(kept, request.refinement, request.messages)
-    save_kept(kept, request.output)
+    kept = request.write(replace(kept, names=source.names, variables=source.variables(kept.ids)))
     seconds = working_time() - started
     return ThinResult(kept, source, f"{name} kept {kept_of(kept)} in {seconds:.1f} s  ·  {measures_of(kept)}")
 

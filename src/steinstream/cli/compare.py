@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, Option, generated, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, chain_options, completions
 from steinstream.cli.paths import check_distinct, input_files
 from steinstream.cli.progress import bar, count, number
@@ -49,6 +51,7 @@ def _methods() -> list[Option]:
     metavar="FOLDER",
     help=f"Folder for {_TABLE} and {_PICTURE}; other files in it are not changed.",
 )
+@message_options
 def compare(
     *,
     chain: Path,
@@ -58,6 +61,7 @@ def compare(
     output: Path | None,
     config: ThinConfig,
     files: InputOptions,
+    messages: Messages,
 ) -> None:
     """Reduce CHAIN with every method to the same sizes, and measure errors, KSD, time and memory.
 
@@ -103,9 +107,9 @@ def compare(
         )
     if all(row.problem for row in rows):
         raise InputError(f"no method could run: {' '.join(dict.fromkeys(row.problem for row in rows))}")
-    _print_table(rows)
-    if output is not None:
-        _write(output, rows)
+    messages.say(_table(rows))
+    written = {} if output is None else _write(output, rows, messages)
+    messages.result({"rows": [asdict(row) for row in rows], "paths": written})
 
 
 def _as_sizes(text: str) -> list[int]:
@@ -119,8 +123,8 @@ def _as_sizes(text: str) -> list[int]:
         ) from None
 
 
-def _print_table(rows: Sequence[ComparisonRow]) -> None:
-    """Print a table by size, the smallest errors first, and then the failures."""
+def _table(rows: Sequence[ComparisonRow]) -> str:
+    """Return a table by size, the smallest errors first, and then the failures."""
     from rich.console import Console
     from rich.table import Table
 
@@ -137,24 +141,26 @@ def _print_table(rows: Sequence[ComparisonRow]) -> None:
             ksd = number(row.ksd).replace("nan", "-")
             table.add_row(count(size), row.method, *errors, ksd, count(row.distinct), *times, memory)
         table.add_section()
-    Console().print(table)
-    click.echo("Errors of mean, sd and quantiles against the whole chain; 1: as keeping every k-th draw.")
+    console = Console()
+    with console.capture() as text:
+        console.print(table)
+    lines = [text.get(), "Errors of mean, sd and quantiles against the whole chain; 1: as keeping every k-th draw."]
     for name in dict.fromkeys(row.method for row in rows):
         failed = [row for row in rows if row.method == name and row.problem]
         for problem in dict.fromkeys(row.problem for row in failed):
             sizes = " and ".join(count(row.size) for row in failed if row.problem == problem)
-            click.echo(problem if name in problem else f"{name} at {sizes}: {problem}")
+            lines.append(problem if name in problem else f"{name} at {sizes}: {problem}")
+    return "\n".join([lines[0].rstrip("\n"), *lines[1:]])
 
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _write(folder: Path, rows: Sequence[ComparisonRow]) -> None:
-    """Write the table, and the picture if matplotlib is installed."""
+def _write(folder: Path, rows: Sequence[ComparisonRow], messages: Messages) -> dict[str, Path]:
+    """Write the table, and the picture if matplotlib is installed; return the files."""
     import csv
     import io
-    from dataclasses import asdict
 
     from steinstream.errors import InputError
     from steinstream.io import replacing
@@ -166,10 +172,11 @@ def _write(folder: Path, rows: Sequence[ComparisonRow]) -> None:
     writer.writerows(asdict(row) for row in rows)
     with replacing(folder / _TABLE) as file:
         file.write(text.getvalue().encode())
-    written = [str(folder / _TABLE)]
+    written = {"table": folder / _TABLE}
     try:
         plots.comparison(folder / _PICTURE, rows)
-        written.append(str(folder / _PICTURE))
+        written["picture"] = folder / _PICTURE
     except InputError as missing:
-        click.echo(f"no picture: {missing}")
-    click.echo(f"wrote {', '.join(written)}")
+        messages.say(f"no picture: {missing}")
+    messages.say(f"wrote {', '.join(map(str, written.values()))}")
+    return written

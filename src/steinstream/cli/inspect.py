@@ -10,6 +10,7 @@ import click
 
 from steinstream.cli._config import setting_options
 from steinstream.cli.help import Command, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import InputOptions, as_typed, chains_options
 from steinstream.cli.progress import bar, count
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 @chains_options
 @setting_options("validate_scores")
 @option("--size", type=click.IntRange(min=1), help="Number of draws to keep, for the memory estimate.")
-def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files: InputOptions) -> None:
+@message_options
+def inspect(
+    *, chain: tuple[Path, ...], size: int | None, config: ThinConfig, files: InputOptions, messages: Messages
+) -> None:
     """Describe CHAIN: its shape, where draws and scores are, the sign of the scores, repeated draws, values that are
     not finite, and the memory that thinning requires.
 
@@ -40,16 +44,28 @@ def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files
     unchecked = "" if config.validate_scores else "  (not checked when thinning: --no-validate-scores)"
     for label, text in inspection.lines(source):
         if label != "parameters" or not source.has_scores:  # the first line has their names
-            _line(label, text + (unchecked if label == "scores" and source.has_scores else ""))
-    _line("memory", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
+            text += unchecked if label == "scores" and source.has_scores else ""
+            messages.say(f"{label:<12}{text}" if label else text)
+    messages.say(f"{'memory':<12}{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
     options = files._replace(negate_scores=files.negate_scores or inspection.negated).command_line()
     options += ["--on-bad", "skip"] if inspection.bad_draws else []
     options += [] if config.validate_scores else ["--no-validate-scores"]
     suffix = chain[0].suffix if chain[0].suffix in (".nc", ".zarr") else ".npz"
     output = "fewer" if Path(f"kept{suffix}") in chain else "kept"
     words = ["steinstream", "thin", *map(as_typed, chain), *options, "-o", f"{output}{suffix}"]
-    _line("next", shlex.join(words))
-
-
-def _line(label: str, text: str) -> None:
-    click.echo(f"{label:<12}{text}" if label else text)
+    messages.say(f"{'next':<12}{shlex.join(words)}")
+    messages.result(
+        {
+            "draws": inspection.draws,
+            "chains": [*inspection.lengths.values()],
+            "parameters": source.names,
+            "has_scores": source.has_scores,
+            "negated": inspection.negated,
+            "invalid": inspection.bad_draws,
+            "repeated": inspection.repeated,
+            "left_out": source.taken.left_out,
+            "megabytes": inspection.megabytes(kept),
+            "next": shlex.join(words),
+            "paths": {},
+        }
+    )

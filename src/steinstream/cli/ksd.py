@@ -9,7 +9,7 @@ import click
 
 from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, option
-from steinstream.cli.messages import Messages, json_option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, chain_options, require_scores, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import bar, count, number
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @chain_options
 @setting_options("kernel", "preconditioner", "validate_scores")
 @option("--cumulative", type=PATH, metavar="FILE", help="Write KSD of the first 1, 2, ... draws to this csv file, too.")
-@json_option
-def ksd(*, chain: Path, cumulative: Path | None, json: bool, config: ThinConfig, files: InputOptions) -> None:
+@message_options
+def ksd(*, chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOptions, messages: Messages) -> None:
     """Measure the kernelized Stein discrepancy of CHAIN: lower is better.
 
     A set kept by steinstream (npz, nc, zarr) is measured with the kernel and preconditioner it was thinned with. To
@@ -58,7 +58,7 @@ def ksd(*, chain: Path, cumulative: Path | None, json: bool, config: ThinConfig,
             preconditioner=preconditioner,
             progress=lambda share: progress.show(share, f"{share:.0%}"),
         )
-    value, messages = float(curve[-1]), Messages(json)
+    value = float(curve[-1])
     messages.say(
         f"{count(len(curve))} draws  ·  KSD {value:.6g}  ·  normalised {number(value * len(curve) ** 0.5)}  ·  "
         f"preconditioner: {preconditioner}  ·  kernel: {config.kernel}"

@@ -78,7 +78,9 @@ class Messages:
     def result(self, values: Mapping[str, Any]) -> None:
         """Print the result as JSON, if this is requested; numbers that are not finite become null."""
         if self._json:
-            click.echo(json.dumps(_plain({**values, "warnings": self.warnings})))
+            context = click.get_current_context(silent=True)
+            command = {} if context is None else {"command": context.info_name}
+            click.echo(json.dumps(_plain({**command, **values, "warnings": self.warnings})))
 
     def exit_if_strict(self) -> None:
         """Exit with code 3 if this is requested and a warning was given."""
@@ -134,11 +136,8 @@ def message_options(command: F) -> F:
     return cast("F", decorated)
 
 
-json_option = option(
-    "--json", is_flag=True, help="Print the result as one JSON object on standard output.", section=PRINTING
-)
 _OPTIONS = (
-    json_option,
+    option("--json", is_flag=True, help="Print the result as one JSON object on standard output.", section=PRINTING),
     option("--quiet", is_flag=True, help="Print warnings and errors only.", section=PRINTING),
     option(
         "--strict",

@@ -118,7 +118,7 @@ class InputOptions(NamedTuple):
     output_csv: tuple[Path, ...] = ()
     parameters: str | None = None
 
-    def open(self, chain: Path | Sequence[Path]) -> Chain:
+    def open(self, chain: Path | Sequence[Path], burn_in: int | float = 0) -> Chain:
         """Open a chain, or several files as the chains of one run."""
         from steinstream.io import open_chains
 
@@ -131,7 +131,7 @@ class InputOptions(NamedTuple):
                 raise InputError(
                     f"{path} is a pipe, which cannot be read twice.", "Thin it while it is written: steinstream follow."
                 )
-        return open_chains(paths, outputs=self.output_csv, **self.reader_options)
+        return open_chains(paths, outputs=self.output_csv, burn_in=burn_in, **self.reader_options)
 
     @property
     def reader_options(self) -> dict[str, Any]:

@@ -6,24 +6,21 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from steinstream.cli._thin_request import ThinRequest, ThinResult
 from steinstream.cli.checkpoints import Checkpoint
 from steinstream.cli.help import MOST_USED, WORKERS, option
-from steinstream.cli.options import CheckpointOptions, InputOptions, current_command_line, grouped, reject_unused
-from steinstream.cli.paths import save_kept
+from steinstream.cli.options import CheckpointOptions, grouped, reject_unused
 from steinstream.cli.progress import bar, count
-from steinstream.cli.refine import refined
 from steinstream.cli.summary import kept_of, merged_measures_of
 from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.cli.messages import Messages
-    from steinstream.cli.thin import ThinRequest, ThinResult
     from steinstream.result import Kept
 
 _WORKER_FILES = "leaf-"  # start of the names of files in the folder of the checkpoints
@@ -51,7 +48,7 @@ class WorkerOptions(NamedTuple):
             return
         if request.config.size is None:
             reject_unused(["spare"], "without --size")
-        given = {"--initial": request.initial, "--burn-in": request.burn_in, "--output-csv": request.files.output_csv}
+        given = {"--initial": request.initial, "--output-csv": request.files.output_csv}
         for name, value in given.items():
             if value:
                 raise InputError(f"{name} cannot be used with workers.", "Leave out one of them.")
@@ -129,8 +126,6 @@ def thin_with_workers(
         The merged set.
 
     """
-    from steinstream.cli.thin import ThinResult
-
     _check_folder(saving, [*inputs, request.output])
     Checkpoint.prepare(CheckpointOptions(None, saving.resume and saving.checkpoint is None), outputs, inputs)
     started = time.perf_counter()
@@ -140,9 +135,7 @@ def thin_with_workers(
         how = "nothing was written" if saving.checkpoint is None else "add --resume to the same command to continue"
         request.messages.note(f"stopped; {how}")
         sys.exit(130)
-    kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
-    kept = refined(kept, request.refinement, request.messages)
-    save_kept(kept, request.output)
+    kept = request.write(kept)
     _print_skipped(kept, request.messages)
     if saving.checkpoint is not None:
         from steinstream.parallel import clear
@@ -181,6 +174,8 @@ def _run(request: ThinRequest, workers: WorkerOptions, saving: CheckpointOptions
     from steinstream import parallel
     from steinstream.io.multi_file import matching_files
 
+    options = {**request.files.reader_options, "burn_in": request.burn_in or None}
+    read = {name: value for name, value in options.items() if value is not None}
     with bar("starting", 1.0) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # skipped chains are listed at the end
 
@@ -193,15 +188,10 @@ def _run(request: ThinRequest, workers: WorkerOptions, saving: CheckpointOptions
             **workers._asdict(),
             folder=saving.checkpoint,
             resume=saving.resume,
-            read=_reader_options(request.files),
+            read=read,
             progress=show,
             tell=_print_dask_dashboard,
         )
-
-
-def _reader_options(files: InputOptions) -> dict[str, Any]:
-    """Return the options of the reader that are set."""
-    return {name: value for name, value in files.reader_options.items() if value is not None}
 
 
 def _print_skipped(kept: Kept, messages: Messages) -> None:

@@ -86,8 +86,7 @@ def default_output(chain: Sequence[Path]) -> Path:
     Raises
     ------
     InputError
-        If there is no file to take the name from, or a file of this name exists that may not be a result of
-        steinstream.
+        If the draws are read from standard input, or the file exists.
 
     """
     from steinstream.io.multi_file import matching_files
@@ -101,19 +100,9 @@ def default_output(chain: Sequence[Path]) -> Path:
     suffix = next((suffix for suffix in _OUTPUT_SUFFIXES if first.name.lower().endswith(suffix)), None)
     name = first.name[: -len(suffix)] if suffix else first.stem
     output = first.with_name(f"{name.removesuffix('.kept')}.kept{suffix or '.npz'}")
-    if output.exists() and output != first and not _is_kept_set(output):
-        raise InputError(f"{output} exists and may not be a result of steinstream.", f"To replace it, add -o {output}.")
+    if output.exists() and output != first:
+        raise InputError(f"{output} exists.", f"To replace it, add -o {output}.")
     return output
-
-
-def _is_kept_set(path: Path) -> bool:
-    """Return whether a file is a complete kept set. A table, in csv or parquet, does not show who wrote it."""
-    from steinstream.io import read_kept
-
-    try:
-        return "seen" in read_kept(path).settings
-    except InputError:
-        return False
 
 
 def check_kept_output(output: Path, messages: Messages) -> None:

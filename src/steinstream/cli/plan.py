@@ -10,6 +10,7 @@ import click
 
 from steinstream.cli._config import fitted_or_fixed, setting_options
 from steinstream.cli.help import Command, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, as_typed, chain_options, completions, require_scores, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import count
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     help="Sizes of the kept set for which the bound holds; any requires many times more draws.",
 )
 @option("-o", "--output", type=PATH, metavar="FILE", help="Write the preconditioner to this npz file, for thin.")
+@message_options
 def plan(
     *,
     chain: Path,
@@ -59,6 +61,7 @@ def plan(
     output: Path | None,
     config: ThinConfig,
     files: InputOptions,
+    messages: Messages,
 ) -> None:
     """Plan a run for a target KSD, from a warm-up: for example the first draws of CHAIN.
 
@@ -85,15 +88,17 @@ def plan(
         budget=budget,
         bound_for=bound_for,
     )
-    click.echo(planned)
+    messages.say(str(planned))
     if output is not None:
         _write(planned.preconditioner, output)
-    click.echo(f"{'next':<10}{_command(chain, files, planned, output)}")
+    command = _command(chain, files, planned, output)
+    messages.say(f"{'next':<10}{command}")
     here = sum(len(block.draws) for block in chains)
     if here < planned.draws:
-        click.echo(f"          with {count(planned.draws)} draws in {as_typed(chain)}, which has {count(here)} now")
+        messages.say(f"          with {count(planned.draws)} draws in {as_typed(chain)}, which has {count(here)} now")
     if output is None and isinstance(config.preconditioner, str) and config.preconditioner != "identity":
-        click.echo("          estimates the preconditioner again; -o FILE.npz stores the one of this plan")
+        messages.say("          estimates the preconditioner again; -o FILE.npz stores the one of this plan")
+    messages.result({**vars(planned), "next": command, "paths": {} if output is None else {"preconditioner": output}})
 
 
 def _read_chains(source: Chain) -> list[Block]:

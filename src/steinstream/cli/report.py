@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steinstream.cli.help import MOST_USED, Command, option
-from steinstream.cli.messages import Messages
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, content_options, reject_unused
 from steinstream.cli.paths import check_distinct, input_files
 from steinstream.cli.progress import bar, count
@@ -28,7 +28,8 @@ report_option = option("--report", type=PATH, metavar="FILE", help="Write an HTM
     "-o", "--output", type=PATH, default=Path("report.html"), show_default=True, metavar="FILE", help="Output file."
 )
 @content_options
-def report(kept: Path, chain: tuple[Path, ...], output: Path, files: InputOptions) -> None:
+@message_options
+def report(*, kept: Path, chain: tuple[Path, ...], output: Path, files: InputOptions, messages: Messages) -> None:
     """Write an HTML report of KEPT, an npz, nc or zarr file that steinstream wrote: numbers, figures, checks, settings.
 
     The report is one file that opens offline. The chain is read once, in blocks.
@@ -44,7 +45,8 @@ def report(kept: Path, chain: tuple[Path, ...], output: Path, files: InputOption
         reject_unused(InputOptions._fields, "without --chain")
     check_distinct({"-o": output}, [kept, *input_files(chain, files)])
     found = read_kept(kept)
-    write_report(output, found, files.open(chain) if chain else None, kept, Messages())
+    write_report(output, found, files.open(chain) if chain else None, kept, messages)
+    messages.result({"paths": {"report": output}})
 
 
 def write_report(output: Path, kept: Kept, chain: Chain | None, file: Path, messages: Messages) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.cli.help import CHECKPOINTS, MOST_USED, Command, option
+from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, chains_options, reject_unused
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import bar, count
@@ -72,7 +73,9 @@ _FUNCTION = "MODULE:FUNCTION"
     help="Save finished finite differences here every 30 seconds and on Ctrl-C, and continue from it.",
     section=CHECKPOINTS,
 )
+@message_options
 def scores(
+    *,
     chain: tuple[Path, ...],
     output: Path,
     log_density: str | None,
@@ -83,6 +86,7 @@ def scores(
     on_error: str,
     checkpoint: Path | None,
     files: InputOptions,
+    messages: Messages,
 ) -> None:
     """Compute the scores of the draws in CHAIN, and write both to a file that steinstream thin reads.
 
@@ -127,7 +131,8 @@ def scores(
                 else "Correct it; --checkpoint FILE stores finished scores.",
             ) from error
     _write(output, block, values, source.names)
-    click.echo(f"wrote {output}: {count(len(values))} draws with scores")
+    messages.say(f"wrote {output}: {count(len(values))} draws with scores")
+    messages.result({"draws": len(values), "parameters": source.names, "paths": {"scores": output}})
 
 
 def load_function(text: str) -> Callable[[Any], Any]:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from steinstream._formatting import count, number
 
 if TYPE_CHECKING:
@@ -116,7 +114,6 @@ def _findings(diagnosis: Diagnosis | None) -> list[dict[str, Any]]:
 def _values(kept: Kept) -> dict[str, Any]:
     """Return what a kept set is, for JSON."""
     return {
-        "command": click.get_current_context().info_name,
         "kept": len(kept),
         "seen": kept.settings.get("seen"),
         "skipped": kept.settings.get("skipped"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from steinstream._formatting import listing
 from steinstream.cli._config import paper_config, setting_options
-from steinstream.cli.baselines import MethodOptions, method_options
+from steinstream.cli._thin_request import ThinRequest, ThinResult
+from steinstream.cli.baselines import MethodOptions, method_options, thin_with_baseline
 from steinstream.cli.checkpoints import Checkpoint, fingerprint
 from steinstream.cli.help import INPUT, MEASURE, SELECTION, Command, option
 from steinstream.cli.messages import Messages, message_options
@@ -22,15 +23,14 @@ from steinstream.cli.options import (
     burn_in_option,
     chains_options,
     checkpoint_options,
-    current_command_line,
     optional_output_option,
     reject_unused,
     require_scores,
 )
-from steinstream.cli.parallel import WorkerOptions, worker_options
+from steinstream.cli.parallel import WorkerOptions, thin_with_workers, worker_options
 from steinstream.cli.paths import check_kept_output, data_files, default_output, input_files, save_kept
 from steinstream.cli.progress import count, stoppable, working_time
-from steinstream.cli.refine import Refinement, refine_options, refined
+from steinstream.cli.refine import Refinement, refine_options
 from steinstream.cli.report import report_option, write_report
 from steinstream.cli.serve import ServeOptions, serve_options
 from steinstream.cli.summary import kept_of, measures_of, print_result
@@ -42,42 +42,6 @@ if TYPE_CHECKING:
     from steinstream.thinner import ThinConfig, Thinner
 
 _ROWS = 2048  # draws per block: between two checks of the clock, the progress bar and Ctrl-C
-
-
-class ThinRequest(NamedTuple):
-    """What to thin and how, whatever the method."""
-
-    chain: tuple[Path, ...]
-    output: Path
-    files: InputOptions
-    config: ThinConfig
-    refinement: Refinement
-    burn_in: int | float
-    initial: Path | None
-    messages: Messages
-
-    def open(self) -> Chain:
-        """Open the chain, without its burn-in if one is given."""
-        chain = self.files.open(self.chain)
-        if not self.burn_in:
-            return chain
-        from steinstream.cli.burn_in import without_burn_in
-
-        return without_burn_in(chain, self.burn_in)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options on which the result depends, besides the settings."""
-        initial = None if self.initial is None else str(self.initial)
-        return {**self.files.settings, "burn_in": self.burn_in, "initial": initial}
-
-
-class ThinResult(NamedTuple):
-    """The kept draws, which are written, and what to print about them."""
-
-    kept: Kept
-    source: Chain | None
-    headline: str
 
 
 @click.command(cls=Command, short_help="Keep the draws that represent the target.")
@@ -142,12 +106,8 @@ def thin(
     _check_options(request, baseline, workers, live)
     inputs, outputs = _check_paths(request, report)
     if workers.requested:
-        from steinstream.cli.parallel import thin_with_workers
-
         result = thin_with_workers(request, workers, saving, inputs, outputs)
     elif baseline.is_baseline:
-        from steinstream.cli.baselines import thin_with_baseline
-
         Checkpoint.prepare(saving, outputs, inputs)
         result = thin_with_baseline(request, baseline)
     else:
@@ -202,9 +162,7 @@ def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> T
             except Stopped as stopped:
                 _save_stopped(stopped.thinner, checkpoint, messages)
                 sys.exit(stop.code)
-    kept = _with_metadata(thinner.kept, source, request)
-    kept = refined(kept, request.refinement, messages)
-    save_kept(kept, request.output)
+    kept = request.write(_with_variables(replace(thinner.kept, names=source.names), source, request))
     checkpoint.remove()
     passes = thinner.current_pass.number
     in_passes = f" and {passes} passes" if passes > 1 else ""
@@ -227,12 +185,10 @@ def print_parameters(source: Chain, messages: Messages) -> None:
         messages.say(f"{label:<12}{text}")
 
 
-def _with_metadata(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
-    """Add names, the command line, and the variables that the file has for the kept draws."""
+def _with_variables(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
+    """Add the variables that the file has for the kept draws."""
     from steinstream.errors import SteinstreamError
 
-    settings = {**kept.settings, "commands": [current_command_line()]}
-    kept = replace(kept, names=source.names, settings=settings)
     try:
         return replace(kept, variables=source.variables(kept.ids))
     except SteinstreamError:

@@ -15,6 +15,7 @@ from steinstream._formatting import listing
 from steinstream._typing import Integers
 from steinstream.errors import InputError
 from steinstream.io.base import Chain
+from steinstream.io.burn_in import without_burn_in
 from steinstream.io.registry import open_chain
 from steinstream.result import Variable
 from steinstream.validation import Block
@@ -130,6 +131,7 @@ def open_chains(
     *,
     outputs: Sequence[str | os.PathLike[str]] = (),
     negate: bool = False,
+    burn_in: int | float = 0,
     **options: Any,
 ) -> Chain:
     """Open one file, or several files as the chains of one run.
@@ -142,6 +144,8 @@ def open_chains(
         CmdStan's files of the constrained draws, one for each file.
     negate : bool, default False
         Change the sign of the scores.
+    burn_in : int or float, default 0
+        Number of draws to leave out at the start of each chain, or share of its draws.
     **options
         Options of `open_chain`.
 
@@ -183,7 +187,7 @@ def open_chains(
     parts = [open_chain(file, output=output, **options) for file, output in zip(files, given, strict=True)]
     chain = parts[0] if len(parts) == 1 else MultiFileChain(parts)
     chain.negated = negate
-    return chain
+    return without_burn_in(chain, burn_in) if burn_in else chain
 
 
 def matching_files(path: str | os.PathLike[str]) -> list[Path]:

@@ -15,6 +15,7 @@ from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, OutputError
 from steinstream.io.atomic import replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request
+from steinstream.io.burn_in import without_burn_in
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
 from steinstream.io.emcee import EmceeChain, is_emcee
@@ -91,6 +92,7 @@ def open_chain(
     format: str | None = None,
     output: str | os.PathLike[str] | None = None,
     parameters: Sequence[str] | None = None,
+    burn_in: int | float = 0,
 ) -> Chain:
     """Open a file of draws, with scores if it contains any.
 
@@ -112,6 +114,8 @@ def open_chain(
     parameters : sequence of str, optional
         Names of the parameters to read; the name of an array stands for all its elements. Default: all, without ids,
         log densities and weights. `Chain.taken` lists what is read and what is left out.
+    burn_in : int or float, default 0
+        Number of draws to leave out at the start of each chain, or share of its draws.
 
     Returns
     -------
@@ -150,7 +154,7 @@ def open_chain(
     chosen = None if parameters is None else tuple(parameters)
     chain = form.open(Request(source, other, draws_name, scores_name, constrained, chosen))
     chain.negated = negate
-    return chain
+    return without_burn_in(chain, burn_in) if burn_in else chain
 
 
 def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import logging
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
-from steinstream.errors import InputError, SteinstreamError
+from steinstream.errors import InputError, SteinstreamError, require_main_guard
 from steinstream.io.errors import need
 
 WORKER_TIMEOUT = 60.0  # seconds without any worker
@@ -228,44 +224,9 @@ def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None
     else:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
             raise InputError(f"workers must be a whole number of at least 0, got {workers!r}.")
-        require_main_guard()
+        require_main_guard("use workers=0")
         with local_client(workers) as own:
             yield DaskBackend(_with_workers(own, tell))
-
-
-def require_main_guard() -> None:
-    """Raise an `InputError` if a script starts processes outside of ``if __name__ == "__main__":``.
-
-    Every new process imports the script and would start processes again. Interactive sessions have no script.
-    """
-    main = sys.modules["__main__"]
-    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    if path is None or (spec is not None and spec.name.endswith("__main__")):  # not imported by new processes
-        return
-    frame = inspect.currentframe()
-    while frame is not None and not (frame.f_globals is main.__dict__ and frame.f_code.co_name == "<module>"):
-        frame = frame.f_back
-    if frame is None or _is_guarded(path, frame.f_lineno):
-        return
-    raise InputError(
-        f'{path} starts worker processes in line {frame.f_lineno}, outside of if __name__ == "__main__":, and each of '
-        "them would run the script again.",
-        'Put the call below if __name__ == "__main__":, or use workers=0.',
-    )
-
-
-def _is_guarded(path: str, line: int) -> bool:
-    """Return whether a line of a script is inside an ``if`` that tests ``__name__``; True if it cannot be read."""
-    try:
-        tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return True
-    return any(
-        isinstance(node, ast.If)
-        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
-    )
 
 
 @contextmanager

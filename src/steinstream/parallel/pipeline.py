@@ -198,14 +198,11 @@ def clear(folder: str | os.PathLike[str]) -> None:
 
 
 def _repeat_warnings(leaves: Sequence[Leaf]) -> None:
-    """Repeat the warnings of the workers in this process, each one once."""
-    told: dict[str, list[str]] = {}
-    for leaf in leaves:
-        for text in leaf.warnings:
-            told.setdefault(text, []).append(leaf.title)
-    for text, titles in list(told.items())[:_LISTED]:
-        others = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
-        warnings.warn(f"{titles[0]}{others}: {text}", ScoresWarning, stacklevel=3)
+    """Repeat the warning of the first chain whose scores do not match, and state how many there are."""
+    warned = [leaf for leaf in leaves if leaf.warning]
+    if warned:
+        others = f" and {len(warned) - 1} more" if len(warned) > 1 else ""
+        warnings.warn(f"{warned[0].title}{others}: {warned[0].warning}", ScoresWarning, stacklevel=3)
 
 
 def _ignore(stage: str, done: int, total: int) -> None:
@@ -298,7 +295,8 @@ class Leaf(NamedTuple):
     title: str
     ksd: float
     mmd: float
-    warnings: list[str]
+    warning: str
+    """Why the scores do not match the draws; empty if they do."""
     facts: PartFacts
 
     def summary(self) -> dict[str, Any]:
@@ -340,7 +338,7 @@ def _leaf_facts(fixed: bool, total: int | None, kept: Kept | Failure) -> tuple[A
     facts = PartFacts.of(kept)
     facts = facts._replace(preconditioner=Preconditioner.identity()) if fixed else facts
     leaf = kept.settings["leaf"]
-    return leaf["title"], kept.ksd, kept.mmd, leaf["warnings"], facts
+    return leaf["title"], kept.ksd, kept.mmd, leaf["warning"], facts
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------

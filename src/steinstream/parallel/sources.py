@@ -131,6 +131,8 @@ class SliceSource(WorkerSource):
     """Index of the first draw within the chain."""
     within: int | None = None
     """Chain of the arrays; None if they have two dimensions."""
+    parameters: tuple[str, ...] | None = None
+    """Names of the parameters, if they are known."""
 
     @property
     def dim(self) -> int:
@@ -155,6 +157,9 @@ class SliceSource(WorkerSource):
             scores = None if self.scores is None else self.scores[rows]
             x, s = validation.as_draws_and_scores(self.draws[rows], scores)
             yield MarkedBlock(Block(x, s, validation.consecutive_ids(self.chain, self.first + begin, len(x))))
+
+    def names(self) -> tuple[str, ...] | None:
+        return self.parameters
 
     def origin(self) -> dict[str, Any]:
         digest = hashlib.sha256()
@@ -306,7 +311,7 @@ def as_given_chains(chains: Any, options: dict[str, Any]) -> list[GivenChain]:
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "ndim")
+    return isinstance(getattr(value, "shape", None), tuple)
 
 
 def _is_pair_of_arrays(value: Any) -> bool:
@@ -315,12 +320,29 @@ def _is_pair_of_arrays(value: Any) -> bool:
     return pair and _is_array(value[0]) and (value[1] is None or _is_array(value[1]))
 
 
+def _is_read_by_workers(array: Any) -> bool:
+    """Return whether an array is a Dask array, or one in a file (Zarr, HDF5), of which workers read their part."""
+    return hasattr(array, "chunks") and not hasattr(array, "dims")
+
+
 def _sampler_sources(sampler: Any, chain: int) -> list[WorkerSource]:
     return [SamplerSource(f"sampler {chain}", chain, sampler)]
 
 
 def _array_sources(draws: Any, scores: Any) -> Callable[[int], list[WorkerSource]]:
     """Return a function that returns a source for each chain of arrays, or for each chunk of Dask arrays."""
+    if hasattr(getattr(draws, "data", None), "to_delayed"):  # an xarray.DataArray in chunks
+        draws, scores = (
+            one if one is None else one.transpose("chain", "draw", "sample", ..., missing_dims="ignore").data
+            for one in (draws, scores)
+        )
+    if not _is_read_by_workers(draws):
+        names = validation.parameter_names(draws)
+        blocks = validation.as_chains(draws, scores)
+        return lambda chain: [
+            SliceSource(f"chain {i}", i, block.draws, block.scores if block.has_scores else None, parameters=names)
+            for i, block in enumerate(blocks, start=chain)
+        ]
     if draws.ndim not in (2, 3) or (scores is not None and draws.shape != scores.shape):
         of_scores = "" if scores is None else f" and the scores have shape {scores.shape}"
         raise InputError(
@@ -331,12 +353,8 @@ def _array_sources(draws: Any, scores: Any) -> Callable[[int], list[WorkerSource
         return lambda chain: _chunk_sources(draws, scores, chain)
     if draws.ndim == 2:
         return lambda chain: [SliceSource(f"chain {chain}", chain, draws, scores)]
-    stored = not isinstance(draws, np.ndarray)  # send the array and read slices; of an array in memory send one chain
     return lambda chain: [
-        SliceSource(f"chain {chain + i}", chain + i, draws, scores, within=i)
-        if stored
-        else SliceSource(f"chain {chain + i}", chain + i, draws[i], None if scores is None else scores[i])
-        for i in range(draws.shape[0])
+        SliceSource(f"chain {chain + i}", chain + i, draws, scores, within=i) for i in range(draws.shape[0])
     ]
 
 

@@ -112,12 +112,12 @@ class _CheckpointHooks(RunHooks):
 
 
 def _result(thinner: Thinner, source: WorkerSource, origin: dict[str, Any]) -> Kept:
-    """Return the kept set with the names and variables of its source, and the warnings that it caused."""
+    """Return the kept set with the names and variables of its source, and the warning about its scores."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ScoresWarning)
         kept = thinner.kept
-    said = [str(warning.message) for warning in caught]
-    settings = {**kept.settings, "leaf": {"title": source.title, **origin, "warnings": said}}
+    warning = next((str(one.message) for one in caught if issubclass(one.category, ScoresWarning)), "")
+    settings = {**kept.settings, "leaf": {"title": source.title, **origin, "warning": warning}}
     return replace(kept, names=source.names(), variables=source.variables(kept.ids), settings=settings)
 
 
@@ -136,7 +136,7 @@ def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
         kept = read_kept(path)
     except InputError as damage:
         raise CheckpointError(damage.problem, "Delete it to thin that chain again.") from None
-    found = {name: value for name, value in kept.settings.get("leaf", {}).items() if name not in ("title", "warnings")}
+    found = {name: value for name, value in kept.settings.get("leaf", {}).items() if name not in ("title", "warning")}
     _require_origin(path, found, origin)
     return kept
 

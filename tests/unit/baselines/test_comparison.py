@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -134,3 +135,11 @@ def test_requests_that_make_no_sense_are_refused(chain):
         ss.compare(chain, x)
     with pytest.raises(InputError, match="size is 3001, but the chain has only 3000 draws"):
         ss.compare(chain, sizes=[3001])
+
+
+def test_a_script_without_a_main_guard_gets_one_clear_error(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import numpy as np, steinstream as ss\nss.compare(np.zeros((9, 1)), sizes=[2])\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("Traceback") == 1
+    assert done.stderr.strip().endswith('Put the call below if __name__ == "__main__":.')

@@ -47,14 +47,6 @@ def test_a_task_that_kills_its_workers_is_an_error(client, monkeypatch):
         ss.parallel.thin([lambda: os._exit(1)], size=10, client=client)
 
 
-SCRIPT = """
-import numpy as np, steinstream as ss
-def run():
-    draws = np.random.default_rng(0).normal(size=(2, 100, 1))
-    print(len(ss.parallel.thin(draws, size=5, workers=1)))
-"""
-
-
 @pytest.mark.parametrize("call", ["run()", "if True:\n    run()", "x = run()"])
 def test_a_script_without_a_main_guard_gets_one_clear_error(tmp_path, call):
     script = tmp_path / "script.py"

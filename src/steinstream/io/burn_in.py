@@ -1,4 +1,4 @@
-"""A chain without the draws at the start of each chain, for ``--burn-in``."""
+"""A chain without the draws at the start of each chain."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class SettledChain(Chain):
                 yield rest.take(slice(skipped, None))
         if empty:
             raise InputError(
-                f"--burn-in leaves no draws: the longest chain of {self.title} has {max(seen.values(), default=0)}.",
-                "Use a smaller --burn-in.",
+                f"The burn-in leaves no draws: the longest chain of {self.title} has {max(seen.values(), default=0)}.",
+                "Use a smaller burn_in (--burn-in).",
             )
 
     def fraction(self) -> float | None:

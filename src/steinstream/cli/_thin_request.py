@@ -1,0 +1,55 @@
+"""What ``steinstream thin`` has to do and its result, for online thinning, other methods and workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steinstream.cli.messages import Messages
+from steinstream.cli.options import InputOptions, current_command_line
+from steinstream.cli.paths import save_kept
+from steinstream.cli.refine import Refinement, refined
+
+if TYPE_CHECKING:
+    from steinstream.io import Chain
+    from steinstream.result import Kept
+    from steinstream.thinner import ThinConfig
+
+
+class ThinRequest(NamedTuple):
+    """What to thin and how, whatever the method."""
+
+    chain: tuple[Path, ...]
+    output: Path
+    files: InputOptions
+    config: ThinConfig
+    refinement: Refinement
+    burn_in: int | float
+    initial: Path | None
+    messages: Messages
+
+    def open(self) -> Chain:
+        """Open the chain, without its burn-in if one is given."""
+        return self.files.open(self.chain, self.burn_in)
+
+    def write(self, kept: Kept) -> Kept:
+        """Add the command line to the kept draws, and weights or an order if requested; write and return them."""
+        kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
+        kept = refined(kept, self.refinement, self.messages)
+        save_kept(kept, self.output)
+        return kept
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options on which the result depends, besides the settings."""
+        initial = None if self.initial is None else str(self.initial)
+        return {**self.files.settings, "burn_in": self.burn_in, "initial": initial}
+
+
+class ThinResult(NamedTuple):
+    """The kept draws, which are written, and what to print about them."""
+
+    kept: Kept
+    source: Chain | None
+    headline: str
