@@ -24,6 +24,7 @@ from steinstream.validation import SteinIdentity, as_draws_and_scores
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
+    from steinstream.postprocess.forward_runs import Average, Outputs, Runs
     from steinstream.report.chain_summary import ChainLike
     from steinstream.report.page import Report
     from steinstream.thinner.features import FeatureMap
@@ -309,21 +310,30 @@ class Kept:
         names = self.names or tuple(f"x{i}" for i in range(self.draws.shape[1]))
         return summarise(self.draws, self._shares(), names, quantiles, self.ids, self.stream)
 
-    def expect(self, f: Callable[[Array], ArrayLike], weights: ArrayLike | None = None) -> Any:
+    def expect(
+        self,
+        f: Callable[[Array], ArrayLike] | ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        processes: int = 1,
+    ) -> Any:
         """Estimate E f(x) by the weighted mean over the kept draws.
 
         Parameters
         ----------
-        f : callable
-            Function of one draw (d,) that returns a number or an array. It is called once per distinct draw with
-            positive weight.
+        f : callable or array_like
+            Function of one draw (d,) that returns a number or an array, which is called once per distinct draw with
+            positive weight; or its values, (n, ...), one row per kept draw.
         weights : array_like, optional
             Weights, (n,). Default: those of the kept set.
+        processes : int, default 1
+            Number of processes that call the function. With several, it must be defined at the top level of a module.
 
         Returns
         -------
         float or array
-            The estimate.
+            The estimate. Draws for which the function raises an exception or is not finite are left out, the other
+            weights are divided by their sum, and a `FailedRunsWarning` is given. `average` says more.
 
         Examples
         --------
@@ -331,13 +341,90 @@ class Kept:
         >>> kept = Kept(draws, -draws, np.array([[0, 0], [0, 1]]), 0.0, History.empty())
         >>> float(kept.expect(lambda x: x[0] ** 2)), float(kept.expect(lambda x: x[0], weights=[3, 1]))
         (5.0, 1.5)
+        >>> float(kept.expect([1.0, 9.0]))
+        5.0
 
         """
+        from steinstream.postprocess.forward_runs import expectation  # facade
+
         share = self._shares() if weights is None else _as_weights(weights, len(self))
-        states, inverse = np.unique(self.draws, axis=0, return_inverse=True)
-        mass = np.bincount(inverse.ravel(), weights=share) / share.sum()
-        values = np.array([np.asarray(f(state), dtype=np.float64) for state in states[mass > 0]])
-        return np.tensordot(mass[mass > 0], values, axes=1)
+        return expectation(self, f, share, processes)
+
+    def to_runs(self, path: str | PathLike[str] | None = None) -> Runs:
+        """List the forward simulations that the kept draws require, in order of use.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write, csv: ``run`` (the number of the run), ``weight``, ``multiplicity``, ``chain``, ``draw``, the
+            parameters, and the variables of the kept draws. A state that was kept several times is one run. The order
+            is that of `ordered`.
+
+        Returns
+        -------
+        Runs
+            The same as arrays.
+
+        Examples
+        --------
+        >>> import steinstream as ss
+        >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+        >>> kept = ss.thin(draws, -draws, size=50)
+        >>> runs = kept.to_runs()
+        >>> runs.draws.shape, round(float(runs.weights.sum()), 6)
+        ((50, 2), 1.0)
+        >>> outputs = {"run": runs.run, "energy": (runs.draws**2).sum(axis=1)}
+        >>> outputs["energy"][3] = np.nan
+        >>> kept.average(outputs)
+                 mean    se     sd     5%    50%    95%  first 12  first 24
+        energy  1.948  0.11  1.808  0.098  1.501  5.479     1.369     1.836
+        49 of 50 runs are used.
+        Failed and left out: run 32 (energy is nan); 2.0% of the weight.
+        The weights of the other runs are divided by their sum.
+
+        """
+        from steinstream.postprocess.forward_runs import list_runs  # facade
+
+        return list_runs(self, path)
+
+    def average(
+        self,
+        outputs: Outputs,
+        *,
+        columns: Sequence[str] | None = None,
+        quantiles: Sequence[float] = _QUANTILES,
+        processes: int = 1,
+    ) -> Average:
+        """Average the outputs of forward simulations, without those that failed.
+
+        Parameters
+        ----------
+        outputs : path, mapping, DataFrame, array_like or callable
+            A table (csv, csv.gz, parquet, a DataFrame, or columns by name) with a column ``run``, or ``chain`` and
+            ``draw``, and one column per output, in any order; an array (or npy file) with one row per run, in the
+            order of `to_runs`; or the simulation, a function of one draw. A run failed if it has no row, an output
+            that is not a finite number, or a ``status`` that is neither 0 nor a word such as "ok" or "completed".
+        columns : sequence of str, optional
+            Columns of the table that are outputs. Default: all columns of numbers, except those of `to_runs`.
+        quantiles : sequence of float, default (0.05, 0.5, 0.95)
+            Probabilities.
+        processes : int, default 1
+            Number of processes, if ``outputs`` is a function. It must then be defined at the top level of a module.
+
+        Returns
+        -------
+        Average
+            Mean, standard deviation, quantiles and standard errors; printing it shows a table and the failed runs.
+
+        Raises
+        ------
+        InputError
+            If the outputs do not belong to this kept set, or all runs failed.
+
+        """
+        from steinstream.postprocess.forward_runs import average_outputs  # facade
+
+        return average_outputs(self, outputs, columns=columns, quantiles=quantiles, processes=processes)
 
     def states(self) -> States:
         """Return the distinct states with their multiplicity, which a forward simulation has to be run for."""
