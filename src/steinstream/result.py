@@ -379,8 +379,7 @@ class Kept:
                  mean    se     sd     5%    50%    95%  first 12  first 24
         energy  1.948  0.11  1.808  0.098  1.501  5.479     1.369     1.836
         49 of 50 runs are used.
-        Failed and left out: run 32 (energy is nan); 2.0% of the weight.
-        The weights of the other runs are divided by their sum.
+        Failed and left out: run 32 (energy is nan); 2.0% of the weight. ...
 
         """
         from steinstream.postprocess.forward_runs import list_runs  # facade

@@ -202,19 +202,27 @@ class Average:
     ignored: dict[str, str]
 
     @property
-    def notes(self) -> list[str]:
-        """Which runs are used, which ones failed and why, and what that means."""
-        used = len(self.runs.run)
-        lines = [f"{used} of {used + len(self.failed) + self.not_run} runs are used."]
-        if self.failed:
-            shown = listing([f"run {run} ({why})" for run, why in self.failed.items()], _MOST_LINES)
-            lines.append(f"Failed and left out: {shown}; {self.lost_weight:.1%} of the weight.")
-            lines.append("The weights of the other runs are divided by their sum.")
+    def failures(self) -> list[str]:
+        """Which runs failed, why, and what that means; empty if none did."""
+        if not self.failed:
+            return []
+        shown = listing([f"run {run} ({why})" for run, why in self.failed.items()], _MOST_LINES)
+        lines = [
+            f"Failed and left out: {shown}; {self.lost_weight:.1%} of the weight. The weights of the other runs are "
+            "divided by their sum."
+        ]
         if self.lost_weight > _LARGE_LOSS:
             lines.append(
                 "If simulations fail at extreme parameters, the mean is biased: compare the parameters of the failed "
                 "runs with the others."
             )
+        return lines
+
+    @property
+    def notes(self) -> list[str]:
+        """How many runs are used, and which columns are not outputs."""
+        used = len(self.runs.run)
+        lines = [f"{used} of {used + len(self.failed) + self.not_run} runs are used."]
         if self.not_run:
             lines.append(f"The last {self.not_run} runs in the order of use have no output.")
         if self.ignored:
@@ -248,7 +256,22 @@ class Average:
         """
         return need("pandas", "pandas").DataFrame(self.table(), index=self.names)
 
-    def __repr__(self) -> str:
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the table as csv, one row per output.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        """
+        columns = self.table()
+        with replacing(path, "w") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["output", *columns])
+            writer.writerows(zip(self.names, *(values.tolist() for values in columns.values()), strict=True))
+
+    def __str__(self) -> str:
         columns = self.table()
         lines = [["", *columns]]
         for i, name in enumerate(self.names[:_MOST_LINES]):
@@ -258,6 +281,9 @@ class Average:
         more = len(self.names) - _MOST_LINES
         rest = [f"... and {more} more outputs"] if more > 0 else []
         return "\n".join([*aligned(lines), *rest, *self.notes])
+
+    def __repr__(self) -> str:
+        return "\n".join([str(self), *self.failures])
 
 
 def average_outputs(
