@@ -17,7 +17,7 @@ from steinstream._typing import AnyArray, Array, Integers
 from steinstream.diagnostics import diagnose
 from steinstream.diagnostics.summary import Summary, summarise, weighted_quantiles
 from steinstream.discrepancy import ksd, squared_ksd_debiased
-from steinstream.errors import InputError
+from steinstream.errors import InputError, one_of
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.validation import SteinIdentity, as_draws_and_scores
@@ -450,13 +450,15 @@ class Kept:
             raise InputError("The kept set is empty, so it has no expectations.", "Add draws first.")
         return np.full(len(self), 1.0 / len(self)) if self.weights is None else self.weights
 
-    def with_scores(self, scores: ArrayLike) -> Kept:
+    def with_scores(self, scores: ArrayLike, *, on_bad: str = "raise") -> Kept:
         """Add scores to draws that were kept without, for instance to select fewer of them with `merge`.
 
         Parameters
         ----------
         scores : array_like
             Scores of the kept draws, the gradients of the log density, (n, d).
+        on_bad : {"raise", "skip"}
+            What to do with a draw whose score is not finite: raise an error, or leave it out.
 
         Returns
         -------
@@ -477,10 +479,17 @@ class Kept:
         Kept(50 of 5000 draws, 2 dimensions, KSD 0.04614)
 
         """
+        one_of(("raise", "skip"), on_bad, "on_bad")
         x, s = as_draws_and_scores(self.draws, scores, self.draws.shape[1])
-        if not np.isfinite(s).all():
-            row = int(np.flatnonzero(~np.isfinite(s).all(axis=1))[0])
-            raise InputError(f"The score of kept draw {row} is not finite.", "Leave out such draws first.")
+        good = np.isfinite(s).all(axis=1)
+        if not good.all():
+            if on_bad == "raise" or not good.any():
+                row = int(np.flatnonzero(~good)[0])
+                raise InputError(f"The score of kept draw {row} is not finite.", 'Leave out such draws: on_bad="skip".')
+            from steinstream.postprocess.ordering import take_draws  # facade
+
+            some = replace(take_draws(self, np.flatnonzero(good)), mmd=math.nan, bound=None, weights=None)
+            return some.with_scores(s[good])
         SteinIdentity(x.shape[1]).updated(x, s).require_plausible()
         value = ksd(x, s, kernel=self.kernel, preconditioner=self.preconditioner, weights=self.weights)
         return replace(self, scores=s, ksd=value, settings={**self.settings, "has_scores": True})
