@@ -22,14 +22,20 @@ if TYPE_CHECKING:
 @setting_options("validate_scores")
 @option("--size", type=click.IntRange(min=1), help="Number of draws to keep, for the memory estimate.")
 def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files: InputOptions) -> None:
-    """Describe CHAIN: its shape, where draws and scores are, the sign of the scores, repeated draws, values that are
-    not finite, and the memory that thinning requires.
+    """Describe CHAIN: its shape, where draws and scores are, the sign of the scores or the way to compute them,
+    repeated draws, values that are not finite, and the memory that thinning requires. CHAIN may also be a set of kept
+    draws, or a checkpoint.
 
     \b
     Example: steinstream inspect chain.npz
     """
-    from steinstream.inspection import Inspection
+    from steinstream.inspection import Inspection, checkpoint_lines, kept_lines
 
+    state = checkpoint_lines(chain[0]) if len(chain) == 1 else []
+    for label, text in state:
+        _line(label, text)
+    if state:
+        return
     source = files.open(chain)
     inspection = Inspection(source.dim)
     with bar("reading", source.length or 1.0) as progress:
@@ -41,6 +47,8 @@ def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files
     for label, text in inspection.lines(source):
         if label != "parameters" or not source.has_scores:  # the first line has their names
             _line(label, text + (unchecked if label == "scores" and source.has_scores else ""))
+    for label, text in kept_lines(chain[0]) if len(chain) == 1 else []:
+        _line(label, text)
     _line("memory", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
     options = files._replace(negate_scores=files.negate_scores or inspection.negated).command_line()
     options += ["--on-bad", "skip"] if inspection.bad_draws else []
@@ -49,6 +57,9 @@ def inspect(chain: tuple[Path, ...], size: int | None, config: ThinConfig, files
     output = "fewer" if Path(f"kept{suffix}") in chain else "kept"
     words = ["steinstream", "thin", *map(as_typed, chain), *options, "-o", f"{output}{suffix}"]
     _line("next", shlex.join(words))
+    if not source.has_scores and suffix == ".npz":  # NetCDF and Zarr contain constrained draws
+        scored = ["steinstream", "scores", *map(as_typed, chain), *files.command_line(), "--log-density"]
+        _line("with scores", shlex.join([*scored, "model.py:log_density", "-o", "scored.npz"]))
 
 
 def _line(label: str, text: str) -> None:

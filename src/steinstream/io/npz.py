@@ -168,7 +168,7 @@ def _arrays_like(path: Path, archive: zipfile.ZipFile, draws: NpyHeader, taken: 
     found = []
     for member in archive.namelist():
         name = member.removesuffix(".npy")
-        if member != name not in taken:
+        if member != name not in (*taken, _IDS):
             with suppress(SteinstreamError, *DAMAGE):  # an array that is not read may be anything
                 found += [name] if _header(path, archive, name).shape == draws.shape else []
     return found
