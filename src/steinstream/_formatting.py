@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+
+_MOST_DECIMALS = 12  # more are written with an exponent
 
 
 def count(number: int) -> str:
@@ -101,3 +104,64 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean {close[0]}? " if close else ""
+
+
+def rounded(value: float, scale: float) -> str:
+    """Format a number with a precision of 1/2000 to 1/200 of a standard deviation.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    scale : float
+        The standard deviation.
+
+    Returns
+    -------
+    str
+        Its text.
+
+    Examples
+    --------
+    >>> rounded(1.10234, 0.0123), rounded(1.10234, 12.3), rounded(123456.7, 4e4), rounded(1.5e-20, 1e-21)
+    ('1.10234', '1.10', '123457', '1.5000e-20')
+
+    """
+    if not (math.isfinite(value) and math.isfinite(scale) and scale > 0):
+        return f"{value:.6g}"
+    decimals = 2 - math.floor(math.log10(scale / 2.0))
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    if decimals > _MOST_DECIMALS or magnitude > _MOST_DECIMALS:
+        return f"{value:.{min(max(magnitude + decimals, 3), 16)}e}"
+    return f"{value:.{max(decimals, 0)}f}"
+
+
+def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Align the cells of a table.
+
+    Parameters
+    ----------
+    lines : sequence of sequence of str
+        Cells of each line.
+    left : int, default 1
+        Number of columns at the start that are aligned to the left; the others are aligned to the right.
+
+    Returns
+    -------
+    list of str
+        The lines as text.
+
+    Examples
+    --------
+    >>> aligned([["", "mean"], ["peak", "1.5"]])
+    ['      mean', 'peak   1.5']
+
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if k < left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -72,6 +72,10 @@ class ScoresWarning(UserWarning):
     """The scores do not match the draws: they belong to another density, or are in another order."""
 
 
+class FailedRunsWarning(UserWarning):
+    """Some evaluations of a function of the kept draws failed and are left out."""
+
+
 def one_of(choices: tuple[str, ...], value: str, what: str) -> str:
     """Return the value if it is one of the choices, or raise an `InputError`."""
     if value not in choices:

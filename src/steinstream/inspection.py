@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steinstream import validation
-from steinstream._formatting import count
+from steinstream._formatting import count, number
+from steinstream.errors import SteinstreamError
+from steinstream.io import read_kept
+from steinstream.thinner import Thinner
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
@@ -187,6 +192,64 @@ class Inspection:
         """
         bytes_each = 8 * (4 * self.dim + 11)
         return max(1, math.ceil((1.5 * kept * bytes_each + 8192 * 16 * self.dim * 2) / 1e6))
+
+
+def checkpoint_lines(path: Path) -> list[tuple[str, str]]:
+    """Describe the state of a run in a checkpoint.
+
+    Parameters
+    ----------
+    path : Path
+        A file.
+
+    Returns
+    -------
+    list of tuple
+        Pairs of a label and a line of text; empty if the file is not a checkpoint.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is a checkpoint that is damaged, or of another version.
+
+    """
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as archive:
+        if not {"head.npy", "checksum.npy"} <= {*archive.namelist()}:
+            return []
+    thinner = Thinner.load(path)
+    received, measure = thinner.current_pass.received, "KSD" if thinner.has_scores else "MMD"
+    value = thinner.ksd if thinner.has_scores else thinner.mmd
+    command = f"steinstream {thinner.note['command']} {thinner.note['chain']}" if "command" in thinner.note else ""
+    again = f"the same command with --resume: {command} ..." if command else f"steinstream.Thinner.load({str(path)!r})"
+    return [
+        ("", f"checkpoint of a run: {count(received)} draws, {thinner.dim} parameters"),
+        ("kept", f"{count(len(thinner))} draws, {measure} {number(value)}"),
+        ("continue", again),
+    ]
+
+
+def kept_lines(path: Path) -> list[tuple[str, str]]:
+    """Describe a set of kept draws in a file.
+
+    Parameters
+    ----------
+    path : Path
+        A file.
+
+    Returns
+    -------
+    list of tuple
+        A pair of a label and a line of text; empty if the file is not a complete kept set.
+
+    """
+    try:
+        kept = read_kept(path)
+    except SteinstreamError:
+        return []
+    extra = [text for text, given in (("weights", kept.weights), ("order", kept.order)) if given is not None]
+    return [("kept set", ", with ".join([repr(kept), *[" and ".join(extra)] * bool(extra)]))]
 
 
 def _percent(fraction: float) -> str:

@@ -17,13 +17,14 @@ from steinstream._typing import AnyArray, Array, Integers
 from steinstream.diagnostics import diagnose
 from steinstream.diagnostics.summary import Summary, summarise, weighted_quantiles
 from steinstream.discrepancy.ksd import ksd, squared_ksd_debiased
-from steinstream.errors import InputError
+from steinstream.errors import InputError, one_of
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.validation import SteinIdentity, as_draws_and_scores
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
+    from steinstream.postprocess.forward_runs import Average, Outputs, Runs
     from steinstream.report.chain_summary import ChainLike
     from steinstream.report.page import Report
     from steinstream.thinner.features import FeatureMap
@@ -309,21 +310,30 @@ class Kept:
         names = self.names or tuple(f"x{i}" for i in range(self.draws.shape[1]))
         return summarise(self.draws, self._shares(), names, quantiles, self.ids, self.stream)
 
-    def expect(self, f: Callable[[Array], ArrayLike], weights: ArrayLike | None = None) -> Any:
+    def expect(
+        self,
+        f: Callable[[Array], ArrayLike] | ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        processes: int = 1,
+    ) -> Any:
         """Estimate E f(x) by the weighted mean over the kept draws.
 
         Parameters
         ----------
-        f : callable
-            Function of one draw (d,) that returns a number or an array. It is called once per distinct draw with
-            positive weight.
+        f : callable or array_like
+            Function of one draw (d,) that returns a number or an array, which is called once per distinct draw with
+            positive weight; or its values, (n, ...), one row per kept draw.
         weights : array_like, optional
             Weights, (n,). Default: those of the kept set.
+        processes : int, default 1
+            Number of processes that call the function. With several, it must be defined at the top level of a module.
 
         Returns
         -------
         float or array
-            The estimate.
+            The estimate. Draws for which the function raises an exception or is not finite are left out, the other
+            weights are divided by their sum, and a `FailedRunsWarning` is given. `average` says more.
 
         Examples
         --------
@@ -331,13 +341,89 @@ class Kept:
         >>> kept = Kept(draws, -draws, np.array([[0, 0], [0, 1]]), 0.0, History.empty())
         >>> float(kept.expect(lambda x: x[0] ** 2)), float(kept.expect(lambda x: x[0], weights=[3, 1]))
         (5.0, 1.5)
+        >>> float(kept.expect([1.0, 9.0]))
+        5.0
 
         """
+        from steinstream.postprocess.forward_runs import expectation  # facade
+
         share = self._shares() if weights is None else _as_weights(weights, len(self))
-        states, inverse = np.unique(self.draws, axis=0, return_inverse=True)
-        mass = np.bincount(inverse.ravel(), weights=share) / share.sum()
-        values = np.array([np.asarray(f(state), dtype=np.float64) for state in states[mass > 0]])
-        return np.tensordot(mass[mass > 0], values, axes=1)
+        return expectation(self, f, share, processes)
+
+    def to_runs(self, path: str | PathLike[str] | None = None) -> Runs:
+        """List the forward simulations that the kept draws require, in order of use.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write, csv: ``run`` (the number of the run), ``weight``, ``multiplicity``, ``chain``, ``draw``, the
+            parameters, and the variables of the kept draws. A state that was kept several times is one run. The order
+            is that of `ordered`.
+
+        Returns
+        -------
+        Runs
+            The same as arrays.
+
+        Examples
+        --------
+        >>> import steinstream as ss
+        >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+        >>> kept = ss.thin(draws, -draws, size=50)
+        >>> runs = kept.to_runs()
+        >>> runs.draws.shape, round(float(runs.weights.sum()), 6)
+        ((50, 2), 1.0)
+        >>> outputs = {"run": runs.run, "energy": (runs.draws**2).sum(axis=1)}
+        >>> outputs["energy"][3] = np.nan
+        >>> kept.average(outputs)
+                 mean    se     sd     5%    50%    95%  first 12  first 24
+        energy  1.948  0.11  1.808  0.098  1.501  5.479     1.369     1.836
+        49 of 50 runs are used.
+        Failed and left out: run 32 (energy is nan); 2.0% of the weight. ...
+
+        """
+        from steinstream.postprocess.forward_runs import list_runs  # facade
+
+        return list_runs(self, path)
+
+    def average(
+        self,
+        outputs: Outputs,
+        *,
+        columns: Sequence[str] | None = None,
+        quantiles: Sequence[float] = _QUANTILES,
+        processes: int = 1,
+    ) -> Average:
+        """Average the outputs of forward simulations, without those that failed.
+
+        Parameters
+        ----------
+        outputs : path, mapping, DataFrame, array_like or callable
+            A table (csv, csv.gz, parquet, a DataFrame, or columns by name) with a column ``run``, or ``chain`` and
+            ``draw``, and one column per output, in any order; an array (or npy file) with one row per run, in the
+            order of `to_runs`; or the simulation, a function of one draw. A run failed if it has no row, an output
+            that is not a finite number, or a ``status`` that is neither 0 nor a word such as "ok" or "completed".
+        columns : sequence of str, optional
+            Columns of the table that are outputs. Default: all columns of numbers, except those of `to_runs`.
+        quantiles : sequence of float, default (0.05, 0.5, 0.95)
+            Probabilities.
+        processes : int, default 1
+            Number of processes, if ``outputs`` is a function. It must then be defined at the top level of a module.
+
+        Returns
+        -------
+        Average
+            Mean, standard deviation, quantiles and standard errors; printing it shows a table and the failed runs.
+
+        Raises
+        ------
+        InputError
+            If the outputs do not belong to this kept set, or all runs failed.
+
+        """
+        from steinstream.postprocess.forward_runs import average_outputs  # facade
+
+        return average_outputs(self, outputs, columns=columns, quantiles=quantiles, processes=processes)
 
     def states(self) -> States:
         """Return the distinct states with their multiplicity, which a forward simulation has to be run for."""
@@ -364,13 +450,15 @@ class Kept:
             raise InputError("The kept set is empty, so it has no expectations.", "Add draws first.")
         return np.full(len(self), 1.0 / len(self)) if self.weights is None else self.weights
 
-    def with_scores(self, scores: ArrayLike) -> Kept:
+    def with_scores(self, scores: ArrayLike, *, on_bad: str = "raise") -> Kept:
         """Add scores to draws that were kept without, for instance to select fewer of them with `merge`.
 
         Parameters
         ----------
         scores : array_like
             Scores of the kept draws, the gradients of the log density, (n, d).
+        on_bad : {"raise", "skip"}
+            What to do with a draw whose score is not finite: raise an error, or leave it out.
 
         Returns
         -------
@@ -391,10 +479,17 @@ class Kept:
         Kept(50 of 5000 draws, 2 dimensions, KSD 0.04614)
 
         """
+        one_of(("raise", "skip"), on_bad, "on_bad")
         x, s = as_draws_and_scores(self.draws, scores, self.draws.shape[1])
-        if not np.isfinite(s).all():
-            row = int(np.flatnonzero(~np.isfinite(s).all(axis=1))[0])
-            raise InputError(f"The score of kept draw {row} is not finite.", "Leave out such draws first.")
+        good = np.isfinite(s).all(axis=1)
+        if not good.all():
+            if on_bad == "raise" or not good.any():
+                row = int(np.flatnonzero(~good)[0])
+                raise InputError(f"The score of kept draw {row} is not finite.", 'Leave out such draws: on_bad="skip".')
+            from steinstream.postprocess.ordering import take_draws  # facade
+
+            some = replace(take_draws(self, np.flatnonzero(good)), mmd=math.nan, bound=None, weights=None)
+            return some.with_scores(s[good])
         SteinIdentity(x.shape[1]).updated(x, s).require_plausible()
         value = ksd(x, s, kernel=self.kernel, preconditioner=self.preconditioner, weights=self.weights)
         return replace(self, scores=s, ksd=value, settings={**self.settings, "has_scores": True})

@@ -103,3 +103,50 @@ def test_wrong_options_are_errors(steinstream, draws, model, options, message):
 def test_the_output_is_an_npz_file(steinstream, draws, model):
     done = steinstream("scores", "draws.csv", "--score", f"{model}:score", "-o", "scored.csv")
     assert done.returncode == 2 and "not an npz file" in done.stderr
+
+
+def counted(tmp_path):
+    """Write a log density that appends a line to a file at each evaluation, and return the file."""
+    (tmp_path / "counted.py").write_text(
+        "def log_density(x):\n"
+        f"    with open({str(tmp_path / 'calls')!r}, 'a') as file:\n"
+        "        file.write('x')\n"
+        "    if x[0] > 2.5:\n"
+        "        raise ValueError('the solver failed')\n"
+        "    return -0.5 * (x[0] ** 2 + x[1] ** 2)\n"
+    )
+    (tmp_path / "calls").touch()
+    return tmp_path / "calls"
+
+
+def test_two_stages_compute_scores_of_few_draws_and_represent_the_whole_chain(steinstream, tmp_path):
+    x = np.repeat(np.random.default_rng(0).normal(size=(2000, 2)), 2, axis=0)  # rejected moves repeat a state
+    np.savez(tmp_path / "chain.npz", draws=x, names=np.array(["a", "b"]))
+    calls = counted(tmp_path)
+    command = ["scores", "chain.npz", "--log-density", "counted.py:log_density", "-o", "kept.npz", "--size", 40]
+    ran = steinstream(*command, "--first", 200)
+    assert ran.returncode == 2 and "the solver failed" in ran.stderr and not (tmp_path / "kept.npz").exists()
+    calls.write_text("")
+    ran = steinstream(*command, "--first", 200, "--on-error", "nan", "--checkpoint", "part.npz")
+    assert ran.returncode == 0, ran.stderr
+    assert "draws have no finite score" in ran.stderr and ran.stderr.count("finite score") == 1
+    assert "parameters  2: a, b" in ran.stdout and "without scores: kept 200 of 4 000 draws" in ran.stdout
+    assert len(calls.read_text()) <= 4 * 200  # two evaluations per dimension and distinct state
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    assert len(kept) == 40 and kept.settings["seen"] == 4000 and kept.names == ("a", "b")
+    np.testing.assert_allclose(kept.scores, -kept.draws, atol=1e-6)
+    np.testing.assert_allclose(kept.mean(), x.mean(axis=0), atol=0.1)
+    calls.write_text("")
+    again = steinstream(*command, "--first", 200, "--on-error", "nan", "--checkpoint", "part.npz", "--json")
+    assert again.returncode == 0 and calls.read_text() == "" and '"kept": 40' in again.stdout
+
+
+def test_two_stages_are_refused_where_they_make_no_sense(steinstream, chain, tmp_path, draws, model):
+    function = ["--log-density", f"{model}.py:log_density", "-o", "kept.npz"]
+    for words, message in (
+        ([chain, *function, "--size", 5], "has scores"),
+        (["draws.csv", *function, "--first", 5], "--first has no effect without --size"),
+        (["draws.csv", *function, "--size", 5, "--first", 3], "--first 3 is smaller than --size 5"),
+    ):
+        ran = steinstream("scores", *words)
+        assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr, ran.stderr

@@ -139,3 +139,31 @@ def test_scores_in_a_file_of_their_own_are_still_used(steinstream, tmp_path):
         np.save(tmp_path / "s.npy", arrays["scores"])
     ran = steinstream("thin", "x.npy", "--scores", "s.npy", "-o", "kept.npz", "--size", 9)
     assert ran.returncode == 0 and ss.Kept.load(tmp_path / "kept.npz").scores is not None
+
+
+def test_a_log_density_in_the_file_is_used_on_request(steinstream, tmp_path):
+    draws = np.random.default_rng(0).normal(size=(2, 1000, 2))
+    density = -0.5 * np.sum(draws**2, axis=-1)
+    np.savez(tmp_path / "chain.npz", draws=draws, log_density=density)
+    assert "array log_density; used by steinstream thin --gradient-free" in steinstream("inspect", "chain.npz").stdout
+    ran = steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 40, "--gradient-free", "--order")
+    assert ran.returncode == 0, ran.stderr
+    kept, expected = ss.Kept.load(tmp_path / "kept.npz"), ss.thin(draws, log_density=density, size=40).ordered()
+    np.testing.assert_array_equal(kept.ids, expected.ids)
+    assert kept.settings["proxy"] == expected.settings["proxy"] and "ratio" in kept.variables
+    ids = np.stack([np.zeros(2000, dtype=int), np.arange(5000, 7000)], axis=1)
+    np.savez(tmp_path / "ids.npz", draws=draws.reshape(-1, 2), log_density=density.ravel(), ids=ids)
+    assert steinstream("thin", "ids.npz", "-o", "kept.npz", "--size", 40, "--gradient-free").returncode == 0
+    kept = ss.Kept.load(tmp_path / "kept.npz")
+    np.testing.assert_array_equal(kept.draws, draws.reshape(-1, 2)[kept.ids[:, 1] - 5000])
+
+
+def test_a_log_density_that_cannot_be_used_is_refused(steinstream, chain, tmp_path):
+    np.savez(tmp_path / "plain.npz", draws=np.zeros((10, 2)), log_density=np.zeros(3))
+    for words, message in (
+        ([chain], "has scores"),
+        (["plain.npz"], "has no array log_density, with one number per draw"),
+        (["plain.npz", "--burn-in", 5], "--burn-in has no effect with --gradient-free"),
+    ):
+        ran = steinstream("thin", *words, "-o", "kept.npz", "--size", 5, "--gradient-free")
+        assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr, ran.stderr

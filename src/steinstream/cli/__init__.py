@@ -13,6 +13,7 @@ import warnings
 import click
 
 from steinstream import __version__
+from steinstream.cli.average import average
 from steinstream.cli.compare import compare
 from steinstream.cli.completion import completion
 from steinstream.cli.demo import demo
@@ -23,6 +24,7 @@ from steinstream.cli.merge import merge
 from steinstream.cli.plan import plan
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
+from steinstream.cli.runs import runs
 from steinstream.cli.scores import scores
 from steinstream.cli.thin import thin
 from steinstream.cli.usage_errors import Commands, lowered, problem_and_remedy
@@ -46,6 +48,8 @@ def commands(context: click.Context) -> None:
     steinstream ksd kept.npz                           measure the kept set
     steinstream merge a.npz b.npz -o kept.npz          merge several kept sets
     steinstream refine kept.npz -o best.npz --order    add weights, or an order of use
+    steinstream runs kept.npz -o runs.csv              list the forward simulations of the kept draws
+    steinstream average kept.npz outputs.csv           average their outputs
     steinstream plan chain.npz --radius 0.1            number of draws for a KSD of 0.1
     steinstream compare chain.npz                      compare all methods at the same sizes
 
@@ -61,7 +65,8 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, inspect, thin, scores, follow, report, ksd, merge, refine, plan, compare, completion):
+COMMANDS = (demo, inspect, thin, scores, follow, report, ksd, merge, refine, runs, average, plan, compare, completion)
+for command in COMMANDS:
     commands.add_command(command)
 
 

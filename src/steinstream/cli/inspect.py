@@ -26,14 +26,21 @@ if TYPE_CHECKING:
 def inspect(
     *, chain: tuple[Path, ...], size: int | None, config: ThinConfig, files: InputOptions, messages: Messages
 ) -> None:
-    """Describe CHAIN: its shape, where draws and scores are, the sign of the scores, repeated draws, values that are
-    not finite, and the memory that thinning requires.
+    """Describe CHAIN: its shape, where draws and scores are, the sign of the scores or the way to compute them,
+    repeated draws, values that are not finite, and the memory that thinning requires. CHAIN may also be a set of kept
+    draws, or a checkpoint.
 
     \b
     Example: steinstream inspect chain.npz
     """
-    from steinstream.inspection import Inspection
+    from steinstream.inspection import Inspection, checkpoint_lines, kept_lines
 
+    state = checkpoint_lines(chain[0]) if len(chain) == 1 else []
+    for label, text in state:
+        _line(messages, label, text)
+    if state:
+        messages.result({"checkpoint": dict(state), "paths": {}})
+        return
     source = files.open(chain)
     inspection = Inspection(source.dim)
     with bar("reading", source.length or 1.0) as progress:
@@ -44,16 +51,20 @@ def inspect(
     unchecked = "" if config.validate_scores else "  (not checked when thinning: --no-validate-scores)"
     for label, text in inspection.lines(source):
         if label != "parameters" or not source.has_scores:  # the first line has their names
-            text += unchecked if label == "scores" and source.has_scores else ""
-            messages.say(f"{label:<12}{text}" if label else text)
-    messages.say(f"{'memory':<12}{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
+            _line(messages, label, text + (unchecked if label == "scores" and source.has_scores else ""))
+    for label, text in kept_lines(chain[0]) if len(chain) == 1 else []:
+        _line(messages, label, text)
+    _line(messages, "memory", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
     options = files._replace(negate_scores=files.negate_scores or inspection.negated).command_line()
     options += ["--on-bad", "skip"] if inspection.bad_draws else []
     options += [] if config.validate_scores else ["--no-validate-scores"]
     suffix = chain[0].suffix if chain[0].suffix in (".nc", ".zarr") else ".npz"
     output = "fewer" if Path(f"kept{suffix}") in chain else "kept"
     words = ["steinstream", "thin", *map(as_typed, chain), *options, "-o", f"{output}{suffix}"]
-    messages.say(f"{'next':<12}{shlex.join(words)}")
+    _line(messages, "next", shlex.join(words))
+    if not source.has_scores and suffix == ".npz":  # NetCDF and Zarr contain constrained draws
+        scored = ["steinstream", "scores", *map(as_typed, chain), *files.command_line(), "--log-density"]
+        _line(messages, "with scores", shlex.join([*scored, "model.py:log_density", "-o", "scored.npz"]))
     messages.result(
         {
             "draws": inspection.draws,
@@ -69,3 +80,7 @@ def inspect(
             "paths": {},
         }
     )
+
+
+def _line(messages: Messages, label: str, text: str) -> None:
+    messages.say(f"{label:<12}{text}" if label else text)

@@ -1,24 +1,40 @@
-"""``steinstream scores``: compute the scores of stored draws from a log density written in Python."""
+"""``steinstream scores``: compute the scores of stored draws from a log density written in Python.
+
+With ``--size`` it thins in two stages: first without scores, to the draws whose scores are then computed.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steinstream.cli.checkpoints import Checkpoint
 from steinstream.cli.help import CHECKPOINTS, MOST_USED, Command, option
 from steinstream.cli.messages import Messages, message_options
-from steinstream.cli.options import PATH, InputOptions, chains_options, reject_unused
-from steinstream.cli.paths import check_distinct, check_writable, input_files
-from steinstream.cli.progress import bar, count
+from steinstream.cli.options import (
+    PATH,
+    CheckpointOptions,
+    InputOptions,
+    chains_options,
+    current_command_line,
+    reject_unused,
+)
+from steinstream.cli.paths import check_distinct, check_kept_output, check_writable, input_files, save_kept
+from steinstream.cli.progress import bar, count, stoppable
+from steinstream.cli.summary import measures_of, print_result
 from steinstream.errors import InputError, SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
+    from steinstream.io import Chain
     from steinstream.validation import Block
 
 _FUNCTION = "MODULE:FUNCTION"
@@ -32,8 +48,20 @@ _FUNCTION = "MODULE:FUNCTION"
     type=PATH,
     required=True,
     metavar="FILE",
-    help="Output file, npz: draws and scores.",
+    help="Output file, npz: draws and scores; with --size, a file of kept draws as of thin.",
     section=MOST_USED,
+)
+@option(
+    "--size",
+    type=click.IntRange(min=1),
+    help="Keep N draws: thin without scores, compute the scores of the draws that are left, and thin again.",
+    section=MOST_USED,
+)
+@option(
+    "--first",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --size: number of draws whose scores are computed.  [default: 10 times --size]",
 )
 @option("--log-density", metavar=_FUNCTION, help="Log density of one draw, a Python function.", section=MOST_USED)
 @option("--score", metavar=_FUNCTION, help="Score of one draw, a Python function, instead.", section=MOST_USED)
@@ -78,6 +106,8 @@ def scores(
     *,
     chain: tuple[Path, ...],
     output: Path,
+    size: int | None,
+    first: int | None,
     log_density: str | None,
     score: str | None,
     by: str,
@@ -90,12 +120,16 @@ def scores(
 ) -> None:
     """Compute the scores of the draws in CHAIN, and write both to a file that steinstream thin reads.
 
+    With --size N, the scores of only some draws are computed: the chain is thinned without scores to 10 N draws, and
+    N of these are kept by their scores and the distance to the whole chain.
+
     The function takes one draw, an array with the parameters in the order of the file. The log density is that of the
     draws as they are in the file: with bounded parameters transformed, and with the Jacobian. MODULE is a module, or a
     file such as model.py. Repeated draws are evaluated once.
 
     \b
     Example: steinstream scores draws.csv --log-density model.py:log_density -o scored.npz
+             steinstream scores draws.csv --log-density model.py:log_density -o kept.npz --size 100
     """
     if (log_density is None) == (score is None):
         raise InputError(
@@ -104,35 +138,95 @@ def scores(
     if score is not None or by != "finite":
         why = "with --score" if score is not None else f"with --by {by}"
         reject_unused(["accuracy", "processes", "on_error", "checkpoint", *(["by"] if score is not None else [])], why)
-    if output.suffix != ".npz":
-        raise InputError(f"The output {output} is not an npz file.", "Use a name that ends with .npz.")
-    check_writable("--output", output)
+    if size is None:
+        reject_unused(["first"], "without --size")
+        if output.suffix != ".npz":
+            raise InputError(f"The output {output} is not an npz file.", "Use a name that ends with .npz.")
+        check_writable("--output", output)
+    else:
+        check_kept_output(output, messages)
+        if first is not None and first < size:
+            raise InputError(f"--first {first} is smaller than --size {size}.", "Compute more scores, or keep fewer.")
     check_distinct({"--output": output, "--checkpoint": checkpoint}, input_files(chain, files))
     function = load_function(log_density or score or "")
-    source = files.open(chain)
-    block = _all_draws([*source.blocks()])
     finite = {"accuracy": accuracy, "processes": processes, "on_error": on_error, "checkpoint": checkpoint}
+    evaluate = partial(_evaluated, function, log_density or score or "", "score" if score is not None else by, finite)
+    source = files.open(chain)
+    if size is not None:
+        _thin_in_two_stages(source, size, first or 10 * size, evaluate, output, messages)
+        return
+    block = _all_draws([*source.blocks()])
+    values = evaluate(block.draws)
+    _count_bad(values, "steinstream thin --on-bad skip leaves them out", messages)
+    _write(output, block, values, source.names)
+    messages.say(f"wrote {output}: {count(len(values))} draws with scores")
+    messages.result({"draws": len(values), "parameters": source.names, "paths": {"scores": output}})
+
+
+def _thin_in_two_stages(
+    source: Chain, size: int, first: int, evaluate: Callable[[Array], Array], output: Path, messages: Messages
+) -> None:
+    """Thin without scores, compute the scores of the kept draws, and select from these."""
+    from steinstream.api import ChainSource, Stopped, thin_source
+    from steinstream.cli._hooks import ThinHooks
+    from steinstream.postprocess.merging import merge
+    from steinstream.thinner import ThinConfig
+
+    if source.has_scores:
+        raise InputError(f"{source.title} has scores.", "Thin it: steinstream thin.")
+    for label, text in source.taken.lines():
+        messages.say(f"{label:<12}{text}")
+    no_checkpoint = Checkpoint.prepare(CheckpointOptions(None, False), {}, [])
+    with stoppable() as stop, ThinHooks(source, no_checkpoint, stop, None, dict) as hooks:
+        try:
+            before = thin_source(ChainSource(source), ThinConfig(size=first), hooks=hooks).kept
+        except Stopped:
+            messages.note("stopped; nothing was written")
+            sys.exit(stop.code)
+    before = replace(before, names=source.names, variables=source.variables(before.ids))
+    messages.say(f"without scores: kept {count(len(before))} of {count(before.settings['seen'])} draws")
+    scores = evaluate(before.draws)
+    bad = _count_bad(scores, "they are left out", messages)
+    kept = merge([before.with_scores(scores, on_bad="skip")], size=size)
+    settings = {**kept.settings, "commands": [current_command_line()]}
+    kept = replace(kept, stream=before.stream, settings=settings)
+    save_kept(kept, output)
+    headline = f"kept {count(len(kept))} of {count(len(scores) - bad)} draws with scores"
+    print_result(messages, f"{headline}  ·  {measures_of(kept)}", kept, {"kept": output})
+
+
+def _count_bad(scores: Array, consequence: str, messages: Messages) -> int:
+    """Return the number of draws without a finite score, and warn if there are any."""
+    import numpy as np
+
+    bad = int((~np.isfinite(scores).all(axis=1)).sum())
+    if bad:
+        messages.warn(
+            f"{count(bad)} of {count(len(scores))} draws have no finite score, because the log density failed or is "
+            f"not finite near them; {consequence}."
+        )
+    return bad
+
+
+def _evaluated(function: Callable[[Any], Any], title: str, by: str, finite: dict[str, Any], draws: Array) -> Array:
+    """Compute scores with a progress bar; an exception of the user's function is one message."""
+    log = logging.getLogger("steinstream")
+    level = log.level
+    log.setLevel(logging.ERROR)  # the command itself reports invalid scores
     with bar("scores", 1.0) as progress:
         try:
-            values = _scores(
-                function,
-                block.draws,
-                "score" if score is not None else by,
-                finite,
-                lambda share: progress.show(share, f"{share:.0%}"),
-            )
+            return _scores(function, draws, by, finite, lambda share: progress.show(share, f"{share:.0%}"))
         except SteinstreamError:
             raise
         except Exception as error:  # of the user's function
             raise InputError(
-                f"The function {log_density or score} failed: {type(error).__name__}: {error}.",
+                f"The function {title} failed: {type(error).__name__}: {error}.",
                 "Finished scores are in the checkpoint; --on-error nan continues without this one."
-                if checkpoint is not None
+                if finite["checkpoint"] is not None
                 else "Correct it; --checkpoint FILE stores finished scores.",
             ) from error
-    _write(output, block, values, source.names)
-    messages.say(f"wrote {output}: {count(len(values))} draws with scores")
-    messages.result({"draws": len(values), "parameters": source.names, "paths": {"scores": output}})
+        finally:
+            log.setLevel(level)
 
 
 def load_function(text: str) -> Callable[[Any], Any]:

@@ -64,6 +64,12 @@ _ROWS = 2048  # draws per block: between two checks of the clock, the progress b
     help="Draws of the initial set, with their scores if CHAIN has scores; for example an earlier kept set.",
     section=SELECTION,
 )
+@option(
+    "--gradient-free",
+    is_flag=True,
+    help="Use the log density of each draw, the array log_density of an npz file, by the gradient-free KSD.",
+    section=MEASURE,
+)
 @method_options
 @checkpoint_options
 @worker_options
@@ -79,6 +85,7 @@ def thin(
     paper: bool,
     burn_in: int | float,
     initial: Path | None,
+    gradient_free: bool,
     files: InputOptions,
     baseline: MethodOptions,
     saving: CheckpointOptions,
@@ -104,12 +111,17 @@ def thin(
     place = default_output(chain) if output is None else output
     request = ThinRequest(chain, place, files, config, refinement, burn_in, initial, messages)
     _check_options(request, baseline, workers, live)
+    if gradient_free:
+        others = ["burn_in", "initial", "checkpoint", "resume", "serve", "workers", "client", "method", "parameters"]
+        reject_unused(others, "with --gradient-free")
     inputs, outputs = _check_paths(request, report)
     if workers.requested:
         result = thin_with_workers(request, workers, saving, inputs, outputs)
     elif baseline.is_baseline:
         Checkpoint.prepare(saving, outputs, inputs)
         result = thin_with_baseline(request, baseline)
+    elif gradient_free:
+        result = _thin_gradient_free(request)
     else:
         result = _thin(request, Checkpoint.prepare(saving, outputs, inputs), live)
     if report is not None:
@@ -170,6 +182,30 @@ def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> T
     return ThinResult(kept, source, f"kept {kept_of(kept)} in {seconds:.1f} s{in_passes}  ·  {measures_of(kept)}")
 
 
+def _thin_gradient_free(request: ThinRequest) -> ThinResult:
+    """Thin a chain in memory by the gradient-free KSD, and write the kept draws."""
+    import numpy as np
+
+    from steinstream.api import thin as thin_arrays
+    from steinstream.errors import InputError
+    from steinstream.validation import concatenate
+
+    source, started = request.open(), working_time()
+    log_density = source.log_density()
+    if log_density is None or source.has_scores:
+        found = "has scores" if source.has_scores else "has no array log_density, with one number per draw"
+        raise InputError(f"--gradient-free: {source.title} {found}.", "Leave out --gradient-free.")
+    print_parameters(source, request.messages)
+    block = concatenate([*source.blocks()])
+    draws = block.draws.reshape(*log_density.shape, source.dim)
+    kept = thin_arrays(draws, log_density=log_density, config=request.config)
+    if log_density.ndim == 1:
+        kept = replace(kept, ids=np.asarray(block.ids)[kept.ids[:, 1]])
+    kept = request.write(_with_variables(replace(kept, names=source.names), source, request))
+    seconds = working_time() - started
+    return ThinResult(kept, source, f"kept {kept_of(kept)} in {seconds:.1f} s  ·  {measures_of(kept)}")
+
+
 def _check_scores(source: Chain, request: ThinRequest) -> None:
     """Raise an `InputError` if an option requires scores or is about scores, and the chain has none."""
     if request.config.stream_weight == 0:
@@ -190,7 +226,7 @@ def _with_variables(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
     from steinstream.errors import SteinstreamError
 
     try:
-        return replace(kept, variables=source.variables(kept.ids))
+        return replace(kept, variables={**kept.variables, **source.variables(kept.ids)})
     except SteinstreamError:
         save_kept(kept, request.output)  # do not lose a long run because of its variables
         raise

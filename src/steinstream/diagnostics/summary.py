@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steinstream._formatting import aligned, rounded
 from steinstream._typing import Array, Integers
 from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.validation import Block
 
 _MIN_STREAM = 2  # draws
-_MOST_DECIMALS = 12  # more are written with an exponent
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,23 +120,15 @@ class Summary:
         lines = [head + (["se of mean"] if with_stream else [])]
         for i, name in enumerate(self.names):
             scale = float(self.sd[i] if self.stream is None else self.stream.sd[i])
-            own = [round_to_sd(float(v[i]), scale) for v in self.statistics.values()]
+            own = [rounded(float(v[i]), scale) for v in self.statistics.values()]
             if self.stream is None or self.standard_error is None:
                 lines.append([name, *own])
                 continue
-            other = [round_to_sd(float(v[i]), scale) for v in self.stream.statistics.values()]
+            other = [rounded(float(v[i]), scale) for v in self.stream.statistics.values()]
             away = [_signed(float(v[i])) for v in self.difference.values()]
             lines += [[name, "kept", *own, ""], ["", "stream", *other, ""]]
             lines += [["", "difference", *away, f"{self.standard_error[i]:.3f}"]]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        left = 2 if with_stream else 1
-        text = [
-            "  ".join(
-                cell.ljust(width) if k < left else cell.rjust(width)
-                for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
+        text = aligned(lines, left=2 if with_stream else 1)
         if self.stream is not None:
             text += [
                 f"{self.count} kept draws, {self.stream.count} draws of the stream; differences in sds of the stream;",
@@ -229,36 +221,6 @@ def _statistics(
     sd = np.where(constant, 0.0, np.sqrt(weights @ (draws - mean) ** 2))
     found = weighted_quantiles(draws, weights, np.asarray(quantiles, dtype=np.float64))
     return tuple(names), mean, sd, {float(q): found[k] for k, q in enumerate(quantiles)}
-
-
-def round_to_sd(value: float, scale: float) -> str:
-    """Return a number as text, rounded to 1/2000 to 1/200 of a standard deviation.
-
-    Parameters
-    ----------
-    value : float
-        The number.
-    scale : float
-        The standard deviation.
-
-    Returns
-    -------
-    str
-        The rounded number.
-
-    Examples
-    --------
-    >>> round_to_sd(1.10234, 0.0123), round_to_sd(1.10234, 12.3), round_to_sd(1.5e-20, 1e-21)
-    ('1.10234', '1.10', '1.5000e-20')
-
-    """
-    if not (math.isfinite(value) and math.isfinite(scale) and scale > 0):
-        return f"{value:.6g}"
-    decimals = 2 - math.floor(math.log10(scale / 2.0))
-    magnitude = math.floor(math.log10(abs(value))) if value else 0
-    if decimals > _MOST_DECIMALS or magnitude > _MOST_DECIMALS:
-        return f"{value:.{min(max(magnitude + decimals, 3), 16)}e}"
-    return f"{value:.{max(decimals, 0)}f}"
 
 
 def _signed(value: float) -> str:

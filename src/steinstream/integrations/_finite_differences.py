@@ -8,19 +8,16 @@ another call continues.
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
-from multiprocessing import current_process, get_context
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from steinstream._processes import evaluate
 from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError, one_of, positive
 from steinstream.integrations._stored_draws import for_distinct_states
@@ -183,7 +180,7 @@ def _as_steps(step: ArrayLike | None, accuracy: float, draws: ArrayLike, dim: in
     return steps
 
 
-def central_difference(log_density: Callable[[Array], float], state: Array, steps: Array) -> Array:
+def central_difference(log_density: Callable[[Array], float], steps: Array, state: Array) -> Array:
     """Return the gradient of a log density at one state by central differences."""
     gradient = np.empty(len(state))
     for i, step in enumerate(steps):
@@ -209,50 +206,9 @@ def _evaluated(
     log_density: Callable[[Array], float], work: _Work, processes: int, on_error: str
 ) -> Iterator[tuple[int, Array]]:
     """Evaluate the missing states, and yield each with its score."""
-    nan = np.full(work.states.shape[1], np.nan)
-    if processes == 1:
-        for state in work.missing.tolist():
-            try:
-                score = central_difference(log_density, work.states[state], work.steps)
-            except InputError:
-                raise
-            except Exception:
-                if on_error == "raise":
-                    raise
-                score = nan
-            yield state, score
-        return
-    try:
-        pickle.dumps(log_density)
-    except Exception as error:
-        raise InputError(
-            f"The log density cannot be sent to another process: {error}.",
-            "Define it at the top level of a module, or use processes=1.",
-        ) from None
-    if getattr(current_process(), "_inheriting", False):
-        raise SystemExit(1)  # a new process runs the user's script again, which has no guard: reported by its parent
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        missing = iter(work.missing.tolist())
-        running: dict[Future[Array], int] = {}
-        try:
-            while True:
-                for state in islice(missing, 2 * processes - len(running)):
-                    running[pool.submit(central_difference, log_density, work.states[state], work.steps)] = state
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    state = running.pop(future)
-                    failure = future.exception()
-                    if failure is not None and (
-                        on_error == "raise" or isinstance(failure, InputError | BrokenProcessPool)
-                    ):
-                        raise failure
-                    yield state, nan if failure is not None else future.result()
-        except BrokenProcessPool:
-            raise InputError(
-                "A process that evaluates the log density ended unexpectedly.",
-                'In a script, put the call under if __name__ == "__main__": because each process imports the script. '
-                "Check also that the log density does not end its process.",
-            ) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    missing = work.missing.tolist()
+    gradient = partial(central_difference, log_density, work.steps)
+    for place, score, error in evaluate(gradient, [*work.states[missing]], processes, "log density"):
+        if error is not None and (on_error == "raise" or isinstance(error, InputError)):
+            raise error
+        yield missing[place], np.full(work.states.shape[1], np.nan) if error is not None else score

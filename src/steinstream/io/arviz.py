@@ -9,8 +9,9 @@ named by their paths, separated by commas: a variable, or a group with all its v
 Without scores (also if the gradient is NaN throughout, or is not accompanied by unconstrained draws), the draws are
 ``sample_stats/unconstrained_draw``, or the variables of ``unconstrained_posterior`` and ``posterior``: numbers with one
 value or array per draw, without log densities, without values per observation (dimension ``__obs__`` of Bambi), and
-without variables of which there is a transformed one (``sigma`` if there is ``sigma_log__``). A file does not tell
-which other variables of ``posterior`` are deterministic functions of the parameters; the user may name the parameters.
+without variables of which there is a transformed one (``sigma`` if there is ``sigma_log__``), and without linear
+functions of other variables and monotone functions of one. A file does not tell which other variables of ``posterior``
+are deterministic functions of the parameters; the user may name the parameters.
 
 **Kept sets.** Group ``posterior`` contains the variables of the user's model, or the unconstrained parameters if there
 are none; ``sample_stats`` contains ``unconstrained_draw``, and ``gradient`` (the score), ``second_gradient``,
@@ -35,6 +36,7 @@ from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError, SteinstreamError
 from steinstream.io._columns import not_a_parameter, split_names
+from steinstream.io._dependent_variables import dependent_variables
 from steinstream.io._kept_checks import checked_kept, parse_kernel
 from steinstream.io._labelled_arrays import (
     ArrayTree,
@@ -72,6 +74,7 @@ GRADIENT, UNCONSTRAINED = "sample_stats/gradient", "sample_stats/unconstrained_d
 #: Attribute ``inference_library`` of kept sets.
 LIBRARY = "steinstream"
 
+_DEPENDENCE_DRAWS, _DEPENDENCE_WIDTH = 512, 1000  # draws, and elements of a variable, to look for functions of others
 _TRANSFORMED, _POSTERIOR, _OWN = "unconstrained_posterior", "posterior", "steinstream"
 _PARAMETER = "unconstrained_parameter"
 _SAMPLE_DIMS = ("chain", "draw", "sample")
@@ -171,6 +174,7 @@ class _Finder:
         if request.parameters is not None:
             return self._chosen(pool, request.parameters, unused)
         reasons = _reasons(pool)
+        reasons |= _dependent([part for part in pool if part.title not in reasons])
         draws = [part for part in pool if part.title not in reasons]
         if not draws:
             raise InputError(
@@ -288,6 +292,19 @@ def _reasons(pool: Sequence[_Part]) -> dict[str, str]:
             if reason is not None and not _TRANSFORM.fullmatch(array.name):
                 reasons[title] = reason
     return reasons
+
+
+def _dependent(parts: Sequence[_Part]) -> dict[str, str]:
+    """Return which variables are functions of the others, and of which, by the first draws of the first chain."""
+    values: dict[str, Array] = {}
+    for title, array, _ in parts:
+        dims = next(dims for dims in _LAYOUTS if set(dims) <= set(array.dims))
+        within = (slice(0, 1), slice(0, _DEPENDENCE_DRAWS))[-len(dims) :]
+        if math.prod(array.row_shape(dims)) <= _DEPENDENCE_WIDTH:
+            some = array.part(dims, *within).astype(np.float64)
+            values[title] = some[0] if len(dims) > 1 else some
+    lengths = {len(one) for one in values.values()}
+    return dependent_variables(values) if len(lengths) == 1 else {}
 
 
 def _untransformed_names(part: _Part) -> list[str]:

@@ -239,6 +239,17 @@ class Chain(ABC):
         """
         return {}
 
+    def log_density(self) -> Array | None:
+        """Read the log density of all draws, in the shape of the draws without their last axis.
+
+        Returns
+        -------
+        array or None
+            The log densities; None if the file has none.
+
+        """
+        return None
+
     def notes(self) -> list[tuple[str, str]]:
         """Return further information about the file, as pairs of a label and a line of text.
 

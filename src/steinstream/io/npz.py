@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from steinstream._formatting import listing, nearest
-from steinstream._typing import AnyArray
+from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError, SteinstreamError
 from steinstream.io._kept_checks import checked_kept, parse_kernel
 from steinstream.io.base import (
@@ -36,7 +36,7 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept, SummarisedStream, Variable
 from steinstream.validation import Block
 
-_IDS, _NAMES = "ids", "names"
+_IDS, _NAMES, _LOG_DENSITY = "ids", "names", "log_density"
 _STREAM = "stream_summary_"  # start of the names of its arrays
 _VARIABLE = "variable/"  # followed by the name of a variable, and by /dims or /coords/DIM
 
@@ -60,6 +60,7 @@ class NpzChain(Chain):
             self._shape = ChainShape.of(draws, scores, where, where_scores)
             self._has_ids = _has_ids(path, archive, self._shape.total)
             names = _names(archive, self._shape.dim)
+            self._has_log_density = _has_log_density(path, archive, draws)
         chains = None if self._has_ids else self._shape.chains
         super().__init__(
             path,
@@ -79,6 +80,19 @@ class NpzChain(Chain):
             self.scores_hint = f"add an array {SCORES}; {self.scores_hint}"
         if request.parameters is not None:
             self.select(request.parameters)
+
+    def log_density(self) -> Array | None:
+        """Read the array ``log_density``, (n,) or (chains, n)."""
+        if not self._has_log_density:
+            return None
+        with reading(self.path, "npz"), np.load(self.path, allow_pickle=False) as arrays:
+            return np.asarray(arrays[_LOG_DENSITY], dtype=np.float64)
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return what is left out, how to get scores, and whether there are log densities."""
+        unused = "" if self.has_scores else "; used by steinstream thin --gradient-free"
+        density = [("log density", f"array {_LOG_DENSITY}{unused}")] if self._has_log_density else []
+        return [*super().notes(), *density]
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         total = self._shape.total
@@ -154,7 +168,7 @@ def _arrays_like(path: Path, archive: zipfile.ZipFile, draws: NpyHeader, taken: 
     found = []
     for member in archive.namelist():
         name = member.removesuffix(".npy")
-        if member != name not in taken:
+        if member != name not in (*taken, _IDS):
             with suppress(SteinstreamError, *DAMAGE):  # an array that is not read may be anything
                 found += [name] if _header(path, archive, name).shape == draws.shape else []
     return found
@@ -171,6 +185,14 @@ def _has_ids(path: Path, archive: zipfile.ZipFile, total: int) -> bool:
             "Save one pair (chain, draw) for each draw, or leave out ids.",
         )
     return True
+
+
+def _has_log_density(path: Path, archive: zipfile.ZipFile, draws: NpyHeader) -> bool:
+    """Return whether there is one log density per draw; an array of this name with another shape is ignored."""
+    if f"{_LOG_DENSITY}.npy" not in archive.namelist():
+        return False
+    header = _header(path, archive, _LOG_DENSITY)
+    return header.shape == draws.shape[:-1] and header.dtype.kind in "fiu"
 
 
 def _names(archive: zipfile.ZipFile, dim: int) -> list[str] | None:

@@ -47,7 +47,7 @@ def order_draws(kept: Kept) -> Kept:
         raise InputError("The kept set is empty and cannot be ordered.", "Push draws first.")
     terms = objective_terms(kept)
     indices, mmds = _greedy(terms)
-    ordered = _take(kept, indices)
+    ordered = take_draws(kept, indices)
     curve = None
     if ordered.scores is not None:
         kernel, preconditioner = as_kernel(kept.kernel), kept.preconditioner
@@ -115,7 +115,7 @@ def first_draws(kept: Kept, count: int) -> Kept:
         raise InputError(f"The number of first draws must be an integer from 1 to {len(kept)}, got {count!r}.")
     ksds, mmds = (None if curve is None else curve[:count] for curve in (kept.prefix_ksd, kept.prefix_mmd))
     return replace(
-        _take(kept, np.arange(count)),
+        take_draws(kept, np.arange(count)),
         weights=None,
         bound=None,
         settings={name: value for name, value in kept.settings.items() if name not in ("weights", "bound")},
@@ -126,8 +126,8 @@ def first_draws(kept: Kept, count: int) -> Kept:
     )
 
 
-def _take(kept: Kept, indices: Integers) -> Kept:
-    """Return the draws at these indices, with everything that is stored per draw."""
+def take_draws(kept: Kept, indices: Integers) -> Kept:
+    """Return the draws at these indices, with everything that is stored per draw; KSD and MMD are not computed."""
     arrays: dict[str, Any] = {
         name: getattr(kept, name) for name in ("draws", "scores", "ids", "second_scores", "weights")
     }

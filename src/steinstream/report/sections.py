@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from steinstream._formatting import count, number
+from steinstream._formatting import count, number, rounded
 from steinstream.diagnostics import FALSE_ALARM, POWER, Diagnosis, Finding
-from steinstream.diagnostics.summary import round_to_sd
 from steinstream.report import plots, provenance
 from steinstream.report.compare import ChainComparison
 from steinstream.report.html import Markup, definition_list, element, join, table
@@ -317,7 +316,7 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
 
 
 def _shown(value: float, scale: float) -> str:
-    return round_to_sd(float(value), scale).replace("-", "\N{MINUS SIGN}", 1)
+    return rounded(float(value), scale).replace("-", "\N{MINUS SIGN}", 1)
 
 
 def _csv_link(comparison: ChainComparison) -> str:
