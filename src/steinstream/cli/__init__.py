@@ -21,6 +21,7 @@ from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
 from steinstream.cli.merge import merge
 from steinstream.cli.plan import plan
+from steinstream.cli.r_file import r_file
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
 from steinstream.cli.scores import scores
@@ -48,6 +49,7 @@ def commands(context: click.Context) -> None:
     steinstream refine kept.npz -o best.npz --order    add weights, or an order of use
     steinstream plan chain.npz --radius 0.1            number of draws for a KSD of 0.1
     steinstream compare chain.npz                      compare all methods at the same sizes
+    steinstream r-file                                 print the path of the functions for R
 
     \b
     Exit codes:
@@ -61,7 +63,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, inspect, thin, scores, follow, report, ksd, merge, refine, plan, compare, completion):
+for command in (demo, inspect, thin, scores, follow, report, ksd, merge, refine, plan, compare, r_file, completion):
     commands.add_command(command)
 
 

@@ -93,7 +93,8 @@ def thin_with_baseline(request: ThinRequest, baseline: MethodOptions) -> ThinRes
     name, source, started = method_name(baseline.method), request.open(), working_time()
     with bar("reading ", 1.0) as progress:
         kept = _run(name, source, request.config, baseline.seed, progress.show, lambda: progress.begin(name, None))
-    kept = replace(kept, names=source.names, variables=source.variables(kept.ids))
+    variables, groups = source.variables(kept.ids), request.groups(source, kept)
+    kept = replace(kept, names=source.names, variables=variables, groups=groups)
     kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
     kept = refined(kept, request.refinement, request.messages)
     save_kept(kept, request.output)

@@ -140,7 +140,8 @@ def thin_with_workers(
         how = "nothing was written" if saving.checkpoint is None else "add --resume to the same command to continue"
         request.messages.note(f"stopped; {how}")
         sys.exit(130)
-    kept = replace(kept, settings={**kept.settings, "commands": [current_command_line()]})
+    settings = {**kept.settings, "commands": [current_command_line()]}
+    kept = replace(kept, settings=settings, groups=request.groups(request.open(), kept))
     kept = refined(kept, request.refinement, request.messages)
     save_kept(kept, request.output)
     _print_skipped(kept, request.messages)

@@ -28,7 +28,14 @@ from steinstream.cli.options import (
     require_scores,
 )
 from steinstream.cli.parallel import WorkerOptions, worker_options
-from steinstream.cli.paths import check_kept_output, data_files, default_output, input_files, save_kept
+from steinstream.cli.paths import (
+    check_kept_output,
+    data_files,
+    default_output,
+    holds_groups,
+    input_files,
+    save_kept,
+)
 from steinstream.cli.progress import count, stoppable, working_time
 from steinstream.cli.refine import Refinement, refine_options, refined
 from steinstream.cli.report import report_option, write_report
@@ -38,7 +45,7 @@ from steinstream.cli.summary import kept_of, measures_of, print_result
 if TYPE_CHECKING:
     from steinstream._typing import Array
     from steinstream.io import Chain
-    from steinstream.result import Kept
+    from steinstream.result import Kept, Variable
     from steinstream.thinner import ThinConfig, Thinner
 
 _ROWS = 2048  # draws per block: between two checks of the clock, the progress bar and Ctrl-C
@@ -64,6 +71,10 @@ class ThinRequest(NamedTuple):
         from steinstream.cli.burn_in import without_burn_in
 
         return without_burn_in(chain, self.burn_in)
+
+    def groups(self, source: Chain, kept: Kept) -> dict[str, dict[str, Variable]]:
+        """Return the other groups of an ArviZ file at the kept draws, if the output can hold them."""
+        return source.groups(kept.ids) if holds_groups(self.output) else {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -234,7 +245,7 @@ def _with_metadata(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
     settings = {**kept.settings, "commands": [current_command_line()]}
     kept = replace(kept, names=source.names, settings=settings)
     try:
-        return replace(kept, variables=source.variables(kept.ids))
+        return replace(kept, variables=source.variables(kept.ids), groups=request.groups(source, kept))
     except SteinstreamError:
         save_kept(kept, request.output)  # do not lose a long run because of its variables
         raise
