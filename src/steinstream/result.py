@@ -132,6 +132,10 @@ class SummarisedStream:
         return self if self.kept is None else replace(self, kept=self.kept[rows])
 
 
+#: Groups of ArviZ that describe the model rather than the draws.
+MODEL_GROUPS = ("observed_data", "constant_data", "predictions_constant_data")
+
+
 @dataclass(frozen=True, eq=False)
 class Kept:
     """The kept draws, sorted by id, with equal weights unless `weighted` assigned others.
@@ -192,6 +196,9 @@ class Kept:
     """Second scores, which the selection did not use, (n, d), if there are any."""
     variables: dict[str, Variable] = field(default_factory=dict)
     """Further quantities of the draws, by name."""
+    groups: dict[str, dict[str, Variable]] = field(default_factory=dict)
+    """Other groups of an ArviZ file or tree, such as ``log_likelihood``, at the kept draws; the groups `MODEL_GROUPS`
+    do not depend on the draws."""
     stream: Block | None = None
     """Evenly spaced draws of the stream, for comparison."""
     stream_summary: SummarisedStream | None = None
@@ -215,7 +222,8 @@ class Kept:
         arrays = [self.draws, self.scores, self.ids, *self.history, self.weights, self.second_scores]
         arrays += [self.prefix_ksd, self.prefix_mmd]
         arrays += [] if self.preconditioner is None else [self.preconditioner.factor, self.preconditioner.centre]
-        arrays += [variable.values for variable in self.variables.values()] + list(self.stream or ())
+        arrays += [one.values for group in (self.variables, *self.groups.values()) for one in group.values()]
+        arrays += list(self.stream or ())
         summary = self.stream_summary
         arrays += [] if summary is None else [summary.draws, summary.weights, summary.kept]
         return object.__sizeof__(self) + sum(array.nbytes for array in arrays if array is not None)
@@ -697,18 +705,21 @@ class Kept:
         columns |= {name: one.values for name, one in self.variables.items() if one.values.ndim == 1}
         return pd.DataFrame(columns)
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], layout: str | None = None) -> None:
         """Write npz, nc, zarr, csv, csv.gz or parquet, chosen by the extension.
 
         Parameters
         ----------
         path : path
             The file. An existing file is replaced when the new one is complete.
+        layout : {"r", "chain-draw"}, optional
+            Layout of csv for R, or of nc and zarr with the dimensions (chain, draw), which ArviZ 0.x needs: see
+            :func:`steinstream.io.write_kept`.
 
         """
         from steinstream.io import write_kept  # facade
 
-        write_kept(self, path)
+        write_kept(self, path, layout)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Kept:

@@ -63,7 +63,7 @@ def test_the_default_in_the_help_is_that_of_the_configuration(name):
 @pytest.mark.parametrize(
     ("command", "function", "others"),
     [
-        ("merge", ss.merge, {"output"}),
+        ("merge", ss.merge, {"output", "layout"}),
         ("plan", ss.plan, {"output"}),
         ("compare", comparison.compare, {"output"}),
         ("ksd", ss.ksd, {"cumulative", "validate_scores"}),

@@ -22,6 +22,7 @@ from steinstream.cli.inspect import inspect
 from steinstream.cli.ksd import ksd
 from steinstream.cli.merge import merge
 from steinstream.cli.plan import plan
+from steinstream.cli.r_file import r_file
 from steinstream.cli.refine import refine
 from steinstream.cli.report import report
 from steinstream.cli.runs import runs
@@ -52,6 +53,7 @@ def commands(context: click.Context) -> None:
     steinstream average kept.npz outputs.csv           average their outputs
     steinstream plan chain.npz --radius 0.1            number of draws for a KSD of 0.1
     steinstream compare chain.npz                      compare all methods at the same sizes
+    steinstream r-file                                 print the path of the functions for R
 
     \b
     Exit codes:
@@ -65,8 +67,8 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-COMMANDS = (demo, inspect, thin, scores, follow, report, ksd, merge, refine, runs, average, plan, compare, completion)
-for command in COMMANDS:
+_DRAWS = (demo, inspect, thin, scores, follow, report, ksd, merge, refine, runs, average, plan, compare)
+for command in (*_DRAWS, r_file, completion):
     commands.add_command(command)
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steinstream.cli.messages import Messages
 from steinstream.cli.options import InputOptions, current_command_line
-from steinstream.cli.paths import save_kept
+from steinstream.cli.paths import holds_groups, save_kept
 from steinstream.cli.refine import Refinement, refined
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
-    from steinstream.result import Kept
+    from steinstream.result import Kept, Variable
     from steinstream.thinner import ThinConfig
 
 
@@ -32,6 +32,10 @@ class ThinRequest(NamedTuple):
     def open(self) -> Chain:
         """Open the chain, without its burn-in if one is given."""
         return self.files.open(self.chain, self.burn_in)
+
+    def groups(self, source: Chain, kept: Kept) -> dict[str, dict[str, Variable]]:
+        """Return the other groups of an ArviZ file at the kept draws, if the output can hold them."""
+        return source.groups(kept.ids) if holds_groups(self.output) else {}
 
     def write(self, kept: Kept) -> Kept:
         """Add the command line to the kept draws, and weights or an order if requested; write and return them."""

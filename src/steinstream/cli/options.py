@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FORMATS = ("npz", "npy", "stan", "csv", "csv.gz", "parquet", "zarr", "emcee", "netcdf")
+_LAYOUTS = ("r", "chain-draw")
+_LAYOUT = "steinstream.layout"
 _OUTPUTS = "Output file: npz, nc, zarr, csv, csv.gz or parquet; - for csv on standard output."
 
 #: A file or folder.
@@ -70,15 +72,38 @@ def completions(*words: str) -> Callable[[click.Context, click.Parameter, str], 
     return lambda context, parameter, begun: [word for word in words if word.startswith(begun)]
 
 
-output_option = option("-o", "--output", type=PATH, required=True, metavar="FILE", help=_OUTPUTS, section=MOST_USED)
-optional_output_option = option(
-    "-o",
-    "--output",
-    type=PATH,
-    metavar="FILE",
-    help=f"{_OUTPUTS}  [default: NAME.kept.EXT next to CHAIN]",
-    section=MOST_USED,
-)
+def _output_options(help: str, required: bool) -> Callable[[F], F]:
+    """Return a decorator that adds ``--output``, and ``--layout``, which is read with `layout`."""
+
+    def decorate(command: F) -> F:
+        add_layout = option(
+            "--layout",
+            type=click.Choice(_LAYOUTS),
+            expose_value=False,
+            callback=_remember_layout,
+            help="Layout of the output. r: csv for R, with .chain, .iteration, .draw and w[1]; chain-draw: nc or zarr "
+            "with the dimensions (chain, draw), for ArviZ 0.x and az.loo.",
+            section=MOST_USED,
+        )
+        add_output = option(
+            "-o", "--output", type=PATH, required=required, metavar="FILE", help=help, section=MOST_USED
+        )
+        return add_output(add_layout(command))
+
+    return decorate
+
+
+def _remember_layout(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    context.meta[_LAYOUT] = value
+
+
+def layout() -> str | None:
+    """Return the layout of the output."""
+    return cast("str | None", click.get_current_context().meta.get(_LAYOUT))
+
+
+output_option = _output_options(_OUTPUTS, required=True)
+optional_output_option = _output_options(f"{_OUTPUTS}  [default: NAME.kept.EXT next to CHAIN]", required=False)
 
 
 def burn_in_option(help: str, section: str) -> Callable[[F], F]:
@@ -328,7 +353,7 @@ def reject_unused(names: Iterable[str], why: str, remedy: str = "Leave it out.")
 
 
 _PRINTING = {"json", "quiet", "strict"}
-_WITHOUT_EFFECT_ON_RESULT = {"output", "checkpoint", "resume", "every", "report", "serve", "port", *_PRINTING}
+_WITHOUT_EFFECT_ON_RESULT = {"output", "layout", "checkpoint", "resume", "every", "report", "serve", "port", *_PRINTING}
 
 
 def current_command_line() -> str:

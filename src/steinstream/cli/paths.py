@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from steinstream.cli.options import STANDARD, STDIN_NAME, InputOptions
+from steinstream.cli.options import STANDARD, STDIN_NAME, InputOptions, layout
 from steinstream.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -111,19 +111,23 @@ def check_kept_output(output: Path, messages: Messages) -> None:
 
     if output == STANDARD:
         messages.write_draws_to_stdout()
-    else:
-        check_output(output)
+    check_output(Path(STDIN_NAME) if output == STANDARD else output, layout())  # csv
 
 
 def save_kept(kept: Kept, output: Path) -> None:
     """Write kept draws to a file, or as csv to standard output."""
     from steinstream.io import FORMATS
 
-    write = FORMATS["csv"].write
-    if output == STANDARD and write is not None:
-        write(kept, sys.stdout.buffer)
+    form = FORMATS["csv"]
+    if output == STANDARD and form.write is not None:
+        form.layouts.get(str(layout()), form.write)(kept, sys.stdout.buffer)
     else:
-        kept.save(output)
+        kept.save(output, layout())
+
+
+def holds_groups(output: Path) -> bool:
+    """Return whether the format of a file can hold the groups of ArviZ."""
+    return output.suffix in (".nc", ".nc4", ".netcdf", ".h5", ".hdf5", ".zarr")
 
 
 def check_writable(option: str, path: Path) -> None:

@@ -226,7 +226,8 @@ def _with_variables(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
     from steinstream.errors import SteinstreamError
 
     try:
-        return replace(kept, variables={**kept.variables, **source.variables(kept.ids)})
+        variables = {**kept.variables, **source.variables(kept.ids)}
+        return replace(kept, variables=variables, groups=request.groups(source, kept))
     except SteinstreamError:
         save_kept(kept, request.output)  # do not lose a long run because of its variables
         raise

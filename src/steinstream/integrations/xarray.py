@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from steinstream.api import ChainSource, MarkedBlock, thin_source
@@ -22,7 +23,7 @@ from steinstream.discrepancy.ksd import ksd as ksd_of
 from steinstream.errors import InputError
 from steinstream.integrations._common import log_missing_scores, need, with_source
 from steinstream.integrations._running_convergence import RunningConvergence
-from steinstream.io.arviz import chain_of_datatree, kept_of_datatree
+from steinstream.io.arviz import DataTreeAdapter, chain_of_datatree, groups_of_tree, kept_of_datatree
 from steinstream.io.base import DRAWS, SCORES
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
@@ -32,18 +33,10 @@ from steinstream.validation import empty_block
 
 _xarray: Any = need("xarray", "netcdf")
 
-#: Groups that describe the model rather than the draws; they are copied.
-MODEL_GROUPS = ("observed_data", "constant_data", "predictions_constant_data")
-
-_OF_KEPT_SET = ("unconstrained_draw", "gradient", "second_gradient", "weight", "prefix_ksd")
-
 _REMEDY = (
     "sample with nutpie.sample(..., store_gradient=True, store_unconstrained=True), or use "
     "steinstream.integrations.pymc.with_scores(model, tree)."
 )
-
-#: Groups with one entry per draw of the posterior, of which the kept draws are selected.
-DRAW_GROUPS = ("log_likelihood", "log_prior", "posterior_predictive", "predictions", "sample_stats")
 
 
 def thin(
@@ -77,9 +70,9 @@ def thin(
     Returns
     -------
     Kept
-        The kept draws. ``variables`` holds the variables of the posterior, ``settings["source"]`` the length of the
-        chains, the number of divergences, and R-hat and ESS of the worst parameter; those of a thinned set have no
-        meaning.
+        The kept draws. ``variables`` holds the variables of the posterior, ``groups`` the other groups at the kept
+        draws with the observed and constant data, ``settings["source"]`` the length of the chains, the number of
+        divergences, and R-hat and ESS of the worst parameter; those of a thinned set have no meaning.
 
     Raises
     ------
@@ -95,7 +88,7 @@ def thin(
     result = thin_source(source, ThinConfig.of(config, **settings)).kept
     if result.scores is None:
         log_missing_scores(f"To add scores, {_REMEDY}")
-    result = replace(result, names=chain.names, variables=chain.variables(result.ids))
+    result = replace(result, names=chain.names, variables=chain.variables(result.ids), groups=chain.groups(result.ids))
     return with_divergences(with_source(result, "xarray", source.convergence), tree)
 
 
@@ -145,42 +138,9 @@ def select(tree: Any, kept: Kept, *, stacked: bool | None = None) -> Any:
     """
     whole = as_datatree(tree)
     is_tree = whole is tree
-    stacked = is_tree if stacked is None else stacked
-    small = kept.to_datatree(stacked=stacked)
-    groups = {name: whole[name].copy() for name in MODEL_GROUPS if name in whole.children}
-    for name in DRAW_GROUPS:
-        if name in whole.children:
-            found = _at_kept_draws(whole[name].dataset, kept, small["posterior"].dataset, stacked)
-            if name in small.children:  # sample_stats, whose arrays of a kept set are its own
-                own = small[name].dataset
-                found = own.merge(found.drop_vars([*_OF_KEPT_SET, *own.variables], errors="ignore"))
-            if found.data_vars:
-                groups[name] = _xarray.DataTree(found)
-    small = small.assign(groups)
+    kept = replace(kept, groups=groups_of_tree(DataTreeAdapter(whole), kept.ids, Path("the DataTree")))
+    small = kept.to_datatree(stacked=is_tree if stacked is None else stacked)
     return small if is_tree else type(tree)(**{name: small[name].to_dataset() for name in small.children})
-
-
-def _at_kept_draws(dataset: Any, kept: Kept, like: Any, stacked: bool) -> Any:
-    """Select the variables of a group that have one entry per draw, at the kept draws."""
-    layout = ("sample",) if "sample" in dataset.dims else ("chain", "draw")
-    dataset = dataset[[name for name, array in dataset.data_vars.items() if set(layout) <= set(array.dims)]]
-    chain, draw = (_xarray.DataArray(column, dims="_kept") for column in kept.ids.T)
-    if layout == ("sample",):
-        known = zip(dataset["chain"].values.tolist(), dataset["draw"].values.tolist(), strict=True)
-        position = {id: row for row, id in enumerate(known)}
-        rows = dataset.isel(sample=_xarray.DataArray([position[tuple(id)] for id in kept.ids.tolist()], dims="_kept"))
-    else:
-        at = {"chain": chain, "draw": draw}
-        labelled = {name: place for name, place in at.items() if name in dataset.coords}
-        rows = dataset.sel(labelled).isel({name: place for name, place in at.items() if name not in labelled})
-    rows = rows.drop_vars(["chain", "draw", "sample"], errors="ignore")
-    rows = rows.rename(_kept="sample") if stacked else rows.rename(_kept="draw").expand_dims("chain")
-    places = ("sample", "chain", "draw", "source_chain", "source_draw")
-    rows = rows.assign_coords({name: like[name] for name in places if name in like.coords})
-    dims = ["sample"] if stacked else ["chain", "draw"]
-    if "sample_dims" in rows.attrs:
-        rows.attrs["sample_dims"] = dims
-    return rows.transpose(*dims, ...)
 
 
 def as_datatree(tree: Any) -> Any:

@@ -5,12 +5,17 @@ column of numbers is a parameter unless its name has another meaning: ids, numbe
 columns of a sampler. Alternatively the user lists the columns by name, separated by commas.
 
 Ids are the columns ``chain`` (R: ``.chain``) and ``draw`` (R: ``.iteration``, the index within a chain, or ``.draw``).
+Those of R, whose names begin with a dot, count from 1.
 
 A table of kept draws has the columns chain, draw, NAME..., score_NAME..., then ``weight`` and ``order`` if the kept set
 has them, then the variables of the user's model. A variable that is an array has one column per element, named as in
 CmdStan: ``w.1``, ``w.2``. A name that is already used in the table (by a parameter, ``weight``, ``score_mu``) gets the
 prefix ``variable_``. Without scores, all variables get this prefix, and a parameter whose name has another meaning gets
 the prefix ``parameter_``. A table holds real numbers only: other variables, and the names of dimensions, are left out.
+
+In the layout of R, for its package posterior, a table of kept draws has the columns ``.chain``, ``.iteration``,
+``.draw``, ``.log_weight`` if there are weights, and then the variables, or the parameters if there are none. Elements
+are called ``w[1]``. It has no scores, because posterior would take them for variables.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import csv
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -73,6 +78,7 @@ class TableColumns(NamedTuple):
     draw: int | None = None
     variables: Sequence[int] = ()  # of kept draws
     left_out: Mapping[str, str] = MappingProxyType({})  # title -> reason
+    id_start: tuple[int, int] = (0, 0)  # numbers of the first chain and of its first draw
 
     @property
     def ids(self) -> list[int]:
@@ -225,22 +231,21 @@ def _all_parameters(header: Sequence[str], numeric: Sequence[bool], path: Path) 
             continue
         names.append(name)
         draws.append(at)
-    chain, draw = find_ids(known, set(draws))
+    chain, draw, id_start = find_ids(known, set(draws))
     if not draws:
         raise InputError(
             f"{path} has no column of draws among {listing(known)}.",
             "Name the columns with parameters (--parameters a,b,c).",
         )
     used = {known[at] for at in (chain, draw) if at is not None}
-    return TableColumns(
-        names, draws, [], chain, draw, variables, {name: why for name, why in left_out.items() if name not in used}
-    )
+    left_out = {name: why for name, why in left_out.items() if name not in used}
+    return TableColumns(names, draws, [], chain, draw, variables, left_out, id_start)
 
 
 def _with_ids(known: Sequence[str], columns: TableColumns) -> TableColumns:
     """Add the id columns, and what is left out."""
     taken = {*columns.draws, *columns.scores}
-    chain, draw = find_ids(known, taken)
+    chain, draw, id_start = find_ids(known, taken)
     taken |= {at for at in (chain, draw) if at is not None}
     unmarked = _NO_SCORE if columns.scores else NOT_CHOSEN
     left_out = {
@@ -248,7 +253,7 @@ def _with_ids(known: Sequence[str], columns: TableColumns) -> TableColumns:
         for at, name in enumerate(known)
         if at not in taken
     }
-    return columns._replace(chain=chain, draw=draw, left_out=left_out)
+    return columns._replace(chain=chain, draw=draw, left_out=left_out, id_start=id_start)
 
 
 def _names_with_scores(known: Sequence[str], path: Path) -> list[str]:
@@ -291,14 +296,15 @@ def find_positions(known: Sequence[str], names: Sequence[str], path: Path) -> li
     return [positions[name] for name in names]
 
 
-def find_ids(known: Sequence[str], taken: set[int]) -> tuple[int | None, int | None]:
-    """Return the positions of the columns of chain and index, if they exist and are not parameters."""
+def find_ids(known: Sequence[str], taken: set[int]) -> tuple[int | None, int | None, tuple[int, int]]:
+    """Return the positions of the columns of chain and index, if they exist and are not parameters, and their start."""
     positions = {name: at for at, name in reversed([*enumerate(known)]) if at not in taken}
     chain, draw = (
         next((positions[title] for title in titles if title in positions), None)
         for titles in (CHAIN_TITLES, DRAW_TITLES)
     )
-    return chain, draw
+    start_of_chain, start_of_draw = (int(at is not None and known[at].startswith(".")) for at in (chain, draw))
+    return chain, draw, (start_of_chain, start_of_draw)
 
 
 # -- ids of the rows ---------------------------------------------------------------------------------------------------
@@ -315,13 +321,13 @@ class RowIds:
         self._row = start
         self._counts = Counter({0: start})
 
-    def next(self, rows: int, chain: AnyArray | None, draw: AnyArray | None) -> Integers:
+    def next(self, columns: TableColumns, rows: int, chain: AnyArray | None, draw: AnyArray | None) -> Integers:
         """Return the (chain, draw) of the next ``rows`` rows, given the values of their id columns."""
         ids = np.zeros((rows, 2), dtype=np.int64)
         if chain is not None:
-            ids[:, 0] = as_id_column(chain, self._path, f"column {CHAIN}", self._row)
+            ids[:, 0] = as_id_column(chain, self._path, f"column {CHAIN}", self._row) - columns.id_start[0]
         if draw is not None:
-            ids[:, 1] = as_id_column(draw, self._path, f"column {DRAW}", self._row)
+            ids[:, 1] = as_id_column(draw, self._path, f"column {DRAW}", self._row) - columns.id_start[1]
         else:
             for number in np.unique(ids[:, 0]).tolist():
                 here = ids[:, 0] == number
@@ -336,7 +342,7 @@ class RowIds:
         parts = iter(values.T)
         chain = None if columns.chain is None else next(parts)
         draw = None if columns.draw is None else next(parts)
-        return self.next(len(values), chain, draw)
+        return self.next(columns, len(values), chain, draw)
 
 
 def find_rows(wanted: Integers, blocks: Iterable[Integers]) -> Integers | None:
@@ -398,15 +404,8 @@ def _variable_columns(kept: Kept, names: Sequence[str]) -> dict[str, AnyArray]:
     """Return the columns of the variables by title."""
     taken = {CHAIN, DRAW, WEIGHT, ORDER, *names}
     columns: dict[str, AnyArray] = {}
-    for name, (values, _, _) in kept.variables.items():
+    for name, values in _numeric_variables(kept):
         if _is_parameter(name, values, kept.draws, names):
-            continue
-        if values.dtype.kind not in "biuf":
-            warnings.warn(
-                f"The variable {name} has dtype {values.dtype}. A table holds numbers only, so it is left out; "
-                "write npz to keep it.",
-                stacklevel=2,
-            )
             continue
         titles = [name + "".join(f".{at + 1}" for at in place) for place in np.ndindex(*values.shape[1:])]
         reserved = name.startswith((PREFIX, VARIABLE_PREFIX)) or kept.scores is None
@@ -414,6 +413,50 @@ def _variable_columns(kept: Kept, names: Sequence[str]) -> dict[str, AnyArray]:
             titles = [VARIABLE_PREFIX + title for title in titles]
         columns |= dict(zip(titles, values.reshape(len(values), len(titles)).T, strict=True))
     return columns
+
+
+def _numeric_variables(kept: Kept) -> Iterator[tuple[str, AnyArray]]:
+    """Iterate over the variables that are numbers, and warn of the others."""
+    for name, (values, _, _) in kept.variables.items():
+        if values.dtype.kind in "biuf":
+            yield name, values
+        else:
+            warnings.warn(
+                f"The variable {name} has dtype {values.dtype}. A table holds numbers only, so it is left out; "
+                "write npz to keep it.",
+                stacklevel=3,
+            )
+
+
+def kept_columns_of_r(kept: Kept) -> tuple[list[str], list[AnyArray]]:
+    """Return titles and columns of a table of kept draws in the layout of R."""
+    columns: dict[str, AnyArray] = dict(zip((".chain", ".iteration"), kept.ids.T + 1, strict=True))
+    columns[".draw"] = np.arange(1, len(kept) + 1)
+    if kept.weights is not None:
+        with np.errstate(divide="ignore"):
+            columns[".log_weight"] = np.log(kept.weights)
+    for name, values in _numeric_variables(kept):
+        places = [",".join(str(at + 1) for at in place) for place in np.ndindex(*values.shape[1:])]
+        titles = [f"{name}[{place}]" if place else name for place in places]
+        columns |= dict(zip(titles, values.reshape(len(values), len(titles)).T, strict=True))
+    if not kept.variables:
+        names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
+        columns |= dict(zip(_names_of_r(names), kept.draws.T, strict=True))
+    return [*columns], [*columns.values()]
+
+
+def _names_of_r(names: Sequence[str]) -> list[str]:
+    """Return names with elements as in R: ``w[1]`` for ``w.1``, and for ``w[0]`` if the elements of w count from 0."""
+    found = [re.fullmatch(r"(.*?)(?:\.(\d+(?:\.\d+)*)|\[(\d+(?:, ?\d+)*)\])", name) for name in names]
+    parts = [
+        (m[1], [int(at) for at in re.split(r"\D+", m[2] or m[3])]) if m else (name, [])
+        for name, m in zip(names, found, strict=True)
+    ]
+    from_zero = {name for name, place in parts if 0 in place}
+    titles = [
+        f"{name}[{','.join(str(at + (name in from_zero)) for at in place)}]" if place else name for name, place in parts
+    ]
+    return titles if len(set(titles)) == len(names) else list(names)
 
 
 def _is_parameter(name: str, values: AnyArray, draws: Array, names: Sequence[str]) -> bool:

@@ -17,7 +17,9 @@ are deterministic functions of the parameters; the user may name the parameters.
 are none; ``sample_stats`` contains ``unconstrained_draw``, and ``gradient`` (the score), ``second_gradient``,
 ``weight`` and ``prefix_ksd`` if the kept set has them; ``steinstream`` contains the preconditioner and the history; the
 attributes contain KSD, MMD and all settings. Chains are thinned to different sizes, so there is one dimension
-``sample``, with the coordinates ``chain`` and ``draw``.
+``sample``, with the coordinates ``chain`` and ``draw``. In the layout chain-draw, the kept draws are a single chain.
+Statistics of the sampler, and the groups ``log_likelihood``, ``log_prior``, ``posterior_predictive`` and
+``predictions`` are those of the chains at the kept draws; observed and constant data are copied.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +68,7 @@ from steinstream.io.base import (
 )
 from steinstream.io.errors import DAMAGE, need, reading
 from steinstream.preconditioning import Preconditioner
-from steinstream.result import History, Kept, Variable
+from steinstream.result import MODEL_GROUPS, History, Kept, Variable
 from steinstream.validation import Block
 
 #: Locations of scores and draws.
@@ -77,6 +80,10 @@ LIBRARY = "steinstream"
 _DEPENDENCE_DRAWS, _DEPENDENCE_WIDTH = 512, 1000  # draws, and elements of a variable, to look for functions of others
 _TRANSFORMED, _POSTERIOR, _OWN = "unconstrained_posterior", "posterior", "steinstream"
 _PARAMETER = "unconstrained_parameter"
+_STATS = "sample_stats"
+_DRAW_GROUPS = ("log_likelihood", "log_prior", "posterior_predictive", "predictions", _STATS)
+_OF_KEPT_SET = ("unconstrained_draw", "gradient", "second_gradient", "weight", "prefix_ksd", "prefix_mmd")
+_STORED_KINDS = "fiubMmOUT"  # kinds of dtype that the formats store
 _SAMPLE_DIMS = ("chain", "draw", "sample")
 _LAYOUTS = (("chain", "draw"), ("sample",), ("draw",))
 
@@ -399,6 +406,11 @@ class ArvizChain(Chain):
                 found[name] = _variable(values, array.other_dims(self._dims), coords)
         return found
 
+    def groups(self, ids: Integers) -> dict[str, dict[str, Variable]]:
+        """Read the groups of the model, and the other groups at these draws."""
+        with reading(self.path, self._kind):
+            return groups_of_tree(self._tree, ids, self.path)
+
     def notes(self) -> list[tuple[str, str]]:
         """Return the variables that kept draws will get, and chunks that are large or read more than once."""
         shapes = {name: array.row_shape(self._dims) for name, array in self._posterior()[0].items()}
@@ -443,6 +455,38 @@ class ArvizChain(Chain):
                         ids.ids(chain, start, stop),
                     )
                 yield block
+
+
+def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict[str, Variable]]:
+    """Read the groups of the model, and the other groups at some draws, except those that lack one of the draws."""
+    found: dict[str, dict[str, Variable]] = {}
+    for name in (*MODEL_GROUPS, *_DRAW_GROUPS):
+        if name not in tree.names:
+            continue
+        arrays, coords = tree.group(name)
+        arrays = {key: array for key, array in arrays.items() if array.dtype.kind in _STORED_KINDS}
+        if name in MODEL_GROUPS:
+            found[name] = {
+                key: _variable(text_as_str(array.values()), array.dims, coords) for key, array in arrays.items()
+            }
+            continue
+        dims = next((dims for dims in _LAYOUTS if any(set(dims) <= set(one.dims) for one in arrays.values())), None)
+        arrays = {
+            key: array
+            for key, array in arrays.items()
+            if dims is not None and set(dims) <= set(array.dims) and (name != _STATS or key not in _OF_KEPT_SET)
+        }
+        if dims is None or not arrays:
+            continue
+        try:
+            chains, draws = DrawIds(next(iter(arrays.values())).sizes, coords, dims).positions(ids, path)
+        except InputError:  # for example predictions for some of the draws
+            continue
+        found[name] = {
+            key: _variable(text_as_str(read_rows(array, dims, chains, draws)), array.other_dims(dims), coords)
+            for key, array in arrays.items()
+        }
+    return found
 
 
 class _FloatReader(ChunkReader):
@@ -573,7 +617,11 @@ def kept_groups(kept: Kept, *, stacked: bool = True) -> dict[str, KeptGroup]:
     """Return the groups of a kept set; without ``stacked`` as a single chain with dimensions (chain, draw)."""
     sample = _SampleDims(kept, stacked)
     names = kept.names if kept.names is not None else default_names(kept.draws.shape[1])
-    posterior, labels = _posterior_variables(kept, names, sample)
+    posterior = _posterior_group(kept, names, sample)
+    others = {
+        name: _labelled_group(group, _NoSampleDims() if name in MODEL_GROUPS else sample)
+        for name, group in kept.groups.items()
+    }
     stats = {"unconstrained_draw": sample.labelled(kept.draws, _PARAMETER)}
     for name, scores in (("gradient", kept.scores), ("second_gradient", kept.second_scores)):
         if scores is not None:
@@ -581,9 +629,13 @@ def kept_groups(kept: Kept, *, stacked: bool = True) -> dict[str, KeptGroup]:
     for name, values in (("weight", kept.weights), ("prefix_ksd", kept.prefix_ksd), ("prefix_mmd", kept.prefix_mmd)):
         if values is not None:
             stats[name] = sample.labelled(values)
+    of_sampler = others.pop(_STATS, KeptGroup({}, {}))
     return {
-        _POSTERIOR: KeptGroup(posterior, {**sample.coords, **labels}),
-        "sample_stats": KeptGroup(stats, {**sample.coords, **_parameter_labels(names)}),
+        _POSTERIOR: posterior,
+        _STATS: KeptGroup(
+            {**of_sampler.arrays, **stats}, {**of_sampler.coords, **sample.coords, **_parameter_labels(names)}
+        ),
+        **others,
         _OWN: KeptGroup(_own_arrays(kept), {}),
     }
 
@@ -613,23 +665,39 @@ class _SampleDims:
         return Labelled((*self.dims, *dims), values if len(self.dims) == 1 else values[None])
 
 
-def _posterior_variables(
-    kept: Kept, names: tuple[str, ...], sample: _SampleDims
-) -> tuple[dict[str, Labelled], dict[str, Labelled]]:
-    """Return the variables of the posterior, and the labels along their dimensions."""
-    if not kept.variables:
-        invalid = any(not name or "/" in name or name in (*sample.coords, *sample.dims) for name in names)
-        if len(set(names)) == len(names) <= _MAX_SEPARATE and not invalid:
-            return {name: sample.labelled(kept.draws[:, i]) for i, name in enumerate(names)}, {}
-        return {"parameters": sample.labelled(kept.draws, _PARAMETER)}, _parameter_labels(names)
+class _NoSampleDims:
+    """Stands for `_SampleDims` in groups that do not depend on the draws."""
+
+    dims: tuple[str, ...] = ()
+    coords: Mapping[str, Labelled] = MappingProxyType({})
+
+    def labelled(self, values: AnyArray, *dims: str) -> Labelled:
+        """Label values."""
+        return Labelled(dims, values)
+
+
+def _posterior_group(kept: Kept, names: tuple[str, ...], sample: _SampleDims) -> KeptGroup:
+    """Return the variables of the posterior, or the parameters if there are none."""
+    if kept.variables:
+        return _labelled_group(kept.variables, sample)
+    invalid = any(not name or "/" in name or name in (*sample.coords, *sample.dims) for name in names)
+    if len(set(names)) == len(names) <= _MAX_SEPARATE and not invalid:
+        return KeptGroup({name: sample.labelled(kept.draws[:, i]) for i, name in enumerate(names)}, sample.coords)
+    return KeptGroup(
+        {"parameters": sample.labelled(kept.draws, _PARAMETER)}, {**sample.coords, **_parameter_labels(names)}
+    )
+
+
+def _labelled_group(group: Mapping[str, Variable], sample: _SampleDims | _NoSampleDims) -> KeptGroup:
+    """Return variables with the labels along their dimensions."""
     variables: dict[str, Labelled] = {}
     labels: dict[str, Labelled] = {}
     sizes: dict[str, int] = {}
-    for name, (values, dims, coords) in kept.variables.items():
+    for name, (values, dims, coords) in group.items():
         own_dims = []
-        for dim, size in zip(dims, values.shape[1:], strict=True):
+        for dim, size in zip(dims, values.shape[len(values.shape) - len(dims) :], strict=True):
             # Dimensions with the same name but other labels are different dimensions.
-            clash = dim in sample.coords or dim in kept.variables or sizes.get(dim, size) != size
+            clash = dim in sample.coords or dim in group or sizes.get(dim, size) != size
             if dim in coords and dim in labels:
                 clash = clash or not np.array_equal(labels[dim].values, coords[dim])
             title = f"{name}_{dim}" if clash else dim
@@ -638,7 +706,7 @@ def _posterior_variables(
                 labels[title] = Labelled((title,), _text_as_object(coords[dim]))
             own_dims.append(title)
         variables[name] = sample.labelled(_text_as_object(values), *own_dims)
-    return variables, labels
+    return KeptGroup(variables, {**sample.coords, **labels})
 
 
 def _parameter_labels(names: Sequence[str]) -> dict[str, Labelled]:
@@ -668,7 +736,7 @@ def _text_as_object(values: Any) -> AnyArray:
 def kept_of_tree(tree: ArrayTree, where: str) -> Kept:
     """Read a kept set, stacked or not."""
     try:
-        return checked_kept(_read_kept(tree), where)
+        return checked_kept(_read_kept(tree, where), where)
     except SteinstreamError:
         raise
     except DAMAGE as problem:
@@ -677,7 +745,7 @@ def kept_of_tree(tree: ArrayTree, where: str) -> Kept:
         ) from problem
 
 
-def _read_kept(tree: ArrayTree) -> Kept:
+def _read_kept(tree: ArrayTree, where: str) -> Kept:
     settings, names = (json.loads(tree.attrs[name]) for name in ("settings", "variables"))
     stats, own = tree.group("sample_stats"), tree.group(_OWN).arrays
     sizes = stats.arrays["unconstrained_draw"].sizes
@@ -692,12 +760,13 @@ def _read_kept(tree: ArrayTree) -> Kept:
         for name in names:
             values = text_as_str(_all_rows(arrays[name], dims))
             variables[name] = _variable(values, arrays[name].other_dims(dims), coords)
+    ids = np.concatenate([ids for _, _, ids in DrawIds(sizes, stats.coords, dims).all()])
     factor = own["preconditioner"].values() if "preconditioner" in own else None
     centre = own["centre"].values() if "centre" in own else None
     return Kept(
         draws=_all_rows(stats.arrays["unconstrained_draw"], dims),
         scores=optional("gradient"),
-        ids=np.concatenate([ids for _, _, ids in DrawIds(sizes, stats.coords, dims).all()]),
+        ids=ids,
         ksd=float(tree.attrs.get("ksd", math.nan)),
         mmd=float(tree.attrs.get("mmd", math.nan)),
         history=History(*(own[f"history_{name}"].values() for name in History._fields)),
@@ -711,6 +780,7 @@ def _read_kept(tree: ArrayTree) -> Kept:
         bound=settings.get("bound"),
         second_scores=optional("second_gradient"),
         variables=variables,
+        groups=groups_of_tree(tree, ids, Path(where)),
     )
 
 

@@ -250,6 +250,22 @@ class Chain(ABC):
         """
         return None
 
+    def groups(self, ids: Integers) -> dict[str, dict[str, Variable]]:
+        """Read the other groups of an ArviZ file, such as ``log_likelihood``, for some draws.
+
+        Parameters
+        ----------
+        ids : array
+            Identifiers (chain, index) of the draws, (n, 2).
+
+        Returns
+        -------
+        dict
+            Variables by group, for ``Kept.groups``; empty if the file has none.
+
+        """
+        return {}
+
     def notes(self) -> list[tuple[str, str]]:
         """Return further information about the file, as pairs of a label and a line of text.
 

@@ -93,6 +93,10 @@ class SettledChain(Chain):
         """Return the variables of the file."""
         return self._chain.variables(ids)
 
+    def groups(self, ids: Integers) -> dict[str, dict[str, Variable]]:
+        """Return the other groups of the file."""
+        return self._chain.groups(ids)
+
     def notes(self) -> list[tuple[str, str]]:
         """Return the notes of the file."""
         return self._chain.notes()

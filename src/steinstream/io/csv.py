@@ -6,7 +6,7 @@ Published chains are often pairs without headers. The columns of such a pair cor
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, cast
@@ -14,7 +14,7 @@ from typing import IO, cast
 import numpy as np
 
 from steinstream._formatting import listing
-from steinstream._typing import Array, Integers
+from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import (
     PREFIX,
@@ -26,6 +26,7 @@ from steinstream.io._columns import (
     find_rows,
     is_listed,
     kept_columns,
+    kept_columns_of_r,
     not_a_parameter,
     split_names,
     variables_of_kept,
@@ -211,7 +212,8 @@ def _find_pair(file: CsvFile, other: CsvFile, request: Request) -> TableColumns:
         names = [known[i] for i in draws]
         if other.header is not None:
             scores = _match_by_name(names, [other.header[i].strip() for i in scores], scores)
-        columns = TableColumns(names, draws, scores, *find_ids(known, set(draws)))
+        chain, draw, id_start = find_ids(known, set(draws))
+        columns = TableColumns(names, draws, scores, chain, draw, id_start=id_start)
     if request.parameters is None:
         return columns
     chosen = find_parameters(columns.names, request.parameters, file.path)
@@ -244,18 +246,31 @@ def _match_by_name(names: Sequence[str], titles: Sequence[str], scores: list[int
 
 
 def write_csv(kept: Kept, file: IO[bytes]) -> None:
-    """Write kept draws, one line per draw; 17 digits represent every float64 exactly."""
-    titles, columns = kept_columns(kept)
+    """Write kept draws, one line per draw."""
+    _write_table(*kept_columns(kept), file)
+
+
+def write_csv_for_r(kept: Kept, file: IO[bytes]) -> None:
+    """Write kept draws in the layout of R."""
+    _write_table(*kept_columns_of_r(kept), file)
+
+
+def _write_table(titles: Sequence[str], columns: Sequence[AnyArray], file: IO[bytes]) -> None:
+    """Write a table as csv; 17 digits represent every float64 exactly."""
     file.write((",".join(map(_quoted, titles)) + "\n").encode())
     form = ",".join("%d" if column.dtype.kind in "biu" else "%.17g" for column in columns) + "\n"
     for row in zip(*(column.tolist() for column in columns), strict=True):
         file.write((form % row).encode())
 
 
-def write_csv_gz(kept: Kept, file: IO[bytes]) -> None:
-    """Write kept draws as gzipped csv; without a timestamp, so the same set gives the same bytes."""
-    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as text:
-        write_csv(kept, cast(IO[bytes], text))
+def gzipped(write: Callable[[Kept, IO[bytes]], None]) -> Callable[[Kept, IO[bytes]], None]:
+    """Return a function that writes gzipped text; without a timestamp, so the same set gives the same bytes."""
+
+    def write_gzipped(kept: Kept, file: IO[bytes]) -> None:
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as text:
+            write(kept, cast(IO[bytes], text))
+
+    return write_gzipped
 
 
 def _quoted(title: str) -> str:

@@ -17,7 +17,7 @@ from steinstream.errors import InputError
 from steinstream.io.base import Chain
 from steinstream.io.burn_in import without_burn_in
 from steinstream.io.registry import open_chain
-from steinstream.result import Variable
+from steinstream.result import MODEL_GROUPS, Variable
 from steinstream.validation import Block
 
 
@@ -96,14 +96,27 @@ class MultiFileChain(Chain):
 
     def variables(self, ids: Integers) -> dict[str, Variable]:
         """Read the variables that all files have; none if a draw is in no file."""
-        found: list[tuple[Integers, dict[str, Variable]]] = []
+        return join_variables([(rows, part.variables(own)) for part, rows, own in self._by_part(ids)], len(ids))
+
+    def groups(self, ids: Integers) -> dict[str, dict[str, Variable]]:
+        """Read the groups that all files have; those of the model from the first file."""
+        found = [(rows, part.groups(own)) for part, rows, own in self._by_part(ids)]
+        return {
+            name: group
+            if name in MODEL_GROUPS
+            else join_variables([(rows, groups[name]) for rows, groups in found], len(ids))
+            for name, group in (found[0][1] if found else {}).items()
+            if all(name in groups for _, groups in found)
+        }
+
+    def _by_part(self, ids: Integers) -> Iterator[tuple[Chain, Integers, Integers]]:
+        """Iterate over the files that contain some of the draws: the file, rows of ``ids``, and ids in this file."""
         offset = 0
         for at, part in enumerate(self._parts):
             rows = np.flatnonzero((ids[:, 0] >= offset) & (ids[:, 0] < offset + self._count(at)))
             if rows.size:
-                found.append((rows, part.variables(_shift_chains(ids[rows], -offset))))
+                yield part, rows, _shift_chains(ids[rows], -offset)
             offset += self._count(at)
-        return join_variables(found, len(ids))
 
     def notes(self) -> list[tuple[str, str]]:
         """Return the notes of all files without repetitions."""

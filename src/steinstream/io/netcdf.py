@@ -50,7 +50,7 @@ def read_netcdf(path: Path) -> Kept:
         return kept_of_tree(tree, str(path))
 
 
-def write_netcdf(kept: Kept, file: IO[bytes]) -> None:
+def write_netcdf(kept: Kept, file: IO[bytes], *, stacked: bool = True) -> None:
     """Write a kept set as netCDF-4, which xarray opens as a DataTree."""
     for name in (*(kept.names or ()), *kept.variables):
         if "\0" in name:
@@ -59,7 +59,7 @@ def write_netcdf(kept: Kept, file: IO[bytes]) -> None:
     written = BytesIO()
     with import_h5netcdf().File(written, "w") as root:
         root.attrs.update(kept_attributes(kept))
-        for title, content in kept_groups(kept).items():
+        for title, content in kept_groups(kept, stacked=stacked).items():
             group = root.create_group(title)
             group.dimensions = content.sizes
             for name, dims, values, attrs in content.encoded():

@@ -106,7 +106,7 @@ class ParquetChain(Chain):
         skip, row = skip - skipped, skipped
         for batch in self._batches([*columns.draws, *columns.scores, *columns.ids], rows, group):
             chain, draw = (self._values(batch, index) for index in (columns.chain, columns.draw))
-            ids = row_ids.next(batch.num_rows, chain, draw)
+            ids = row_ids.next(columns, batch.num_rows, chain, draw)
             draws = self._table(batch, columns.draws, row)
             scores = self._table(batch, columns.scores, row) if columns.scores else no_scores(batch.num_rows)
             row += batch.num_rows
@@ -131,7 +131,9 @@ class ParquetChain(Chain):
     def _all_ids(self) -> Iterator[Integers]:
         row_ids, columns = RowIds(self.path, 0), self._columns
         for batch in self._batches(columns.ids, _BATCH):
-            yield row_ids.next(batch.num_rows, *(self._values(batch, index) for index in columns.ids))
+            yield row_ids.next(
+                columns, batch.num_rows, *(self._values(batch, index) for index in (columns.chain, columns.draw))
+            )
 
     def _batches(self, chosen: Sequence[int], rows: int, group: int = 0) -> Iterator[Any]:
         """Iterate over these columns in batches of at most ``rows`` rows, from row group ``group`` on."""
@@ -212,7 +214,8 @@ def _list_columns(arrow: Any, schema: Any, request: Request) -> TableColumns:
                 f"{request.path}: {titles[0]} contains lists, but {title} contains single numbers.",
                 f"Name two columns of lists, or columns of numbers, with {NAMES_HINT}.",
             )
-    return TableColumns([], places[:1], places[1:], *find_ids(schema.names, set(places)))
+    chain, draw, id_start = find_ids(schema.names, set(places))
+    return TableColumns([], places[:1], places[1:], chain, draw, id_start=id_start)
 
 
 def _length_of_lists(file: Any, title: str, path: Path) -> int:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from steinstream._formatting import listing, nearest
@@ -17,7 +19,7 @@ from steinstream.io.atomic import replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request
 from steinstream.io.burn_in import without_burn_in
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
-from steinstream.io.csv import open_csv, write_csv, write_csv_gz
+from steinstream.io.csv import gzipped, open_csv, write_csv, write_csv_for_r
 from steinstream.io.emcee import EmceeChain, is_emcee
 from steinstream.io.errors import reading
 from steinstream.io.netcdf import import_h5netcdf, is_netcdf, open_netcdf, read_netcdf, write_netcdf
@@ -38,6 +40,7 @@ class Format(NamedTuple):
     open: Callable[[Request], Chain]
     write: Callable[[Kept, IO[bytes]], None] | None = None
     write_folder: Callable[[Kept, Path], None] | None = None
+    layouts: Mapping[str, Callable[..., None]] = MappingProxyType({})  # other functions that write, by name
     read: Callable[[Path], Kept] | None = None  # reads a complete kept set
     need: Callable[[], object] = lambda: None  # raises an InputError if a library is missing
 
@@ -59,14 +62,21 @@ FORMATS = {
     "npz": Format((".npz",), _is_npz, NpzChain, write_npz, read=read_npz),
     "npy": Format((".npy",), _starts_with(b"\x93NUMPY"), open_npy),
     "stan": Format((), is_cmdstan, open_cmdstan),
-    "csv": Format((".csv",), _never, open_csv, write_csv),
-    "csv.gz": Format((".csv.gz",), _starts_with(b"\x1f\x8b"), open_csv, write_csv_gz),
+    "csv": Format((".csv",), _never, open_csv, write_csv, layouts={"r": write_csv_for_r}),
+    "csv.gz": Format(
+        (".csv.gz",),
+        _starts_with(b"\x1f\x8b"),
+        open_csv,
+        gzipped(write_csv),
+        layouts={"r": gzipped(write_csv_for_r)},
+    ),
     "parquet": Format((".parquet",), _starts_with(b"PAR1"), ParquetChain, write_parquet, need=pyarrow),
     "zarr": Format(
         (".zarr", ".zarr.zip"),
         is_zarr,
         open_zarr,
         write_folder=write_zarr,
+        layouts={"chain-draw": partial(write_zarr, stacked=False)},
         read=read_zarr,
         need=import_zarr,
     ),
@@ -76,6 +86,7 @@ FORMATS = {
         is_netcdf,
         open_netcdf,
         write_netcdf,
+        layouts={"chain-draw": partial(write_netcdf, stacked=False)},
         read=read_netcdf,
         need=import_h5netcdf,
     ),
@@ -157,7 +168,11 @@ def open_chain(
     return without_burn_in(chain, burn_in) if burn_in else chain
 
 
-def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
+#: Layouts of files of kept draws, besides the default ones.
+LAYOUTS = tuple(dict.fromkeys(layout for form in FORMATS.values() for layout in form.layouts))
+
+
+def write_kept(kept: Kept, path: str | os.PathLike[str], layout: str | None = None) -> None:
     """Write a kept set in the format of the extension.
 
     Parameters
@@ -166,22 +181,27 @@ def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
         The kept set.
     path : path
         The file: npz, nc, zarr, csv, csv.gz or parquet. An existing file is replaced when the new one is complete.
+    layout : {"r", "chain-draw"}, optional
+        ``"r"``: csv for R's package posterior, with the columns ``.chain``, ``.iteration`` and ``.draw``, which count
+        from 1, and elements ``w[1]``. ``"chain-draw"``: nc and zarr with the dimensions (chain, draw), as ArviZ 0.x and
+        some functions of ArviZ 1.x expect; the kept draws are a single chain. Default: a table with scores; one
+        dimension ``sample``.
 
     Raises
     ------
     InputError
-        If the extension is unknown, or a library is missing.
+        If the extension or the layout is unknown, or a library is missing.
     OutputError
         If the file cannot be written; the existing file is unchanged.
 
     """
-    form = _find_writable(path)
+    form = _find_writable(path, layout)
     if form.write_folder is not None:
         with replacing_folder(path, is_own_store) as folder:
-            form.write_folder(kept, folder)
+            form.layouts.get(str(layout), form.write_folder)(kept, folder)
     elif form.write is not None:
         with replacing(path) as file:
-            form.write(kept, file)
+            form.layouts.get(str(layout), form.write)(kept, file)
 
 
 def read_kept(path: str | os.PathLike[str]) -> Kept:
@@ -213,23 +233,25 @@ def read_kept(path: str | os.PathLike[str]) -> Kept:
     return read(source)
 
 
-def check_output(path: str | os.PathLike[str]) -> None:
+def check_output(path: str | os.PathLike[str], layout: str | None = None) -> None:
     """Raise the errors that `write_kept` would raise, before a long run.
 
     Parameters
     ----------
     path : path
         The file to be written later.
+    layout : str, optional
+        Its layout.
 
     Raises
     ------
     InputError
-        If the extension is unknown, or a library is missing.
+        If the extension or the layout is unknown, or a library is missing.
     OutputError
         If the folder does not exist or has no write permission.
 
     """
-    form = _find_writable(path)
+    form = _find_writable(path, layout)
     target = Path(path)
     if target.is_dir() and form.write_folder is not None and not is_own_store(target):
         raise OutputError(
@@ -245,13 +267,19 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise write_error(path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
-def _find_writable(path: str | os.PathLike[str]) -> Format:
-    """Return the format that the extension of an output file names."""
+def _find_writable(path: str | os.PathLike[str], layout: str | None) -> Format:
+    """Return the format that the extension of an output file names, which must have the layout."""
     name = _by_suffix(Path(path))
     form = FORMATS[name] if name else None
     if form is None or not (form.write or form.write_folder):
         known = listing(form.suffixes[0] for form in FORMATS.values() if form.write or form.write_folder)
         raise InputError(f"The extension of {path} is not that of an output format.", f"Use one of {known}.")
+    if layout is not None and layout not in form.layouts:
+        having = listing(form.suffixes[0] for form in FORMATS.values() if layout in form.layouts)
+        raise InputError(
+            f"A file {form.suffixes[0]} has no layout {layout!r}.",
+            f"Write {having}." if layout in LAYOUTS else f"Known: {listing(LAYOUTS)}.",
+        )
     form.need()
     return form
 

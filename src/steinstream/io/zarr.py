@@ -68,13 +68,13 @@ def read_zarr(path: Path) -> Kept:
         return kept_of_tree(tree, str(path))
 
 
-def write_zarr(kept: Kept, folder: Path) -> None:
+def write_zarr(kept: Kept, folder: Path, *, stacked: bool = True) -> None:
     """Write a kept set as a store of version 2, which every zarr reads and xarray opens as a DataTree."""
     zarr = import_zarr()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         root = zarr.create_group(folder, zarr_format=2, overwrite=True, attributes=kept_attributes(kept))
-        for title, content in kept_groups(kept).items():
+        for title, content in kept_groups(kept, stacked=stacked).items():
             group = root.create_group(title)
             for name, dims, values, attrs in content.encoded():
                 kind = str if values.dtype.kind == "O" else values.dtype

@@ -30,7 +30,7 @@ common preconditioner.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -45,7 +45,7 @@ from steinstream.errors import InputError, positive
 from steinstream.kernels import IMQ, Kernel
 from steinstream.postprocess._stream import ComparedSets, compared, largest_stream_weight, shares_of
 from steinstream.preconditioning import Preconditioner, as_preconditioner, same_preconditioner
-from steinstream.result import History, Kept, SummarisedStream, Variable
+from steinstream.result import MODEL_GROUPS, History, Kept, SummarisedStream, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.chain_worth import trust_in
 from steinstream.thinner.config import ThinConfig
@@ -588,7 +588,8 @@ class _Union:
                 **self._chain_worth(),
                 "merged": merged,
             },
-            variables=_common_variables(self._sets, order),
+            variables=_common_variables([kept.variables for kept in self._sets], order),
+            groups=_common_groups([kept.groups for kept in self._sets], order),
             stream=_joined_subsample(self._sets, self._mass),
             stream_summary=None if self._compared is None else _summary_for(self._compared, order),
         )
@@ -743,11 +744,21 @@ def scattered(number: int, start: int) -> Integers:
     return np.argsort(z ^ (z >> np.uint64(31)), kind="stable").astype(np.int64)
 
 
-def _common_variables(sets: Sequence[Kept], rows: Integers) -> dict[str, Variable]:
+def _common_variables(parts: Sequence[Mapping[str, Variable]], rows: Integers) -> dict[str, Variable]:
     """Return the variables that all parts have."""
-    common = [name for name in sets[0].variables if all(name in kept.variables for kept in sets)]
     variables = {}
-    for name in common:
-        values = np.concatenate([kept.variables[name].values for kept in sets])[rows]
-        variables[name] = sets[0].variables[name]._replace(values=values)
+    for name, first in parts[0].items():
+        if all(name in part for part in parts):
+            variables[name] = first._replace(values=np.concatenate([part[name].values for part in parts])[rows])
     return variables
+
+
+def _common_groups(
+    parts: Sequence[Mapping[str, Mapping[str, Variable]]], rows: Integers
+) -> dict[str, dict[str, Variable]]:
+    """Return the groups that all parts have; those of the model from the first part."""
+    return {
+        name: dict(first) if name in MODEL_GROUPS else _common_variables([part[name] for part in parts], rows)
+        for name, first in parts[0].items()
+        if all(name in part for part in parts)
+    }

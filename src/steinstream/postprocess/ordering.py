@@ -9,6 +9,7 @@ evaluations of both kernels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from steinstream.errors import InputError
 from steinstream.kernels import as_kernel
 from steinstream.postprocess._greedy import half_diagonal
 from steinstream.postprocess._stream import ObjectiveTerms, objective_terms
-from steinstream.result import Kept
+from steinstream.result import MODEL_GROUPS, Kept, Variable
 
 
 def order_draws(kept: Kept) -> Kept:
@@ -132,6 +133,11 @@ def take_draws(kept: Kept, indices: Integers) -> Kept:
         name: getattr(kept, name) for name in ("draws", "scores", "ids", "second_scores", "weights")
     }
     arrays = {name: array[indices] for name, array in arrays.items() if array is not None}
-    variables = {name: one._replace(values=one.values[indices]) for name, one in kept.variables.items()}
+    variables = _rows_of(kept.variables, indices)
+    groups = {name: one if name in MODEL_GROUPS else _rows_of(one, indices) for name, one in kept.groups.items()}
     summary = None if kept.stream_summary is None else kept.stream_summary.take(indices)
-    return replace(kept, **arrays, variables=variables, stream_summary=summary)
+    return replace(kept, **arrays, variables=variables, groups=groups, stream_summary=summary)
+
+
+def _rows_of(variables: Mapping[str, Variable], indices: Integers) -> dict[str, Variable]:
+    return {name: one._replace(values=one.values[indices]) for name, one in variables.items()}

@@ -164,7 +164,7 @@ def test_columns_of_r_are_ids_and_not_parameters(tmp_path):
         chain = open_chain(path)
         draws, _, ids = whole(chain)
         assert chain.names == ("mu", "tau") and chain.has_scores == (header is None)
-        assert np.array_equal(draws, FLAT) and np.array_equal(ids, IDS + 1)
+        assert np.array_equal(draws, FLAT) and np.array_equal(ids, IDS)
         assert chain.chains is None  # four chains are not one
         assert chain.taken.ids == (".chain", ".iteration") and chain.taken.left_out[".draw"] == "id"
 
