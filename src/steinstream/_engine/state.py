@@ -74,8 +74,8 @@ def aligned(*shape: int, kind: Any = np.float64) -> AnyArray:
 
 
 def new_record(kind: np.dtype[Any]) -> Any:
-    """Return a record of zeros: ``record["name"]`` in Python, ``record.name`` in compiled code."""
-    return np.zeros(1, dtype=kind)[0]
+    """Return a record of zeros. ``record.name`` is a field, in Python and in compiled code."""
+    return np.zeros(1, dtype=kind).view(np.recarray)[0]
 
 
 def record_values(record: Any) -> Array:

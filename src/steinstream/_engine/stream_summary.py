@@ -24,12 +24,11 @@ Memory: about 3 r draws. Time per draw: about 2.4 r values of the base kernel fo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from steinstream._engine import double_double
-from steinstream._engine.base_row import SUM, base_row
+from steinstream._engine.base_row import base_row_sums, row_total
 from steinstream._engine.by_reference import by_reference
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.late_calls import called_late
@@ -100,22 +99,6 @@ def empty_summary(dim: int, raw: int, used: bool = True) -> StreamSummary:
 
 
 @inlined
-def row_total(kernel, point, tiles, weights, lanes, count):
-    """Return the exact sum of weight * phi(point, y) over the first ``count`` stored draws, rounded once.
-
-    Reference: `reference.ReferenceSummary.sum`.
-    """
-    if count == 0:
-        return 0.0
-    base_row(kernel, SUM, point, tiles, weights, weights, lanes, 0, (count + LANES - 1) // LANES)
-    high, low = 0.0, 0.0
-    for lane in range(LANES):
-        high, lost = double_double.two_sum(high, lanes[0, lane])
-        low += lost + lanes[1, lane]
-    return high + low
-
-
-@inlined
 def sum_over_stream(kernel, summary, point):
     """Return the sum of phi(point, y) over the stream, by its summary.
 
@@ -149,15 +132,6 @@ def add_to_summary(kernel, summary, draw, raw, id):
             numbers[1] += 1
         halve_level(kernel, summary, level)
         level += 1
-
-
-@jit
-def stream_sum(kernel, summary, point) -> float:
-    """Return the result of :func:`sum_over_stream`; callable from Python.
-
-    Reference: `reference.ReferenceSummary.sum`.
-    """
-    return float(sum_over_stream(kernel, summary, point))
 
 
 @jit
@@ -208,20 +182,28 @@ def halve_level(kernel, summary, level):
     summary.counts[level] -= count
 
 
-@jit
-def sum_over_pairs(kernel, summary) -> float:
+def stream_sums(kernel: Any, summary: StreamSummary, points: Array) -> Array:
+    """Return the sum of phi over the stream, by its summary, for each of some points (n, d).
+
+    Reference: `reference.ReferenceSummary.sum`.
+    """
+    tiles = -(-int(summary.numbers[2]) // LANES)
+    return base_row_sums(kernel, summary.tiles[:tiles], summary.weights[: tiles * LANES], points)
+
+
+def sum_over_pairs(kernel: Any, summary: StreamSummary) -> float:
     """Return the sum of phi over all pairs of draws of the stream, by its summary.
 
     Reference: `reference.ReferenceSummary.sum_over_pairs`.
     """
-    total = 0.0
-    for level in range(LEVELS):
-        for i in range(summary.counts[level]):
-            slot = summary.members[level, i]
-            for k in range(summary.point.shape[0]):
-                summary.point[k] = summary.tiles[slot // LANES, k, slot % LANES]
-            total += summary.weights[slot] * sum_over_stream(kernel, summary, summary.point)
-    return total
+    slots = slots_by_level(summary)
+    sums = stream_sums(kernel, summary, summary.tiles[slots // LANES, :, slots % LANES])
+    return float(np.cumsum(summary.weights[slots] * sums)[-1]) if len(slots) else 0.0  # added one after another
+
+
+def slots_by_level(summary: StreamSummary) -> Integers:
+    """Return the slots of all draws, level by level and in order of arrival."""
+    return np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
 
 
 class SummaryDraws(NamedTuple):
@@ -245,8 +227,7 @@ class SummaryDraws(NamedTuple):
 
 def summary_draws(summary: StreamSummary) -> SummaryDraws:
     """Return the draws of a summary."""
-    slots = np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
-    levels = np.repeat(np.arange(LEVELS), summary.counts)
+    slots, levels = slots_by_level(summary), np.repeat(np.arange(LEVELS), summary.counts)
     seen, highest = int(summary.numbers[3]), int(summary.numbers[1])
     return SummaryDraws(summary.raw[slots], levels, summary.ids[slots], seen, highest)
 

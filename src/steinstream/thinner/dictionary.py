@@ -20,8 +20,8 @@ from steinstream._engine.penalties import (
     current_weight,
     empty_penalties,
     enlarged_penalties,
+    logged_mmd,
     restore_sums,
-    running_squared_mmd,
     stream_squares,
     sums_over_summary,
 )
@@ -347,8 +347,7 @@ class Dictionary:
             points, scores = self._state.tiles.transpose(2, 0, 3, 1).reshape(2, -1, self.dim)[:, :slots]
             diagonal = self.kernel.diagonal(scores, points)
         if penalties is not None and self._stream_weight and penalties.scalars["count"]:
-            squares = np.zeros(slots)
-            stream = stream_squares(self._state, self._kernel, penalties, squares)
+            squares, stream = stream_squares(self._state, self._kernel, penalties)
             diagonal = diagonal + squares
         copies = self._state.copies[:slots]
         mean = math.fsum(diagonal * copies) / float(copies.sum()) if slots else 0.0  # independent of the order
@@ -416,7 +415,7 @@ class Dictionary:
         penalties = self._penalties
         if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
             return float("nan")
-        return float(running_squared_mmd(self._state, penalties))
+        return float(logged_mmd(self._state, penalties))
 
     @property
     def mmd(self) -> float:
@@ -425,8 +424,7 @@ class Dictionary:
         if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
             return float("nan")
         slots, size, count = int(self._state.scalars["slots"]), self.size, float(penalties.scalars["count"])
-        kept, stream = np.zeros(slots), np.zeros(slots)
-        pairs = sums_over_summary(self._state, self._kernel, penalties, kept, stream)
+        kept, stream, pairs = sums_over_summary(self._state, self._kernel, penalties)
         copies = self._state.copies[:slots]
         inner, mixed = (math.fsum(copies * sums) for sums in (kept, stream))  # independent of the order
         return math.sqrt(max(inner / size**2 - 2.0 * mixed / (size * count) + pairs / count**2, 0.0))
@@ -451,7 +449,7 @@ class Dictionary:
         mmd = self.mmd
         if self._penalties is None or math.isnan(mmd):
             return value
-        return value + float(current_weight(self._kernel, self._penalties)) * mmd**2
+        return value + current_weight(self._kernel, self._penalties) * mmd**2
 
     @property
     def objective(self) -> float:
