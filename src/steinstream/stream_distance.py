@@ -123,8 +123,8 @@ def summarise(kernel: Kernel, points: Array) -> tuple[Integers, Array]:
     from steinstream._engine.stream_summary import append_to_summary, empty_summary, summary_draws  # loads numba
 
     compiled, summary = compile_kernel(kernel, points.shape[1]), empty_summary(points.shape[1], 0)
-    none, ids = np.zeros(0), np.stack([np.zeros(len(points), dtype=np.int64), np.arange(len(points))], axis=1)
-    for point, id in zip(np.ascontiguousarray(points), ids, strict=True):
-        append_to_summary(compiled, summary, point, none, id)
+    none, ids = np.zeros((len(points), 0)), np.zeros((len(points), 2), dtype=np.int64)
+    ids[:, 1] = np.arange(len(points))
+    append_to_summary(compiled, summary, np.ascontiguousarray(points), none, ids)
     found = summary_draws(summary)
     return found.ids[:, 1], found.weights

@@ -77,7 +77,7 @@ bare = jit(_nrt=False, no_cfunc_wrapper=True)
 inlined = jit(forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 #: For functions that work in Python and in compiled code, where they are inlined.
-shared = register_jitable(forceinline=True)
+shared = register_jitable(forceinline=True, no_cfunc_wrapper=True)
 
 #: For inlined functions that return arrays to a function compiled by ``jit``: with reference counting.
 inlined_with_arrays = jit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)

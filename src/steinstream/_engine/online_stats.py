@@ -82,7 +82,7 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
     return draws.shape[0]
 
 
-@jit
+@bare
 def update_bound(trace, kernel, draws, scores, sizes, limits) -> None:
     """Add the draws and steps of a run to the terms of the bound. ``sizes`` are the numbers of draws after each step.
 

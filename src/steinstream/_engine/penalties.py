@@ -121,7 +121,7 @@ class Penalties(NamedTuple):
     tiles: Array  # (slots / 16, q, 16): features of the kept draws; without features (0, q, 16)
     given_row: Array  # (slots,): phi of features for the next row
     summary: StreamSummary
-    point: Array  # (d,): scratch
+    point: Array  # (q,): features of the draw whose row is computed
     lanes: Array  # (2, 16): scratch
     scalars: Any  # a record of SCALARS
 
@@ -194,78 +194,61 @@ def _row_penalties(penalties):
 # -- the stream ----------------------------------------------------------------------------------------------------
 
 
-@inlined
-def load_point(penalties, batch, i):
-    """Copy draw i of a batch to ``penalties.point``. Storage bookkeeping."""
-    for k in range(penalties.point.shape[0]):
-        penalties.point[k] = batch.base[i, k]
-
-
-@inlined
-def load_kept_point(state, penalties, slot):
-    """Copy the base vector of a kept draw to ``penalties.point``. Storage bookkeeping."""
-    tile, lane = slot // LANES, slot % LANES
-    if penalties.scalars.features > 0.0:
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = penalties.tiles[tile, k, lane]
-    else:
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = state.tiles[tile, k, 0, lane]
-
-
-@inlined
-def kept_total(state, kernel, penalties):
-    """Return the sum of phi between ``penalties.point`` and the kept draws.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
-    slots = state.scalars.slots
-    if penalties.scalars.features > 0.0:
-        return row_total(kernel, penalties.point, penalties.tiles, state.copies, penalties.lanes, slots)
-    return row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
-
-
-@inlined
-def add_kept_row(state, kernel, penalties, row, slots):
-    """Add phi between ``penalties.point`` and the draws in the first slots to a row.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
-    tiles = (slots + LANES - 1) // LANES
-    if penalties.scalars.features > 0.0:
-        base_row(kernel, ADD, penalties.point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
-    else:
-        base_row(kernel, ADD, penalties.point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
-
-
-@inlined
+@called_late()
 def store_features(penalties, batch, new, slot):
     """Write the features of a draw of the batch into a spare slot and ``penalties.point``. Storage bookkeeping."""
-    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
-        if penalties.scalars.features > 0.0:
-            for k in range(penalties.point.shape[0]):
-                penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES] = batch.base[new, k]
+    for k in range(penalties.point.shape[0]):
+        penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES] = batch.base[new, k]
 
 
-@inlined
-def load_removed_features(state, penalties, slot):
-    """Copy the features of a draw that is removed to ``penalties.point``. Storage bookkeeping."""
-    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
-        if penalties.scalars.features > 0.0:
-            load_kept_point(state, penalties, slot)
+@called_late()
+def load_kept_features(penalties, slot):
+    """Copy the features of a kept draw to ``penalties.point``. Storage bookkeeping."""
+    for k in range(penalties.point.shape[0]):
+        penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES]
 
 
-@inlined
+@called_late()
+def move_features(penalties, slot, last):
+    """Copy the features of the last slot into this one. Storage bookkeeping."""
+    for k in range(penalties.point.shape[0]):
+        penalties.tiles[slot // LANES, k, slot % LANES] = penalties.tiles[last // LANES, k, last % LANES]
+
+
+@called_late()
 def fill_given_row(state, kernel, penalties, slots):
     """Compute phi of the features in ``penalties.point`` with the first slots, for the next kernel row.
 
     Reference: `kernels.Kernel.base_matrix`.
     """
-    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
-        if penalties.scalars.features > 0.0:
-            for other in range((slots + LANES - 1) // LANES * LANES):
-                penalties.given_row[other] = 0.0
-            add_kept_row(state, kernel, penalties, penalties.given_row, slots)
+    for other in range((slots + LANES - 1) // LANES * LANES):
+        penalties.given_row[other] = 0.0
+    add_kept_row(state, kernel, penalties, penalties.point, penalties.given_row, slots)
+
+
+@inlined
+def kept_total(state, kernel, penalties, point):
+    """Return the sum of phi between a base vector and the kept draws.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    slots = state.scalars.slots
+    if penalties.scalars.features > 0.0:
+        return row_total(kernel, point, penalties.tiles, state.copies, penalties.lanes, slots)
+    return row_total(kernel, point, state.tiles, state.copies, penalties.lanes, slots)
+
+
+@inlined
+def add_kept_row(state, kernel, penalties, point, row, slots):
+    """Add phi between a base vector and the draws in the first slots to a row.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    tiles = (slots + LANES - 1) // LANES
+    if penalties.scalars.features > 0.0:
+        base_row(kernel, ADD, point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
+    else:
+        base_row(kernel, ADD, point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
 
 
 @inlined
@@ -306,8 +289,7 @@ def observe_stream(state, kernel, penalties, batch, first):
         observed = scalars.first_pass > 0.0
         if scalars.gamma > 0.0:
             for i in range(first, last):
-                load_point(penalties, batch, i)
-                batch.stream_sums[i] = sum_over_stream(kernel, penalties.summary, penalties.point)
+                batch.stream_sums[i] = sum_over_stream(kernel, penalties.summary, batch.base[i])
         if observed and scalars.gamma > 0.0:
             for i in range(first, last):
                 scalars.pair_sum += 2.0 * batch.stream_sums[i]
@@ -316,8 +298,7 @@ def observe_stream(state, kernel, penalties, batch, first):
                     value = base_value(kernel, batch.base, i, j)
                     batch.stream_sums[i] += value
                     scalars.pair_sum += value
-                load_point(penalties, batch, i)
-                add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i], batch.ids[i])
+                add_to_summary(kernel, penalties.summary, batch.base, batch.unscaled, batch.ids, i)
         if observed:
             for i in range(first, last):
                 scalars.count += 1.0
@@ -354,9 +335,8 @@ def observe_others(state, kernel, penalties, batch, first, new):
         if batch.candidates > 1 and scalars.first_pass > 0.0 and scalars.gamma > 0.0 and slots > 0:
             for i in range(first, first + batch.candidates):
                 if i != new:
-                    load_point(penalties, batch, i)
-                    add_to_stream_total(scalars, kept_total(state, kernel, penalties))
-                    add_kept_row(state, kernel, penalties, penalties.stream_sum, slots)
+                    add_to_stream_total(scalars, kept_total(state, kernel, penalties, batch.base[i]))
+                    add_kept_row(state, kernel, penalties, batch.base[i], penalties.stream_sum, slots)
 
 
 @shared
@@ -424,46 +404,6 @@ def logged_mmd(state: Any, penalties: Any) -> Any:
     return max(squared_mmd(penalties, scalars.kept_total, scalars.stream_total, state.scalars.draws), 0.0)
 
 
-@inlined
-def stream_term(state, penalties):
-    """Return the stream term of the kept draws.
-
-    Reference: `reference.Reference.stream_term`.
-    """
-    if penalties is None or penalties.scalars.weight == 0.0:
-        return 0.0
-    scalars = penalties.scalars
-    return scalars.weight * squared_mmd(penalties, scalars.kept_total, scalars.stream_total, state.scalars.draws)
-
-
-@inlined
-def stream_term_with_new(state, penalties):
-    """Return the stream term if the evaluated draw were inserted.
-
-    Reference: `reference.Reference.stream_term`.
-    """
-    if penalties is None or penalties.scalars.weight == 0.0:
-        return 0.0
-    scalars = penalties.scalars
-    stream_total, _ = double_double.add(scalars.stream_total, scalars.stream_total_low, scalars.new_stream_sum)
-    kept_total = scalars.kept_total + 2.0 * scalars.new_kept_sum
-    return scalars.weight * squared_mmd(penalties, kept_total, stream_total, state.scalars.draws + 1)
-
-
-@inlined
-def stream_term_without(state, penalties, slot):
-    """Return the stream term if one draw of this slot were removed.
-
-    Reference: `reference.Reference.stream_term`.
-    """
-    if penalties is None or penalties.scalars.weight == 0.0:
-        return 0.0
-    scalars = penalties.scalars
-    stream_total, _ = double_double.add(scalars.stream_total, scalars.stream_total_low, -penalties.stream_sum[slot])
-    kept_total = scalars.kept_total - 2.0 * penalties.kept_sum[slot]
-    return scalars.weight * squared_mmd(penalties, kept_total, stream_total, state.scalars.draws - 1)
-
-
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
@@ -503,8 +443,7 @@ def candidate_key(state, kernel, penalties, batch, new, influence):
         return -np.inf
     key = scalars.stein * influence
     if scalars.weight > 0.0:
-        load_point(penalties, batch, new)
-        kept_sum = 0.5 * base_at_zero(kernel) + kept_total(state, kernel, penalties)
+        kept_sum = 0.5 * base_at_zero(kernel) + kept_total(state, kernel, penalties, batch.base[new])
         share = scalars.weight * float(state.scalars.draws + 1) / scalars.count
         key = fma(scalars.weight, kept_sum, key - share * batch.stream_sums[new])
     return fma(scalars.cost_scale, batch.costs[new], key)
@@ -523,22 +462,35 @@ def penalised_key(penalties, slot):
 
 
 @inlined
-def set_spare_sums(penalties, slot):
-    """Prepare the sums of a spare slot into which a draw is written. Storage bookkeeping."""
+def prepare_slot(state, kernel, penalties, batch, new, slot):
+    """Prepare a spare slot for the evaluation of a draw of the batch. Storage bookkeeping."""
     if penalties is not None:
         penalties.kept_sum[slot], penalties.stream_sum[slot] = 0.0, 0.0
         penalties.removal_cost[slot], penalties.next_removed[slot] = -np.inf, NONE
+        if penalties.scalars.features > 0.0:
+            store_features(penalties, batch, new, slot)
+            fill_given_row(state, kernel, penalties, slot + 1)
 
 
 @inlined
-def evaluate_new(kernel, penalties, batch, new, total):
-    """Set the sums of the evaluated draw, a new state; ``total`` is the sum of phi over the kept draws.
+def prepare_row(state, kernel, penalties, slots):
+    """Prepare the kernel row of the draw that is removed. Storage bookkeeping."""
+    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
+        if penalties.scalars.features > 0.0:
+            fill_given_row(state, kernel, penalties, slots)
+
+
+@inlined
+def evaluate_new(state, kernel, penalties, batch, new):
+    """Set the sums of the evaluated draw, a new state, whose row has been computed.
 
     Reference: `reference.Reference.keys`.
     """
     if penalties is not None:
-        scalars, own = penalties.scalars, base_at_zero(kernel)
-        scalars.new_kept_sum = total + 0.5 * own
+        scalars, total = penalties.scalars, 0.0
+        for lane in range(LANES):
+            total += state.lane_base_sums[lane]
+        scalars.new_kept_sum = total + 0.5 * base_at_zero(kernel)
         scalars.new_stream_sum = batch.stream_sums[new]
         add_to_stream_total(scalars, scalars.first_pass * total)
 
@@ -577,11 +529,13 @@ def insert_sums(state, penalties, slot):
 
 
 @inlined
-def remove_totals(penalties, slot):
-    """Subtract a draw of a slot from P and B. Storage bookkeeping."""
+def subtract_totals(state, penalties, slot):
+    """Subtract a draw of a slot from P and B. Its features are copied, for its kernel row. Storage bookkeeping."""
     if penalties is not None:
         penalties.scalars.kept_total -= 2.0 * penalties.kept_sum[slot]
         add_to_stream_total(penalties.scalars, -penalties.stream_sum[slot])
+        if penalties.scalars.features > 0.0:
+            load_kept_features(penalties, slot)
 
 
 @inlined
@@ -601,8 +555,7 @@ def move_penalties(penalties, slot, last):
         penalties.removal_cost[slot] = penalties.removal_cost[last]
         penalties.next_removed[slot] = penalties.next_removed[last]
         if penalties.scalars.features > 0.0:
-            for k in range(penalties.point.shape[0]):
-                penalties.tiles[slot // LANES, k, slot % LANES] = penalties.tiles[last // LANES, k, last % LANES]
+            move_features(penalties, slot, last)
 
 
 @inlined

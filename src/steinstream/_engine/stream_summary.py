@@ -30,7 +30,7 @@ import numpy as np
 
 from steinstream._engine.base_row import base_row_sums, row_total
 from steinstream._engine.by_reference import by_reference
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.jit import bare, inlined
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
@@ -70,7 +70,7 @@ def capacity(level: int, highest: int) -> int:
     return max(_SMALLEST, int(share) // 4 * 4)
 
 
-_capacity = inlined(capacity)
+_CAPACITIES = np.array([capacity(0, higher) for higher in range(LEVELS)])  # by the number of higher levels
 _SLOTS = sum(capacity(level, LEVELS - 1) for level in range(LEVELS)) + 2 * RADIUS
 
 
@@ -108,8 +108,8 @@ def sum_over_stream(kernel, summary, point):
 
 
 @inlined
-def add_to_summary(kernel, summary, draw, raw, id):
-    """Add a draw, given in the coordinates of the kernel and as it was before, and halve the levels that are full.
+def add_to_summary(kernel, summary, draws, raw, ids, i):
+    """Add draw i, given in the coordinates of the kernel and as it was before, and halve the levels that are full.
 
     Reference: `reference.ReferenceSummary.add`.
     """
@@ -118,29 +118,30 @@ def add_to_summary(kernel, summary, draw, raw, id):
     slot = summary.free[numbers[0]]
     numbers[2] = max(numbers[2], slot + 1)
     tile, lane = slot // LANES, slot % LANES
-    for k in range(draw.shape[0]):
-        summary.tiles[tile, k, lane] = draw[k]
-    for k in range(raw.shape[0]):
-        summary.raw[slot, k] = raw[k]
-    summary.weights[slot], summary.ids[slot, 0], summary.ids[slot, 1] = 1.0, id[0], id[1]
+    for k in range(draws.shape[1]):
+        summary.tiles[tile, k, lane] = draws[i, k]
+    for k in range(raw.shape[1]):
+        summary.raw[slot, k] = raw[i, k]
+    summary.weights[slot], summary.ids[slot, 0], summary.ids[slot, 1] = 1.0, ids[i, 0], ids[i, 1]
     numbers[3] += 1
     summary.members[0, summary.counts[0]] = slot
     summary.counts[0] += 1
     level = 0
-    while summary.counts[level] >= _capacity(level, numbers[1]):
+    while summary.counts[level] >= _CAPACITIES[numbers[1] - level]:
         if level == numbers[1]:
             numbers[1] += 1
         halve_level(kernel, summary, level)
         level += 1
 
 
-@jit
-def append_to_summary(kernel, summary, draw, raw, id) -> None:
-    """Add a draw as :func:`add_to_summary` does; callable from Python.
+@bare
+def append_to_summary(kernel, summary, draws, raw, ids) -> None:
+    """Add draws as :func:`add_to_summary` does; callable from Python.
 
     Reference: `reference.ReferenceSummary.add`.
     """
-    add_to_summary(kernel, summary, draw, raw, id)
+    for i in range(draws.shape[0]):
+        add_to_summary(kernel, summary, draws, raw, ids, i)
 
 
 @called_late()

@@ -210,14 +210,15 @@ class Dictionary:
         """Return the draws of a block for the engine."""
         draws, scores = self._coordinates(block)
         raw = self.layout.columns(block)[:, -self._columns :] if self._columns else np.zeros((len(draws), 0))
-        batch = Batch(draws, scores, raw, block.ids, candidates, start, np.zeros((candidates, 2)))
+        draws, scores, raw, ids = map(_writable, (draws, scores, raw, block.ids))
+        batch = Batch(draws, scores, raw, ids, candidates, start, np.zeros((candidates, 2)))
         if self._penalties is None:
             return batch
         costs, pinned = marks or CostsAndPins.none(len(draws))
-        unscaled = self.layout.base_vectors(block)
+        costs, pinned, unscaled = map(_writable, (costs, pinned, self.layout.base_vectors(block)))
         base = self.layout.in_kernel_coordinates(unscaled, self.preconditioner) if self._has_features else draws
         sums = np.zeros(len(draws))
-        return batch._replace(base=base, unscaled=unscaled, costs=costs, pinned=pinned, stream_sums=sums)
+        return batch._replace(base=_writable(base), unscaled=unscaled, costs=costs, pinned=pinned, stream_sums=sums)
 
     def _coordinates(self, block: Block) -> tuple[Array, Array]:
         """Return draws and scores in the coordinates of the kernel; without scores, base vectors and zeros."""
@@ -263,8 +264,7 @@ class Dictionary:
         """Use these draws as the stream of the stream term, before the first draw is inserted."""
         base = self.layout.base_vectors(stream)
         points, penalties = self.layout.in_kernel_coordinates(base, self.preconditioner), self._new_penalties()
-        for point, raw, id in zip(points, base, stream.ids, strict=True):
-            append_to_summary(self._kernel, penalties.summary, point, raw, id)
+        append_to_summary(self._kernel, penalties.summary, points, base, stream.ids)
         penalties.scalars["count"] = len(base)
         penalties.scalars["pair_sum"] = sum_over_pairs(self._kernel, penalties.summary)
         add_diagonals(self._kernel, penalties, *self._coordinates(stream))
@@ -607,6 +607,11 @@ class Dictionary:
         self._stream_weight = float(penalties.scalars["gamma"])
         restore_sums(self._state, self._kernel, penalties)
         compare_all_copies(self._state, penalties)
+
+
+def _writable(array: AnyArray) -> AnyArray:
+    """Return a contiguous, writable array: the engine would be compiled once more for each other kind."""
+    return np.require(array, requirements=["C", "W"])
 
 
 _TOTAL = ("total", "total_low", "largest_diagonal")  # numbers of a state that are part of a checkpoint

@@ -123,8 +123,7 @@ class StreamTerm:
         shift = self._kernel.base_grid * (1.5 * 2.0**52)
         mutual = (self._base_kernel.base_matrix(points, points) + shift) - shift
         self.pair_sum += 2.0 * float(sums.sum()) + float(mutual.sum())
-        for point, sketch, id in zip(points, sketches, ids, strict=True):
-            append_to_summary(self._kernel, self._summary, point, sketch, id)
+        append_to_summary(self._kernel, self._summary, points, sketches, ids)
         self.count += len(points)
         self.add_diagonals(diagonals)
         if self._stream_sums:
