@@ -10,7 +10,6 @@ from numba import types
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
-from steinstream._engine.kernel_row import lane_results
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.penalties import key_of, penalised_key, set_share
 from steinstream._engine.simd import LANES, fma
@@ -53,7 +52,7 @@ def largest_value(state, penalties):
     if penalties is not None:
         set_share(state, penalties, state.scalars.draws - 1)
         return largest_penalised_key(state, penalties, None)
-    largest, influences = lane_results(state.lanes).largest, state.influence
+    largest, influences = state.lane_largest, state.influence
     start_search(largest)
     for first in range(0, state.scalars.slots, LANES):
         tile = influences[first : first + LANES]
@@ -70,7 +69,7 @@ def largest_value_with_row(state, penalties):
     """
     if penalties is not None:
         return largest_penalised_key(state, penalties, state.row)
-    largest = lane_results(state.lanes).largest
+    largest = state.lane_largest
     start_search(largest)
     for first in range(0, state.scalars.slots, LANES):
         high, low = state.influence[first : first + LANES], state.influence_low[first : first + LANES]
@@ -89,7 +88,7 @@ def largest_penalised_key(state, penalties, row):
 
     Reference: `reference.Reference.keys`.
     """
-    largest, scalars = lane_results(state.lanes).largest, penalties.scalars
+    largest, scalars = state.lane_largest, penalties.scalars
     start_search(largest)
     for first in range(0, state.scalars.slots, LANES):
         high, low = state.influence[first : first + LANES], state.influence_low[first : first + LANES]

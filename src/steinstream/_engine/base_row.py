@@ -1,4 +1,7 @@
-"""Base kernel of one draw with all stored draws, without scores: a weighted sum, or values added to a row."""
+"""Base kernel of one draw with all stored draws, without scores: a weighted sum, or values added to a row.
+
+The draws, or their features, in the coordinates of the kernel are called *base vectors*.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ from numba.extending import intrinsic
 
 from steinstream._engine import double_double
 from steinstream._engine.by_reference import read_field
+from steinstream._engine.jit import bare, inlined
 from steinstream._engine.kernel_row import VARIANTS as KERNEL_ROWS
 from steinstream._engine.kernel_row import call_row
-from steinstream._engine.simd import Lanes, LoopVariable, integer, loop
+from steinstream._engine.simd import LANES, Lanes, LoopVariable, integer, loop
+from steinstream._typing import Array
 
 # Operations, as in kernel_row.
 SUM = np.int64(0)  # write the sum of weight * phi, an exact pair per lane
@@ -100,3 +105,70 @@ def base_row_function(module: Any, profile: Callable[..., Any], variant: tuple[A
         rest.value.store(lanes, integer(1))
     builder.ret_void()
     return function
+
+
+@inlined
+def row_total(kernel, point, tiles, weights, lanes, count):
+    """Return the exact sum of weight * phi(point, y) over the first ``count`` stored draws, rounded once.
+
+    Reference: `reference.ReferenceSummary.sum`.
+    """
+    if count == 0:
+        return 0.0
+    base_row(kernel, SUM, point, tiles, weights, weights, lanes, 0, (count + LANES - 1) // LANES)
+    high, low = 0.0, 0.0
+    for lane in range(LANES):
+        high, lost = double_double.two_sum(high, lanes[0, lane])
+        low += lost + lanes[1, lane]
+    return high + low
+
+
+# -- many draws ----------------------------------------------------------------------------------------------------
+
+
+def base_tiles(base: Array) -> Array:
+    """Arrange base vectors (n, q) in tiles (tiles, q, 16), the last one padded with zeros."""
+    tiles, slot = np.zeros((-(-len(base) // LANES), base.shape[1], LANES)), np.arange(len(base))
+    tiles[slot // LANES, :, slot % LANES] = base
+    return tiles
+
+
+def padded(values: Array) -> Array:
+    """Return values with zeros up to a multiple of 16."""
+    longer = np.zeros(-(-len(values) // LANES) * LANES)
+    longer[: len(values)] = values
+    return longer
+
+
+def base_row_sums(kernel: Any, tiles: Array, masses: Array, base: Array) -> Array:
+    """Return the sum of mass * phi over the tiled base vectors for each of some base vectors (n, q).
+
+    Reference: `reference.base_values`.
+    """
+    sums = np.zeros(len(base))
+    _fill_sums(kernel, tiles, masses, np.ascontiguousarray(base), np.zeros((2, LANES)), sums)
+    return sums
+
+
+@bare
+def _fill_sums(kernel, tiles, masses, base, lanes, sums):
+    """Write the sums. Storage bookkeeping."""
+    for i in range(base.shape[0]):
+        sums[i] = row_total(kernel, base[i], tiles, masses, lanes, masses.shape[0])
+
+
+def base_matrix(kernel: Any, tiles: Array, base: Array) -> Array:
+    """Return phi of each of some base vectors (n, q) with each tiled one, (n, 16 tiles).
+
+    Reference: `reference.base_values`.
+    """
+    values = np.zeros((len(base), len(tiles) * LANES))
+    _fill_matrix(kernel, tiles, np.ascontiguousarray(base), np.zeros((2, LANES)), values)
+    return values
+
+
+@bare
+def _fill_matrix(kernel, tiles, base, lanes, values):
+    """Write the values. Storage bookkeeping."""
+    for i in range(base.shape[0]):
+        base_row(kernel, ADD, base[i], tiles, values[i], values[i], lanes, 0, tiles.shape[0])

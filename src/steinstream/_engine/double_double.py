@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
+from steinstream._engine.jit import shared
 
 #: Upper end of the exact range, in units of the grid: 2^40 times the smallest possible k0(x, x).
 EXACT_RANGE = 2.0**93
 
 
-@register_jitable
+@shared
 def two_sum(a: Any, b: Any) -> Any:
     """Return ``a + b`` as the rounded sum and its exact error (Knuth).
 
@@ -35,7 +35,7 @@ def two_sum(a: Any, b: Any) -> Any:
     return total, (a - (total - shadow)) + (b - shadow)
 
 
-@register_jitable
+@shared
 def add(high: Any, low: Any, value: Any) -> Any:
     """Add a double to a pair.
 
@@ -48,7 +48,7 @@ def add(high: Any, low: Any, value: Any) -> Any:
     return high, rest - (high - total)
 
 
-@register_jitable
+@shared
 def add_pair(high: Any, low: Any, value: Any, rest: Any) -> Any:
     """Add a pair to a pair.
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 import numba
 from numba.core import config, event
+from numba.extending import register_jitable
 
 from steinstream._engine.code_cache import CodeFiles
 from steinstream._engine.compile_clock import compile_clock
@@ -74,6 +75,9 @@ bare = jit(_nrt=False, no_cfunc_wrapper=True)
 #: For functions that are called inside a loop, where a call would prevent vectorisation. Not callable from Python,
 #: which halves their compile time.
 inlined = jit(forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+#: For functions that work in Python and in compiled code, where they are inlined.
+shared = register_jitable(forceinline=True, no_cfunc_wrapper=True)
 
 #: For inlined functions that return arrays to a function compiled by ``jit``: with reference counting.
 inlined_with_arrays = jit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -1,15 +1,17 @@
-"""Stein kernel of one pair of draws, in scalar code."""
+"""Stein kernel of one pair of draws, in scalar code. The functions work in Python and in compiled code."""
 
 from __future__ import annotations
 
-from steinstream._engine.jit import inlined
+from typing import Any
+
+from steinstream._engine.jit import inlined, shared
 from steinstream.kernels import PROFILES
 
-_inverse_square_root, _inverse_power, _gaussian = (inlined(profile) for profile in PROFILES)
+_inverse_square_root, _inverse_power, _gaussian = (shared(profile) for profile in PROFILES)
 
 
-@inlined
-def profile_at(kernel, u):
+@shared
+def profile_at(kernel: Any, u: Any) -> Any:
     """Return phi, -2 phi' and 4 phi'' at the squared distance u.
 
     Reference: `kernels.PROFILES`.
@@ -21,8 +23,8 @@ def profile_at(kernel, u):
     return _gaussian(u, kernel.first, kernel.second)
 
 
-@inlined
-def linear_part(linear, scores, product, own):
+@shared
+def linear_part(linear: Any, scores: Any, product: Any, own: Any) -> Any:
     """Return the part of the Stein kernel due to the linear term; 0 without one.
 
     Reference: `kernels.Kernel.matrix`.
@@ -50,9 +52,9 @@ def value_of(kernel, x, y):
     return phi * scores + slope * cross - curvature * u + linear_part(kernel.linear, scores, product, own)
 
 
-@inlined
-def diagonal(kernel, draws, scores, i):
-    """Return k0(x, x) of draw i, given in the coordinates of the kernel.
+@shared
+def diagonal(kernel: Any, draws: Any, scores: Any, i: Any) -> Any:
+    """Return k0(x, x) of draw i, given in the coordinates of the kernel; in Python ``i`` may be a slice.
 
     Reference: `kernels.Kernel.diagonal`.
     """

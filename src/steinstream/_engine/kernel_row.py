@@ -309,12 +309,6 @@ def _trace(
 
 
 @inlined
-def lane_results(array):
-    """Return the rows of an array (4, 16) by name. Storage bookkeeping."""
-    return LaneResults(array[0], array[1], array[2], array[3])
-
-
-@inlined
 def combine_lanes(lanes):
     """Return the exact sum over all lanes as a pair, and the largest influence.
 
@@ -327,18 +321,6 @@ def combine_lanes(lanes):
         largest = max(largest, lanes.largest[lane])
     high, low = double_double.two_sum(high, low)
     return high, low, largest
-
-
-@inlined
-def base_sum(lanes):
-    """Return the sum of copies * phi over all lanes.
-
-    Reference: `reference.Reference.keys`.
-    """
-    total = 0.0
-    for lane in range(LANES):
-        total += lanes.base_sums[lane]
-    return total
 
 
 @inlined_with_arrays

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine import double_double
-from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.base_row import ADD, base_row, row_total
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import profile_at
 from steinstream._engine.kernel_row import (
@@ -32,7 +32,6 @@ from steinstream._engine.kernel_row import (
     sum_arrays,
 )
 from steinstream._engine.simd import LANES, fma
-from steinstream._engine.stream_summary import row_total
 from steinstream._typing import Array, Integers
 
 
@@ -87,20 +86,6 @@ class DropLimits(NamedTuple):
     least: int
     most: int
     allowed: float
-
-
-def base_tiles(base: Array) -> Array:
-    """Arrange base vectors (n, q) in tiles (tiles, q, 16), the last one padded with zeros."""
-    tiles, slot = np.zeros((-(-len(base) // LANES), base.shape[1], LANES)), np.arange(len(base))
-    tiles[slot // LANES, :, slot % LANES] = base
-    return tiles
-
-
-def padded(values: Array) -> Array:
-    """Return values with zeros up to a multiple of 16."""
-    longer = np.zeros(-(-len(values) // LANES) * LANES)
-    longer[: len(values)] = values
-    return longer
 
 
 @jit
@@ -158,30 +143,6 @@ def energy_with_stream_term(masses, sums, alive) -> tuple[float, float]:
         if alive[i]:
             energy += masses[i] * sums.stream[i]
     return energy, mass
-
-
-@jit
-def base_row_sums(kernel, tiles, masses, base) -> Array:
-    """Return the sum of mass * phi over the tiled base vectors for each of some base vectors (n, q).
-
-    Reference: `reference.base_values`.
-    """
-    lanes, sums = np.zeros((2, LANES)), np.zeros(base.shape[0])
-    for i in range(base.shape[0]):
-        sums[i] = row_total(kernel, base[i], tiles, masses, lanes, tiles.shape[0] * LANES)
-    return sums
-
-
-@jit
-def base_matrix(kernel, tiles, base) -> Array:
-    """Return phi of each of some base vectors (n, q) with each tiled one, (n, 16 tiles).
-
-    Reference: `reference.base_values`.
-    """
-    lanes, values = np.zeros((2, LANES)), np.zeros((base.shape[0], tiles.shape[0] * LANES))
-    for i in range(base.shape[0]):
-        base_row(kernel, ADD, base[i], tiles, values[i], values[i], lanes, 0, tiles.shape[0])
-    return values
 
 
 @jit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
-from steinstream._engine.penalties import stream_term, stream_term_with_new, stream_term_without
+from steinstream._engine.penalties import squared_mmd
 
 
 @inlined
@@ -26,14 +26,16 @@ def squared_ksd(state):
 
 
 @inlined
-def stein_part(penalties, value):
-    """Return KSD^2, or 0 if it is not part of the objective.
+def with_stream_term(penalties, squared_ksd, kept_total, stream_total, draws):
+    """Return the objective from KSD^2, P and B.
 
     Reference: `reference.Reference.objective`.
     """
-    if penalties is None:
+    scalars = penalties.scalars
+    value = scalars.stein * squared_ksd
+    if scalars.weight == 0.0:
         return value
-    return penalties.scalars.stein * value
+    return value + scalars.weight * squared_mmd(penalties, kept_total, stream_total, draws)
 
 
 @inlined
@@ -42,7 +44,11 @@ def objective(state, penalties):
 
     Reference: `reference.Reference.objective`.
     """
-    return stein_part(penalties, squared_ksd(state)) + stream_term(state, penalties)
+    value = squared_ksd(state)
+    if penalties is None:
+        return value
+    p = penalties.scalars
+    return with_stream_term(penalties, value, p.kept_total, p.stream_total, state.scalars.draws)
 
 
 @inlined
@@ -53,7 +59,12 @@ def objective_with_new(state, penalties):
     """
     s = state.scalars
     total, _ = double_double.add_pair(s.total, s.total_low, 2.0 * s.new_influence, 2.0 * s.new_influence_low)
-    return stein_part(penalties, mean_over_pairs(total, s.draws + 1)) + stream_term_with_new(state, penalties)
+    value = mean_over_pairs(total, s.draws + 1)
+    if penalties is None:
+        return value
+    p = penalties.scalars
+    stream_total, _ = double_double.add(p.stream_total, p.stream_total_low, p.new_stream_sum)
+    return with_stream_term(penalties, value, p.kept_total + 2.0 * p.new_kept_sum, stream_total, s.draws + 1)
 
 
 @inlined
@@ -66,4 +77,9 @@ def objective_without(state, penalties, slot):
     total, _ = double_double.add_pair(
         s.total, s.total_low, -2.0 * state.influence[slot], -2.0 * state.influence_low[slot]
     )
-    return stein_part(penalties, mean_over_pairs(total, s.draws - 1)) + stream_term_without(state, penalties, slot)
+    value = mean_over_pairs(total, s.draws - 1)
+    if penalties is None:
+        return value
+    p = penalties.scalars
+    stream_total, _ = double_double.add(p.stream_total, p.stream_total_low, -penalties.stream_sum[slot])
+    return with_stream_term(penalties, value, p.kept_total - 2.0 * penalties.kept_sum[slot], stream_total, s.draws - 1)

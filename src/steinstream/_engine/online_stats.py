@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from steinstream._engine.jit import jit
+from steinstream._engine.jit import bare, jit
 from steinstream._engine.kernel_pair import diagonal
 
 #: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last
@@ -57,9 +57,9 @@ def update_moments(draws, counts, mean, second, last, difference) -> None:
                     line[j] += factor * difference[j]
 
 
-@jit
-def update_batches(draws, columns, shift, sums, squares, numbers) -> None:
-    """Add some columns of draws (n, d) to batches of equal length; when there are too many, pairs are merged.
+@bare
+def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
+    """Add some columns of draws (n, d) to batches of equal length until all are full; return the number of draws used.
 
     ``shift`` is the first draw; ``sums`` and ``squares`` (batches, k) are those of the differences from it. ``numbers``
     holds the length of a batch, the number of complete batches, of draws in the current batch, and of all draws.
@@ -67,29 +67,22 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> None:
     Reference: `reference.batches`.
     """
     for i in range(draws.shape[0]):
-        if numbers[3] == 0:
-            for k in range(columns.shape[0]):
-                shift[k] = draws[i, columns[k]]
-        total, square = sums[numbers[1]], squares[numbers[1]]
+        if numbers[1] == sums.shape[0]:
+            return i
         for k in range(columns.shape[0]):
+            if numbers[3] == 0:
+                shift[k] = draws[i, columns[k]]
             value = draws[i, columns[k]] - shift[k]
-            total[k] += value
-            square[k] += value * value
+            sums[numbers[1], k] += value
+            squares[numbers[1], k] += value * value
         numbers[2] += 1
         numbers[3] += 1
         if numbers[2] == numbers[0]:
             numbers[1], numbers[2] = numbers[1] + 1, 0
-        if numbers[1] == sums.shape[0]:
-            for batch in range(sums.shape[0]):
-                for k in range(columns.shape[0]):
-                    for values in (sums, squares):
-                        values[batch, k] = (
-                            values[2 * batch, k] + values[2 * batch + 1, k] if 2 * batch < sums.shape[0] else 0.0
-                        )
-            numbers[0], numbers[1] = 2 * numbers[0], sums.shape[0] // 2
+    return draws.shape[0]
 
 
-@jit
+@bare
 def update_bound(trace, kernel, draws, scores, sizes, limits) -> None:
     """Add the draws and steps of a run to the terms of the bound. ``sizes`` are the numbers of draws after each step.
 

@@ -39,6 +39,7 @@ own. Otherwise phi is that of the coordinates of the kept draws.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,9 +47,10 @@ from numba import types
 from numba.extending import overload
 
 from steinstream._engine import double_double
-from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.base_row import ADD, base_matrix, base_row, base_row_sums, base_tiles, padded, row_total
 from steinstream._engine.by_reference import by_reference
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.compiled_kernel import CompiledKernel
+from steinstream._engine.jit import inlined, jit, shared
 from steinstream._engine.kernel_pair import diagonal, profile_at
 from steinstream._engine.kernel_row import RowPenalties
 from steinstream._engine.late_calls import called_late
@@ -57,7 +59,7 @@ from steinstream._engine.state import NONE, KeptState, aligned, new_record
 from steinstream._engine.stream_summary import (
     StreamSummary,
     add_to_summary,
-    row_total,
+    stream_sums,
     sum_over_pairs,
     sum_over_stream,
 )
@@ -119,7 +121,7 @@ class Penalties(NamedTuple):
     tiles: Array  # (slots / 16, q, 16): features of the kept draws; without features (0, q, 16)
     given_row: Array  # (slots,): phi of features for the next row
     summary: StreamSummary
-    point: Array  # (d,): scratch
+    point: Array  # (q,): features of the draw whose row is computed
     lanes: Array  # (2, 16): scratch
     scalars: Any  # a record of SCALARS
 
@@ -192,78 +194,61 @@ def _row_penalties(penalties):
 # -- the stream ----------------------------------------------------------------------------------------------------
 
 
-@inlined
-def load_point(penalties, batch, i):
-    """Copy draw i of a batch to ``penalties.point``. Storage bookkeeping."""
-    for k in range(penalties.point.shape[0]):
-        penalties.point[k] = batch.base[i, k]
-
-
-@inlined
-def load_kept_point(state, penalties, slot):
-    """Copy the base vector of a kept draw to ``penalties.point``. Storage bookkeeping."""
-    tile, lane = slot // LANES, slot % LANES
-    if penalties.scalars.features > 0.0:
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = penalties.tiles[tile, k, lane]
-    else:
-        for k in range(penalties.point.shape[0]):
-            penalties.point[k] = state.tiles[tile, k, 0, lane]
-
-
-@inlined
-def kept_total(state, kernel, penalties):
-    """Return the sum of phi between ``penalties.point`` and the kept draws.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
-    slots = state.scalars.slots
-    if penalties.scalars.features > 0.0:
-        return row_total(kernel, penalties.point, penalties.tiles, state.copies, penalties.lanes, slots)
-    return row_total(kernel, penalties.point, state.tiles, state.copies, penalties.lanes, slots)
-
-
-@inlined
-def add_kept_row(state, kernel, penalties, row, slots):
-    """Add phi between ``penalties.point`` and the draws in the first slots to a row.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
-    tiles = (slots + LANES - 1) // LANES
-    if penalties.scalars.features > 0.0:
-        base_row(kernel, ADD, penalties.point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
-    else:
-        base_row(kernel, ADD, penalties.point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
-
-
-@inlined
+@called_late()
 def store_features(penalties, batch, new, slot):
     """Write the features of a draw of the batch into a spare slot and ``penalties.point``. Storage bookkeeping."""
-    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
-        if penalties.scalars.features > 0.0:
-            for k in range(penalties.point.shape[0]):
-                penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES] = batch.base[new, k]
+    for k in range(penalties.point.shape[0]):
+        penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES] = batch.base[new, k]
 
 
-@inlined
-def load_removed_features(state, penalties, slot):
-    """Copy the features of a draw that is removed to ``penalties.point``. Storage bookkeeping."""
-    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
-        if penalties.scalars.features > 0.0:
-            load_kept_point(state, penalties, slot)
+@called_late()
+def load_kept_features(penalties, slot):
+    """Copy the features of a kept draw to ``penalties.point``. Storage bookkeeping."""
+    for k in range(penalties.point.shape[0]):
+        penalties.point[k] = penalties.tiles[slot // LANES, k, slot % LANES]
 
 
-@inlined
+@called_late()
+def move_features(penalties, slot, last):
+    """Copy the features of the last slot into this one. Storage bookkeeping."""
+    for k in range(penalties.point.shape[0]):
+        penalties.tiles[slot // LANES, k, slot % LANES] = penalties.tiles[last // LANES, k, last % LANES]
+
+
+@called_late()
 def fill_given_row(state, kernel, penalties, slots):
     """Compute phi of the features in ``penalties.point`` with the first slots, for the next kernel row.
 
     Reference: `kernels.Kernel.base_matrix`.
     """
-    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
-        if penalties.scalars.features > 0.0:
-            for other in range((slots + LANES - 1) // LANES * LANES):
-                penalties.given_row[other] = 0.0
-            add_kept_row(state, kernel, penalties, penalties.given_row, slots)
+    for other in range((slots + LANES - 1) // LANES * LANES):
+        penalties.given_row[other] = 0.0
+    add_kept_row(state, kernel, penalties, penalties.point, penalties.given_row, slots)
+
+
+@inlined
+def kept_total(state, kernel, penalties, point):
+    """Return the sum of phi between a base vector and the kept draws.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    slots = state.scalars.slots
+    if penalties.scalars.features > 0.0:
+        return row_total(kernel, point, penalties.tiles, state.copies, penalties.lanes, slots)
+    return row_total(kernel, point, state.tiles, state.copies, penalties.lanes, slots)
+
+
+@inlined
+def add_kept_row(state, kernel, penalties, point, row, slots):
+    """Add phi between a base vector and the draws in the first slots to a row.
+
+    Reference: `kernels.Kernel.base_matrix`.
+    """
+    tiles = (slots + LANES - 1) // LANES
+    if penalties.scalars.features > 0.0:
+        base_row(kernel, ADD, point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
+    else:
+        base_row(kernel, ADD, point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
 
 
 @inlined
@@ -280,8 +265,8 @@ def base_value(kernel, draws, i, j):
     return (phi + shift) - shift
 
 
-@inlined
-def base_at_zero(kernel):
+@shared
+def base_at_zero(kernel: Any) -> Any:
     """Return phi(0), rounded to the grid.
 
     Reference: `kernels.Kernel.base_matrix`.
@@ -304,8 +289,7 @@ def observe_stream(state, kernel, penalties, batch, first):
         observed = scalars.first_pass > 0.0
         if scalars.gamma > 0.0:
             for i in range(first, last):
-                load_point(penalties, batch, i)
-                batch.stream_sums[i] = sum_over_stream(kernel, penalties.summary, penalties.point)
+                batch.stream_sums[i] = sum_over_stream(kernel, penalties.summary, batch.base[i])
         if observed and scalars.gamma > 0.0:
             for i in range(first, last):
                 scalars.pair_sum += 2.0 * batch.stream_sums[i]
@@ -314,8 +298,7 @@ def observe_stream(state, kernel, penalties, batch, first):
                     value = base_value(kernel, batch.base, i, j)
                     batch.stream_sums[i] += value
                     scalars.pair_sum += value
-                load_point(penalties, batch, i)
-                add_to_summary(kernel, penalties.summary, penalties.point, batch.unscaled[i], batch.ids[i])
+                add_to_summary(kernel, penalties.summary, batch.base, batch.unscaled, batch.ids, i)
         if observed:
             for i in range(first, last):
                 scalars.count += 1.0
@@ -325,13 +308,13 @@ def observe_stream(state, kernel, penalties, batch, first):
         state.scalars.largest = np.nan
 
 
-@inlined
-def add_diagonal(scalars, value):
+@shared
+def add_diagonal(scalars: Any, value: float) -> None:
     """Add k0(x, x) of a draw to the means.
 
     Reference: `reference.recent_mean`.
     """
-    scalars.log_diagonal_sum += np.log(value)
+    scalars.log_diagonal_sum += math.log(value)
     scalars.log_diagonal_count += 1.0
     if scalars.diagonal_count >= max(scalars.diagonal_doubling, 1.0):
         scalars.diagonal_doubling = max(scalars.diagonal_doubling, 1.0) + scalars.diagonal_count
@@ -339,16 +322,6 @@ def add_diagonal(scalars, value):
         scalars.diagonal_sum = scalars.diagonal_count = 0.0
     scalars.diagonal_sum += value
     scalars.diagonal_count += 1.0
-
-
-@jit
-def add_diagonals(kernel, penalties, draws, scores) -> None:
-    """Add k0(x, x) of draws that are inserted without being part of the stream.
-
-    Reference: `reference.Reference.kappa`.
-    """
-    for i in range(draws.shape[0]):
-        add_diagonal(penalties.scalars, diagonal(kernel, draws, scores, i))
 
 
 @inlined
@@ -362,21 +335,20 @@ def observe_others(state, kernel, penalties, batch, first, new):
         if batch.candidates > 1 and scalars.first_pass > 0.0 and scalars.gamma > 0.0 and slots > 0:
             for i in range(first, first + batch.candidates):
                 if i != new:
-                    load_point(penalties, batch, i)
-                    add_to_stream_total(scalars, kept_total(state, kernel, penalties))
-                    add_kept_row(state, kernel, penalties, penalties.stream_sum, slots)
+                    add_to_stream_total(scalars, kept_total(state, kernel, penalties, batch.base[i]))
+                    add_kept_row(state, kernel, penalties, batch.base[i], penalties.stream_sum, slots)
 
 
-@inlined
-def add_to_stream_total(scalars, value):
+@shared
+def add_to_stream_total(scalars: Any, value: Any) -> None:
     """Add to B. Storage bookkeeping."""
     scalars.stream_total, scalars.stream_total_low = double_double.add(
         scalars.stream_total, scalars.stream_total_low, value
     )
 
 
-@inlined
-def update_weights(kernel, penalties):
+@shared
+def update_weights(kernel: Any, penalties: Any) -> None:
     """Compute the weights from the sums over the stream.
 
     Reference: `reference.Reference.stream_weight`, `reference.Reference.cost_scale`.
@@ -391,7 +363,7 @@ def update_weights(kernel, penalties):
     if scalars.gamma > 0.0 and spread > _SMALLEST_SPREAD * own:
         scalars.weight = scalars.gamma * kappa / spread if scalars.stein > 0.0 else 1.0 / spread
     if scalars.cost_weight * scalars.cost_sum > 0.0:
-        geometric = np.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count)
+        geometric = math.exp(scalars.log_diagonal_sum / scalars.log_diagonal_count)
         scale = geometric if scalars.stein > 0.0 else 1.0
         scalars.cost_scale = 0.5 * scalars.cost_weight * scale / (scalars.cost_sum / count)
 
@@ -410,8 +382,8 @@ def set_share(state, penalties, others):
 # -- the stream term of the objective ------------------------------------------------------------------------------
 
 
-@inlined
-def squared_mmd(penalties, kept_total, stream_total, draws):
+@shared
+def squared_mmd(penalties: Any, kept_total: Any, stream_total: Any, draws: Any) -> Any:
     """Return MMD^2 from its three sums.
 
     Reference: `reference.Reference.squared_mmd`.
@@ -420,8 +392,8 @@ def squared_mmd(penalties, kept_total, stream_total, draws):
     return kept_total / (size * size) - 2.0 * (stream_total / (size * count)) + pair_sum / (count * count)
 
 
-@inlined
-def logged_mmd(state, penalties):
+@shared
+def logged_mmd(state: Any, penalties: Any) -> Any:
     """Return MMD^2 of the kept draws, at least 0; NaN without a stream term.
 
     Reference: `reference.Reference.squared_mmd`.
@@ -430,93 +402,6 @@ def logged_mmd(state, penalties):
         return np.nan
     scalars = penalties.scalars
     return max(squared_mmd(penalties, scalars.kept_total, scalars.stream_total, state.scalars.draws), 0.0)
-
-
-@jit
-def running_squared_mmd(state, penalties) -> float:
-    """Return MMD^2 of the kept draws as a step logs it.
-
-    Reference: `reference.Reference.squared_mmd`.
-    """
-    return float(logged_mmd(state, penalties))
-
-
-@inlined
-def stream_term(state, penalties):
-    """Return the stream term of the kept draws.
-
-    Reference: `reference.Reference.stream_term`.
-    """
-    if penalties is None or penalties.scalars.weight == 0.0:
-        return 0.0
-    scalars = penalties.scalars
-    return scalars.weight * squared_mmd(penalties, scalars.kept_total, scalars.stream_total, state.scalars.draws)
-
-
-@inlined
-def stream_term_with_new(state, penalties):
-    """Return the stream term if the evaluated draw were inserted.
-
-    Reference: `reference.Reference.stream_term`.
-    """
-    if penalties is None or penalties.scalars.weight == 0.0:
-        return 0.0
-    scalars = penalties.scalars
-    stream_total, _ = double_double.add(scalars.stream_total, scalars.stream_total_low, scalars.new_stream_sum)
-    kept_total = scalars.kept_total + 2.0 * scalars.new_kept_sum
-    return scalars.weight * squared_mmd(penalties, kept_total, stream_total, state.scalars.draws + 1)
-
-
-@inlined
-def stream_term_without(state, penalties, slot):
-    """Return the stream term if one draw of this slot were removed.
-
-    Reference: `reference.Reference.stream_term`.
-    """
-    if penalties is None or penalties.scalars.weight == 0.0:
-        return 0.0
-    scalars = penalties.scalars
-    stream_total, _ = double_double.add(scalars.stream_total, scalars.stream_total_low, -penalties.stream_sum[slot])
-    kept_total = scalars.kept_total - 2.0 * penalties.kept_sum[slot]
-    return scalars.weight * squared_mmd(penalties, kept_total, stream_total, state.scalars.draws - 1)
-
-
-@jit
-def current_weight(kernel, penalties) -> float:
-    """Return the factor w of the squared MMD, up to date.
-
-    Reference: `reference.Reference.mmd_weight`.
-    """
-    update_weights(kernel, penalties)
-    return float(penalties.scalars.weight)
-
-
-@jit
-def stream_squares(state, kernel, penalties, squares) -> float:
-    """Write w |phi(x, .) - mean embedding of the stream|^2 for each slot; return its mean over the stream.
-
-    Reference: `reference.Reference.squared_distances`.
-    """
-    update_weights(kernel, penalties)
-    scalars, own = penalties.scalars, base_at_zero(kernel)
-    pairs = scalars.pair_sum / (scalars.count * scalars.count)
-    for slot in range(state.scalars.slots):
-        squares[slot] = scalars.weight * (own - 2.0 * penalties.stream_sum[slot] / scalars.count + pairs)
-    return float(scalars.weight * (own - pairs))
-
-
-@jit
-def sums_over_summary(state, kernel, penalties, kept_sums, stream_sums) -> float:
-    """Write the sum of phi over the kept draws and over the summary for each slot; return it for pairs of the summary.
-
-    Reference: `reference.Reference.squared_mmd`.
-    """
-    slots = state.scalars.slots
-    for slot in range(slots):
-        load_kept_point(state, penalties, slot)
-        kept_sums[slot] = kept_total(state, kernel, penalties)
-        stream_sums[slot] = sum_over_stream(kernel, penalties.summary, penalties.point)
-    return sum_over_pairs(kernel, penalties.summary)
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------
@@ -558,8 +443,7 @@ def candidate_key(state, kernel, penalties, batch, new, influence):
         return -np.inf
     key = scalars.stein * influence
     if scalars.weight > 0.0:
-        load_point(penalties, batch, new)
-        kept_sum = 0.5 * base_at_zero(kernel) + kept_total(state, kernel, penalties)
+        kept_sum = 0.5 * base_at_zero(kernel) + kept_total(state, kernel, penalties, batch.base[new])
         share = scalars.weight * float(state.scalars.draws + 1) / scalars.count
         key = fma(scalars.weight, kept_sum, key - share * batch.stream_sums[new])
     return fma(scalars.cost_scale, batch.costs[new], key)
@@ -578,22 +462,35 @@ def penalised_key(penalties, slot):
 
 
 @inlined
-def set_spare_sums(penalties, slot):
-    """Prepare the sums of a spare slot into which a draw is written. Storage bookkeeping."""
+def prepare_slot(state, kernel, penalties, batch, new, slot):
+    """Prepare a spare slot for the evaluation of a draw of the batch. Storage bookkeeping."""
     if penalties is not None:
         penalties.kept_sum[slot], penalties.stream_sum[slot] = 0.0, 0.0
         penalties.removal_cost[slot], penalties.next_removed[slot] = -np.inf, NONE
+        if penalties.scalars.features > 0.0:
+            store_features(penalties, batch, new, slot)
+            fill_given_row(state, kernel, penalties, slot + 1)
 
 
 @inlined
-def evaluate_new(kernel, penalties, batch, new, total):
-    """Set the sums of the evaluated draw, a new state; ``total`` is the sum of phi over the kept draws.
+def prepare_row(state, kernel, penalties, slots):
+    """Prepare the kernel row of the draw that is removed. Storage bookkeeping."""
+    if penalties is not None:  # noqa: SIM102 (numba removes this branch, but only as a test of its own)
+        if penalties.scalars.features > 0.0:
+            fill_given_row(state, kernel, penalties, slots)
+
+
+@inlined
+def evaluate_new(state, kernel, penalties, batch, new):
+    """Set the sums of the evaluated draw, a new state, whose row has been computed.
 
     Reference: `reference.Reference.keys`.
     """
     if penalties is not None:
-        scalars, own = penalties.scalars, base_at_zero(kernel)
-        scalars.new_kept_sum = total + 0.5 * own
+        scalars, total = penalties.scalars, 0.0
+        for lane in range(LANES):
+            total += state.lane_base_sums[lane]
+        scalars.new_kept_sum = total + 0.5 * base_at_zero(kernel)
         scalars.new_stream_sum = batch.stream_sums[new]
         add_to_stream_total(scalars, scalars.first_pass * total)
 
@@ -632,11 +529,13 @@ def insert_sums(state, penalties, slot):
 
 
 @inlined
-def remove_totals(penalties, slot):
-    """Subtract a draw of a slot from P and B. Storage bookkeeping."""
+def subtract_totals(state, penalties, slot):
+    """Subtract a draw of a slot from P and B. Its features are copied, for its kernel row. Storage bookkeeping."""
     if penalties is not None:
         penalties.scalars.kept_total -= 2.0 * penalties.kept_sum[slot]
         add_to_stream_total(penalties.scalars, -penalties.stream_sum[slot])
+        if penalties.scalars.features > 0.0:
+            load_kept_features(penalties, slot)
 
 
 @inlined
@@ -656,8 +555,7 @@ def move_penalties(penalties, slot, last):
         penalties.removal_cost[slot] = penalties.removal_cost[last]
         penalties.next_removed[slot] = penalties.next_removed[last]
         if penalties.scalars.features > 0.0:
-            for k in range(penalties.point.shape[0]):
-                penalties.tiles[slot // LANES, k, slot % LANES] = penalties.tiles[last // LANES, k, last % LANES]
+            move_features(penalties, slot, last)
 
 
 @inlined
@@ -703,24 +601,67 @@ def compare_all_copies(state, penalties) -> None:
         compare_copies(state, penalties, slot)
 
 
-@jit
-def restore_sums(state, kernel, penalties) -> None:
+# -- between the blocks: functions in Python -----------------------------------------------------------------------
+
+
+def add_diagonals(kernel: CompiledKernel, penalties: Penalties, draws: Array, scores: Array) -> None:
+    """Add k0(x, x) of draws that are inserted without being part of the stream.
+
+    Reference: `reference.Reference.kappa`.
+    """
+    for value in diagonal(kernel, draws, scores, slice(None)).tolist():
+        add_diagonal(penalties.scalars, value)
+
+
+def current_weight(kernel: CompiledKernel, penalties: Penalties) -> float:
+    """Return the factor w of the squared MMD, up to date.
+
+    Reference: `reference.Reference.mmd_weight`.
+    """
+    update_weights(kernel, penalties)
+    return float(penalties.scalars.weight)
+
+
+def stream_squares(state: KeptState, kernel: CompiledKernel, penalties: Penalties) -> tuple[Array, float]:
+    """Return w |phi(x, .) - mean embedding of the stream|^2 for each slot, and its mean over the stream.
+
+    Reference: `reference.Reference.squared_distances`.
+    """
+    weight, scalars, own = current_weight(kernel, penalties), penalties.scalars, float(base_at_zero(kernel))
+    pairs, sums = float(scalars.pair_sum / (scalars.count * scalars.count)), penalties.stream_sum[: state.scalars.slots]
+    return weight * (own - 2.0 * sums / scalars.count + pairs), weight * (own - pairs)
+
+
+def kept_points(state: KeptState, penalties: Penalties) -> Array:
+    """Return the base vector of each slot, (slots, q). Storage bookkeeping."""
+    tiles = penalties.tiles if penalties.scalars.features else state.tiles[:, :, 0]
+    return np.ascontiguousarray(tiles.transpose(0, 2, 1).reshape(-1, tiles.shape[1])[: state.scalars.slots])
+
+
+def sums_over_summary(state: KeptState, kernel: CompiledKernel, penalties: Penalties) -> tuple[Array, Array, float]:
+    """Return the sum of phi over the kept draws and over the summary for each slot, and over pairs of the summary.
+
+    Reference: `reference.Reference.squared_mmd`.
+    """
+    points, copies = kept_points(state, penalties), padded(state.copies[: state.scalars.slots])
+    kept_sums = base_row_sums(kernel, base_tiles(points), copies, points)
+    return kept_sums, stream_sums(kernel, penalties.summary, points), sum_over_pairs(kernel, penalties.summary)
+
+
+def restore_sums(state: KeptState, kernel: CompiledKernel, penalties: Penalties) -> None:
     """Compute the sums over the kept draws that a checkpoint does not contain.
 
     Reference: `reference.Reference.keys`.
     """
-    scalars, slots = penalties.scalars, state.scalars.slots
-    scalars.kept_total, scalars.stream_total, scalars.stream_total_low = 0.0, 0.0, 0.0
-    for slot in range(slots):
-        load_kept_point(state, penalties, slot)
-        total = kept_total(state, kernel, penalties)
-        penalties.kept_sum[slot] = total - 0.5 * base_at_zero(kernel)
-        scalars.kept_total += state.copies[slot] * total
-        for _ in range(int(state.copies[slot])):
-            add_to_stream_total(scalars, penalties.stream_sum[slot])
-    latest = state.scalars.latest
+    scalars, slots, latest = penalties.scalars, int(state.scalars.slots), state.scalars.latest
+    points, copies = kept_points(state, penalties), state.copies[:slots]
+    tiles = base_tiles(points)
+    sums = base_row_sums(kernel, tiles, padded(copies), points)
+    penalties.kept_sum[:slots] = sums - 0.5 * base_at_zero(kernel)
+    scalars.kept_total = scalars.stream_total = scalars.stream_total_low = 0.0
+    for total, count, stream_sum in zip(sums, copies, penalties.stream_sum, strict=False):
+        scalars.kept_total += count * total
+        for _ in range(int(count)):
+            add_to_stream_total(scalars, stream_sum)
     if latest != NONE and slots > 0:
-        for slot in range(slots):
-            penalties.base_row[slot] = 0.0
-        load_kept_point(state, penalties, latest)
-        add_kept_row(state, kernel, penalties, penalties.base_row, slots)
+        penalties.base_row[:slots] = base_matrix(kernel, tiles, points[latest : latest + 1])[0, :slots]

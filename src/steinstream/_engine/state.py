@@ -52,7 +52,10 @@ class KeptState(NamedTuple):
     influence: Array  # (slots,): an exact pair; -inf or NaN in spare slots
     influence_low: Array
     row: Array  # (slots,): kernel values with the latest state
-    lanes: Array  # (4, 16): results of the last row, see kernel_row.LaneResults
+    lane_sums: Array  # (16,): results of the last row, as in kernel_row.LaneResults
+    lane_errors: Array
+    lane_largest: Array
+    lane_base_sums: Array
     raw: Array  # (slots, w): columns to be returned with each state; w may be 0
     oldest: Integers  # (slots,): first label of the state
     newest: Integers  # (slots,): last label of the state
@@ -74,8 +77,8 @@ def aligned(*shape: int, kind: Any = np.float64) -> AnyArray:
 
 
 def new_record(kind: np.dtype[Any]) -> Any:
-    """Return a record of zeros: ``record["name"]`` in Python, ``record.name`` in compiled code."""
-    return np.zeros(1, dtype=kind)[0]
+    """Return a record of zeros. ``record.name`` is a field, in Python and in compiled code."""
+    return np.zeros(1, dtype=kind).view(np.recarray)[0]
 
 
 def record_values(record: Any) -> Array:
@@ -105,7 +108,10 @@ def empty_state(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
         influence=influence,
         influence_low=aligned(slots),
         row=aligned(slots),
-        lanes=aligned(4, LANES),
+        lane_sums=aligned(LANES),
+        lane_errors=aligned(LANES),
+        lane_largest=aligned(LANES),
+        lane_base_sums=aligned(LANES),
         raw=np.zeros((slots, raw)),
         oldest=np.full(slots, NONE, dtype=np.int64),
         newest=np.full(slots, NONE, dtype=np.int64),

@@ -19,9 +19,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from steinstream._engine.by_reference import by_reference
+from steinstream._engine.jit import shared
 from steinstream._typing import Array, Integers
 
 #: Factor that absorbs rounding. The objectives before and after a removal are often equal in exact arithmetic (repeated
@@ -49,7 +49,7 @@ class StepLimits(NamedTuple):
         return self._replace(floor=self.floor[steps], budget=self.budget[steps], share=self.share[steps])
 
 
-@register_jitable(forceinline=True)
+@shared
 def allowed_objective(before: Any, after: Any, size: Any, limits: Any, step: Any) -> Any:
     """Return the largest objective that a removal within the budget may leave.
 
@@ -64,7 +64,7 @@ def allowed_objective(before: Any, after: Any, size: Any, limits: Any, step: Any
     return (highest + limits.budget[step] + limits.share[step] / float(size * size)) * TIE
 
 
-@register_jitable(forceinline=True)
+@shared
 def removal_limit(allowed: Any, size: Any, limits: Any, step: Any) -> Any:
     """Return the largest objective that a removal from ``size`` draws may leave.
 
@@ -79,7 +79,7 @@ def removal_limit(allowed: Any, size: Any, limits: Any, step: Any) -> Any:
     return allowed
 
 
-@register_jitable(forceinline=True)
+@shared
 def may_remove(objective: Any, limit: Any) -> Any:
     """Whether a removal that leaves this objective is permitted.
 

@@ -24,14 +24,13 @@ Memory: about 3 r draws. Time per draw: about 2.4 r values of the base kernel fo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from steinstream._engine import double_double
-from steinstream._engine.base_row import SUM, base_row
+from steinstream._engine.base_row import base_row_sums, row_total
 from steinstream._engine.by_reference import by_reference
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.jit import bare, inlined
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
@@ -71,7 +70,7 @@ def capacity(level: int, highest: int) -> int:
     return max(_SMALLEST, int(share) // 4 * 4)
 
 
-_capacity = inlined(capacity)
+_CAPACITIES = np.array([capacity(0, higher) for higher in range(LEVELS)])  # by the number of higher levels
 _SLOTS = sum(capacity(level, LEVELS - 1) for level in range(LEVELS)) + 2 * RADIUS
 
 
@@ -100,22 +99,6 @@ def empty_summary(dim: int, raw: int, used: bool = True) -> StreamSummary:
 
 
 @inlined
-def row_total(kernel, point, tiles, weights, lanes, count):
-    """Return the exact sum of weight * phi(point, y) over the first ``count`` stored draws, rounded once.
-
-    Reference: `reference.ReferenceSummary.sum`.
-    """
-    if count == 0:
-        return 0.0
-    base_row(kernel, SUM, point, tiles, weights, weights, lanes, 0, (count + LANES - 1) // LANES)
-    high, low = 0.0, 0.0
-    for lane in range(LANES):
-        high, lost = double_double.two_sum(high, lanes[0, lane])
-        low += lost + lanes[1, lane]
-    return high + low
-
-
-@inlined
 def sum_over_stream(kernel, summary, point):
     """Return the sum of phi(point, y) over the stream, by its summary.
 
@@ -125,8 +108,8 @@ def sum_over_stream(kernel, summary, point):
 
 
 @inlined
-def add_to_summary(kernel, summary, draw, raw, id):
-    """Add a draw, given in the coordinates of the kernel and as it was before, and halve the levels that are full.
+def add_to_summary(kernel, summary, draws, raw, ids, i):
+    """Add draw i, given in the coordinates of the kernel and as it was before, and halve the levels that are full.
 
     Reference: `reference.ReferenceSummary.add`.
     """
@@ -135,38 +118,30 @@ def add_to_summary(kernel, summary, draw, raw, id):
     slot = summary.free[numbers[0]]
     numbers[2] = max(numbers[2], slot + 1)
     tile, lane = slot // LANES, slot % LANES
-    for k in range(draw.shape[0]):
-        summary.tiles[tile, k, lane] = draw[k]
-    for k in range(raw.shape[0]):
-        summary.raw[slot, k] = raw[k]
-    summary.weights[slot], summary.ids[slot, 0], summary.ids[slot, 1] = 1.0, id[0], id[1]
+    for k in range(draws.shape[1]):
+        summary.tiles[tile, k, lane] = draws[i, k]
+    for k in range(raw.shape[1]):
+        summary.raw[slot, k] = raw[i, k]
+    summary.weights[slot], summary.ids[slot, 0], summary.ids[slot, 1] = 1.0, ids[i, 0], ids[i, 1]
     numbers[3] += 1
     summary.members[0, summary.counts[0]] = slot
     summary.counts[0] += 1
     level = 0
-    while summary.counts[level] >= _capacity(level, numbers[1]):
+    while summary.counts[level] >= _CAPACITIES[numbers[1] - level]:
         if level == numbers[1]:
             numbers[1] += 1
         halve_level(kernel, summary, level)
         level += 1
 
 
-@jit
-def stream_sum(kernel, summary, point) -> float:
-    """Return the result of :func:`sum_over_stream`; callable from Python.
-
-    Reference: `reference.ReferenceSummary.sum`.
-    """
-    return float(sum_over_stream(kernel, summary, point))
-
-
-@jit
-def append_to_summary(kernel, summary, draw, raw, id) -> None:
-    """Add a draw as :func:`add_to_summary` does; callable from Python.
+@bare
+def append_to_summary(kernel, summary, draws, raw, ids) -> None:
+    """Add draws as :func:`add_to_summary` does; callable from Python.
 
     Reference: `reference.ReferenceSummary.add`.
     """
-    add_to_summary(kernel, summary, draw, raw, id)
+    for i in range(draws.shape[0]):
+        add_to_summary(kernel, summary, draws, raw, ids, i)
 
 
 @called_late()
@@ -208,20 +183,28 @@ def halve_level(kernel, summary, level):
     summary.counts[level] -= count
 
 
-@jit
-def sum_over_pairs(kernel, summary) -> float:
+def stream_sums(kernel: Any, summary: StreamSummary, points: Array) -> Array:
+    """Return the sum of phi over the stream, by its summary, for each of some points (n, d).
+
+    Reference: `reference.ReferenceSummary.sum`.
+    """
+    tiles = -(-int(summary.numbers[2]) // LANES)
+    return base_row_sums(kernel, summary.tiles[:tiles], summary.weights[: tiles * LANES], points)
+
+
+def sum_over_pairs(kernel: Any, summary: StreamSummary) -> float:
     """Return the sum of phi over all pairs of draws of the stream, by its summary.
 
     Reference: `reference.ReferenceSummary.sum_over_pairs`.
     """
-    total = 0.0
-    for level in range(LEVELS):
-        for i in range(summary.counts[level]):
-            slot = summary.members[level, i]
-            for k in range(summary.point.shape[0]):
-                summary.point[k] = summary.tiles[slot // LANES, k, slot % LANES]
-            total += summary.weights[slot] * sum_over_stream(kernel, summary, summary.point)
-    return total
+    slots = slots_by_level(summary)
+    sums = stream_sums(kernel, summary, summary.tiles[slots // LANES, :, slots % LANES])
+    return float(np.cumsum(summary.weights[slots] * sums)[-1]) if len(slots) else 0.0  # added one after another
+
+
+def slots_by_level(summary: StreamSummary) -> Integers:
+    """Return the slots of all draws, level by level and in order of arrival."""
+    return np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
 
 
 class SummaryDraws(NamedTuple):
@@ -245,8 +228,7 @@ class SummaryDraws(NamedTuple):
 
 def summary_draws(summary: StreamSummary) -> SummaryDraws:
     """Return the draws of a summary."""
-    slots = np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
-    levels = np.repeat(np.arange(LEVELS), summary.counts)
+    slots, levels = slots_by_level(summary), np.repeat(np.arange(LEVELS), summary.counts)
     seen, highest = int(summary.numbers[3]), int(summary.numbers[1])
     return SummaryDraws(summary.raw[slots], levels, summary.ids[slots], seen, highest)
 

@@ -92,14 +92,14 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
         new = first if batch.candidates == 1 else best_candidate(state, kernel, penalties, batch, first, workers)
         size = state.scalars.draws + 1
         skip_others = size <= limits.floor[step]
-        evaluate(state, kernel, penalties, batch, new, skip_others=skip_others, workers=workers)
+        evaluate(state, kernel, penalties, batch, new, skip_others, workers)
 
         before = objective(state, penalties) if limits.monotone else np.inf
         allowed = allowed_objective(before, objective_with_new(state, penalties), size, limits, step)
         limit = removal_limit(allowed, size, limits, step)
         is_first = new_value(state, penalties) > state.scalars.largest_other  # the new draw would be removed first
         if is_first and (limit == np.inf or may_remove(objective(state, penalties), limit)):
-            reject(state, penalties, batch, new, arrival, log.dropped[removed])
+            reject(state, penalties, batch, new, arrival, log, removed)
             removed += 1
         else:
             insert(state, penalties, batch, new, arrival)
@@ -108,7 +108,7 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
             slot = NONE if limit == -np.inf else next_removal(state, penalties, limit)
             if slot == NONE:
                 break
-            remove(state, kernel, penalties, slot, log.dropped[removed], workers)
+            remove(state, kernel, penalties, slot, log, removed, workers)
             removed += 1
         log.sizes[step], log.squared_ksd[step] = state.scalars.draws, squared_ksd(state)
         log.squared_mmd[step] = logged_mmd(state, penalties)

@@ -13,11 +13,10 @@ from __future__ import annotations
 import numba
 import numpy as np
 from numba import types
-from numba.extending import register_jitable
 
 from steinstream._engine import double_double
 from steinstream._engine.argmax import first_removed, largest_value, largest_value_with_row, new_value
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.jit import inlined, jit, shared
 from steinstream._engine.kernel_pair import value_of
 from steinstream._engine.kernel_row import (
     EVALUATE,
@@ -26,28 +25,24 @@ from steinstream._engine.kernel_row import (
     SUM,
     LaneResults,
     RowArrays,
-    base_sum,
     combine_lanes,
     compute_row,
-    lane_results,
 )
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.penalties import (
     compare_copies,
     evaluate_new,
     evaluate_repeated,
-    fill_given_row,
     insert_sums,
-    load_removed_features,
     move_penalties,
-    remove_totals,
+    prepare_row,
+    prepare_slot,
     row_penalties,
     set_new_key,
     set_share,
-    set_spare_sums,
     store_cost_and_pin,
-    store_features,
     subtract_base_row,
+    subtract_totals,
 )
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
@@ -61,7 +56,7 @@ _SHARED_WORK = 200_000  # slots * (d + 8) from which a row takes longer than wak
 @inlined
 def row_arrays(state, draw):
     """Return the arrays of a row over the kept draws. Storage bookkeeping."""
-    lanes = lane_results(state.lanes)
+    lanes = LaneResults(state.lane_sums, state.lane_errors, state.lane_largest, state.lane_base_sums)
     return RowArrays(draw, state.tiles, state.copies, state.influence, state.influence_low, state.row, lanes)
 
 
@@ -83,7 +78,7 @@ def row_of_state(state, kernel, penalties, operation, draw, slots, workers):
     return combine_lanes(arrays.lanes)
 
 
-@register_jitable
+@shared
 def worth_sharing(slots: int, dim: int) -> bool:
     """Whether a row over this number of slots takes longer than waking a thread. Storage bookkeeping."""
     return slots * (dim + 8) >= _SHARED_WORK
@@ -127,7 +122,8 @@ def diagonal_of(state, kernel, draw):
     for k in range(draw.shape[1]):
         tile[0, k, 0, 0] = draw[0, k]
         tile[0, k, 1, 0] = draw[1, k]
-    compute_row(kernel, STORE, RowArrays(draw, tile, row, row, row, row, lane_results(state.lanes)), None, 0, 1)
+    lanes = row_arrays(state, draw).lanes
+    compute_row(kernel, STORE, RowArrays(draw, tile, row, row, row, row, lanes), None, 0, 1)
     return row[0]
 
 
@@ -149,27 +145,21 @@ def load_draw(state, batch, new):
 
 
 @inlined
-def store_draw(state, slot):
-    """Write the draw into a spare slot, with multiplicity 0. Storage bookkeeping."""
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(state.draw.shape[1]):
-        state.tiles[tile, k, 0, lane] = state.draw[0, k]
-        state.tiles[tile, k, 1, lane] = state.draw[1, k]
-    state.copies[slot] = 0.0
-    state.influence[slot] = -np.inf
-    state.influence_low[slot] = 0.0
+def write_draw(state, batch, new):
+    """Write a draw into ``state.draw`` and the first spare slot. Return whether it equals the latest state exactly.
 
-
-@inlined
-def slot_holds_draw(state, slot):
-    """Whether the state in a slot equals the draw exactly. Storage bookkeeping."""
-    if slot == NONE:
-        return False
-    tile, lane = slot // LANES, slot % LANES
-    for k in range(state.draw.shape[1]):
-        if state.tiles[tile, k, 0, lane] != state.draw[0, k] or state.tiles[tile, k, 1, lane] != state.draw[1, k]:
-            return False
-    return True
+    Storage bookkeeping.
+    """
+    spare, latest = state.scalars.slots, state.scalars.latest
+    same, tiles = latest != NONE, state.tiles
+    for k in range(batch.draws.shape[1]):
+        for part in range(2):
+            value = batch.draws[new, k] if part == 0 else batch.scores[new, k]
+            same = same and tiles[latest // LANES, k, part, latest % LANES] == value
+            tiles[spare // LANES, k, part, spare % LANES] = value
+            state.draw[part, k] = value
+    state.copies[spare], state.influence[spare], state.influence_low[spare] = 0.0, -np.inf, 0.0
+    return same
 
 
 @inlined
@@ -184,7 +174,7 @@ def read_slot(state, slot):
 # -- updates -------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@called_late()
 def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     """Compute the influence of a draw, and the largest value of the other draws, if it were inserted.
 
@@ -193,22 +183,18 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     Reference: `reference.Reference.keys`.
     """
     scalars = state.scalars
-    load_draw(state, batch, new)
     set_share(state, penalties, scalars.draws)
-    if slot_holds_draw(state, scalars.latest):
+    if write_draw(state, batch, new):
         evaluate_copy(state, penalties, batch, new, skip_others)
     else:
         slot = scalars.slots
-        store_draw(state, slot)
-        set_spare_sums(penalties, slot)
-        store_features(penalties, batch, new, slot)
-        fill_given_row(state, kernel, penalties, slot + 1)
+        prepare_slot(state, kernel, penalties, batch, new, slot)
         high, low, scalars.largest_other = row_of_state(
             state, kernel, penalties, EVALUATE, state.draw, slots=slot + 1, workers=workers
         )
         scalars.new_influence, scalars.new_influence_low = double_double.add(high, low, 0.5 * state.row[slot])
         scalars.latest = slot
-        evaluate_new(kernel, penalties, batch, new, base_sum(lane_results(state.lanes)))
+        evaluate_new(state, kernel, penalties, batch, new)
     set_new_key(state, penalties, batch, new)
 
 
@@ -261,31 +247,32 @@ def insert(state, penalties, batch, new, step):
 
 
 @inlined
-def reject(state, penalties, batch, new, step, dropped):
-    """Leave the kept draws as they are and write the id of the removed draw: the evaluated one or a kept copy of it.
+def reject(state, penalties, batch, new, step, log, removed):
+    """Leave the kept draws as they are and log the removed draw: the evaluated one or a kept copy of it.
 
     Reference: `reference.Reference.remove`.
     """
     if state.scalars.latest < state.scalars.slots:
-        replace_copy(state, penalties, batch, new, step, dropped)
+        replace_copy(state, penalties, batch, new, step, log, removed)
     else:
-        dropped[0], dropped[1], dropped[2] = batch.ids[new, 0], batch.ids[new, 1], step
+        log.dropped[removed, 0], log.dropped[removed, 1] = batch.ids[new, 0], batch.ids[new, 1]
+        log.dropped[removed, 2] = step
 
 
 @called_late()
-def replace_copy(state, penalties, batch, new, step, dropped):
+def replace_copy(state, penalties, batch, new, step, log, removed):
     """Add the evaluated draw, which repeats a kept state, and remove the copy of this state that is removed first.
 
     Reference: `reference.Reference.remove`.
     """
     slot = state.scalars.latest
     add_label(state, penalties, slot, batch, new, step)
-    remove_label(state, penalties, slot, dropped)
+    remove_label(state, penalties, slot, log, removed)
 
 
 @called_late()
-def remove(state, kernel, penalties, slot, dropped, workers):
-    """Remove a copy of the state in a slot and write its id.
+def remove(state, kernel, penalties, slot, log, removed, workers):
+    """Remove a copy of the state in a slot and log it as number ``removed``.
 
     Reference: `reference.Reference.remove`.
     """
@@ -294,9 +281,8 @@ def remove(state, kernel, penalties, slot, dropped, workers):
     scalars.total, scalars.total_low = double_double.add_pair(scalars.total, scalars.total_low, -2.0 * high, -2.0 * low)
     read_slot(state, slot)
     is_latest = slot == scalars.latest
-    load_removed_features(state, penalties, slot)
-    remove_totals(penalties, slot)
-    remove_label(state, penalties, slot, dropped)
+    subtract_totals(state, penalties, slot)
+    remove_label(state, penalties, slot, log, removed)
     state.copies[slot] -= 1.0
     if state.copies[slot] == 0.0:
         free_slot(state, penalties, slot)
@@ -308,7 +294,7 @@ def remove(state, kernel, penalties, slot, dropped, workers):
         scalars.largest = largest_value(state, penalties)
     else:
         set_share(state, penalties, scalars.draws - 1)
-        fill_given_row(state, kernel, penalties, scalars.slots)
+        prepare_row(state, kernel, penalties, scalars.slots)
         _, _, scalars.largest = row_of_state(
             state, kernel, penalties, SUBTRACT, state.removed, slots=scalars.slots, workers=workers
         )
@@ -384,11 +370,11 @@ def add_label(state, penalties, slot, batch, new, step):
 
 
 @inlined
-def remove_label(state, penalties, slot, dropped):
-    """Remove a copy of the state in a slot and write its id. Storage bookkeeping."""
+def remove_label(state, penalties, slot, log, removed):
+    """Remove a copy of the state in a slot and log it. Storage bookkeeping."""
     label = first_removed(state, penalties, slot)
     for k in range(3):
-        dropped[k] = state.ids[label, k]
+        log.dropped[removed, k] = state.ids[label, k]
     state.ids[label, 2] = NONE
     if label == state.oldest[slot]:
         state.oldest[slot] = state.following[label]

@@ -65,7 +65,18 @@ class BatchMeans:
         """Add draws (n, d)."""
         from steinstream._engine.online_stats import update_batches  # loads numba
 
-        update_batches(draws, self._columns, self._first, self._sums, self._squares, self._numbers)
+        done = 0
+        while done < len(draws):
+            done += update_batches(draws[done:], self._columns, self._first, self._sums, self._squares, self._numbers)
+            if self.count == len(self._sums):
+                self._merge_pairs()
+
+    def _merge_pairs(self) -> None:
+        """Merge each batch with its neighbour, so that half of the batches are free."""
+        half = len(self._sums) // 2
+        for values in (self._sums, self._squares):
+            values[:half], values[half:] = values[0::2] + values[1::2], 0.0
+        self._numbers[0], self._numbers[1] = 2 * self.length, half
 
     def state(self) -> dict[str, Any]:
         """Return the sums for a checkpoint."""

@@ -58,16 +58,16 @@ class StreamDistance:
 
     def means(self, base: Array) -> Array:
         """Return the mean b of phi over the stream for base vectors (n, q)."""
+        from steinstream._engine.base_row import base_row_sums, base_tiles, padded  # loads numba
         from steinstream._engine.compiled_kernel import compile_kernel
-        from steinstream._engine.merging import base_row_sums, base_tiles, padded  # loads numba
 
         compiled = compile_kernel(self.kernel, self.points.shape[1])
         return base_row_sums(compiled, base_tiles(self.points), padded(self._shares), np.ascontiguousarray(base))
 
     def squared_mmd(self, base: Array, shares: Array) -> float:
         """Return the squared MMD of weighted base vectors (n, q) to the stream; ``shares`` have sum 1."""
+        from steinstream._engine.base_row import base_row_sums, base_tiles, padded
         from steinstream._engine.compiled_kernel import compile_kernel
-        from steinstream._engine.merging import base_row_sums, base_tiles, padded
 
         compiled, base = compile_kernel(self.kernel, base.shape[1]), np.ascontiguousarray(base)
         inner = base_row_sums(compiled, base_tiles(base), padded(shares), base)
@@ -75,8 +75,8 @@ class StreamDistance:
 
     def centred_matrix(self, base: Array) -> Array:
         """Return phi(x, y) - b(x) - b(y) + c for all pairs of base vectors (n, q)."""
+        from steinstream._engine.base_row import base_matrix, base_tiles
         from steinstream._engine.compiled_kernel import compile_kernel
-        from steinstream._engine.merging import base_matrix, base_tiles
 
         base, means = np.ascontiguousarray(base), self.means(base)
         matrix = base_matrix(compile_kernel(self.kernel, base.shape[1]), base_tiles(base), base)[:, : len(base)]
@@ -123,8 +123,8 @@ def summarise(kernel: Kernel, points: Array) -> tuple[Integers, Array]:
     from steinstream._engine.stream_summary import append_to_summary, empty_summary, summary_draws  # loads numba
 
     compiled, summary = compile_kernel(kernel, points.shape[1]), empty_summary(points.shape[1], 0)
-    none, ids = np.zeros(0), np.stack([np.zeros(len(points), dtype=np.int64), np.arange(len(points))], axis=1)
-    for point, id in zip(np.ascontiguousarray(points), ids, strict=True):
-        append_to_summary(compiled, summary, point, none, id)
+    none, ids = np.zeros((len(points), 0)), np.zeros((len(points), 2), dtype=np.int64)
+    ids[:, 1] = np.arange(len(points))
+    append_to_summary(compiled, summary, np.ascontiguousarray(points), none, ids)
     found = summary_draws(summary)
     return found.ids[:, 1], found.weights

@@ -173,8 +173,9 @@ def compress(kernel: Kernel, points: Array, weights: Array, most: int = MOST_DRA
         Rows of the points that are left, their weights, and a bound on the MMD to all points.
 
     """
+    from steinstream._engine.base_row import base_tiles
     from steinstream._engine.compiled_kernel import compile_kernel
-    from steinstream._engine.merging import base_tiles, halve
+    from steinstream._engine.merging import halve
 
     rows, weights, total, error = np.arange(len(points)), weights.copy(), weights.sum(), 0.0
     compiled = compile_kernel(kernel, points.shape[1])

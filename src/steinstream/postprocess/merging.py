@@ -643,7 +643,7 @@ class _Pool:
 
     def stream_sums(self, rows: Integers) -> Array:
         """Return the stream term's part of the row sums of some rows among each other."""
-        from steinstream._engine.merging import base_row_sums
+        from steinstream._engine.base_row import base_row_sums
 
         pool, masses = self._pool, self._pool.masses[rows]
         if pool.stream_weight == 0.0:
@@ -674,7 +674,8 @@ class _Pool:
 
     def _slots(self, rows: Integers) -> Slots:
         """Return some rows in the layout of kernel rows."""
-        from steinstream._engine.merging import Slots, base_tiles, padded
+        from steinstream._engine.base_row import base_tiles, padded
+        from steinstream._engine.merging import Slots
         from steinstream._engine.pairwise import as_tiles
 
         states = self._pool.draws[rows]

@@ -58,9 +58,9 @@ def order_draws(kept: Kept) -> Kept:
 
 def _greedy(terms: ObjectiveTerms) -> tuple[Integers, Array | None]:
     """Return the indices of all draws in order of selection, and MMD of the first 1, 2, ... of them."""
+    from steinstream._engine.base_row import base_matrix, base_tiles
     from steinstream._engine.baseline_loops import add_row
     from steinstream._engine.compiled_kernel import compile_kernel
-    from steinstream._engine.merging import base_matrix, base_tiles
     from steinstream._engine.pairwise import as_tiles
 
     count, weight = len(terms.draws), terms.weight

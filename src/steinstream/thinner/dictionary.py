@@ -20,8 +20,8 @@ from steinstream._engine.penalties import (
     current_weight,
     empty_penalties,
     enlarged_penalties,
+    logged_mmd,
     restore_sums,
-    running_squared_mmd,
     stream_squares,
     sums_over_summary,
 )
@@ -210,14 +210,15 @@ class Dictionary:
         """Return the draws of a block for the engine."""
         draws, scores = self._coordinates(block)
         raw = self.layout.columns(block)[:, -self._columns :] if self._columns else np.zeros((len(draws), 0))
-        batch = Batch(draws, scores, raw, block.ids, candidates, start, np.zeros((candidates, 2)))
+        draws, scores, raw, ids = map(_writable, (draws, scores, raw, block.ids))
+        batch = Batch(draws, scores, raw, ids, candidates, start, np.zeros((candidates, 2)))
         if self._penalties is None:
             return batch
         costs, pinned = marks or CostsAndPins.none(len(draws))
-        unscaled = self.layout.base_vectors(block)
+        costs, pinned, unscaled = map(_writable, (costs, pinned, self.layout.base_vectors(block)))
         base = self.layout.in_kernel_coordinates(unscaled, self.preconditioner) if self._has_features else draws
         sums = np.zeros(len(draws))
-        return batch._replace(base=base, unscaled=unscaled, costs=costs, pinned=pinned, stream_sums=sums)
+        return batch._replace(base=_writable(base), unscaled=unscaled, costs=costs, pinned=pinned, stream_sums=sums)
 
     def _coordinates(self, block: Block) -> tuple[Array, Array]:
         """Return draws and scores in the coordinates of the kernel; without scores, base vectors and zeros."""
@@ -263,8 +264,7 @@ class Dictionary:
         """Use these draws as the stream of the stream term, before the first draw is inserted."""
         base = self.layout.base_vectors(stream)
         points, penalties = self.layout.in_kernel_coordinates(base, self.preconditioner), self._new_penalties()
-        for point, raw, id in zip(points, base, stream.ids, strict=True):
-            append_to_summary(self._kernel, penalties.summary, point, raw, id)
+        append_to_summary(self._kernel, penalties.summary, points, base, stream.ids)
         penalties.scalars["count"] = len(base)
         penalties.scalars["pair_sum"] = sum_over_pairs(self._kernel, penalties.summary)
         add_diagonals(self._kernel, penalties, *self._coordinates(stream))
@@ -347,8 +347,7 @@ class Dictionary:
             points, scores = self._state.tiles.transpose(2, 0, 3, 1).reshape(2, -1, self.dim)[:, :slots]
             diagonal = self.kernel.diagonal(scores, points)
         if penalties is not None and self._stream_weight and penalties.scalars["count"]:
-            squares = np.zeros(slots)
-            stream = stream_squares(self._state, self._kernel, penalties, squares)
+            squares, stream = stream_squares(self._state, self._kernel, penalties)
             diagonal = diagonal + squares
         copies = self._state.copies[:slots]
         mean = math.fsum(diagonal * copies) / float(copies.sum()) if slots else 0.0  # independent of the order
@@ -416,7 +415,7 @@ class Dictionary:
         penalties = self._penalties
         if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
             return float("nan")
-        return float(running_squared_mmd(self._state, penalties))
+        return float(logged_mmd(self._state, penalties))
 
     @property
     def mmd(self) -> float:
@@ -425,8 +424,7 @@ class Dictionary:
         if penalties is None or not self._stream_weight or not self.size or not penalties.scalars["count"]:
             return float("nan")
         slots, size, count = int(self._state.scalars["slots"]), self.size, float(penalties.scalars["count"])
-        kept, stream = np.zeros(slots), np.zeros(slots)
-        pairs = sums_over_summary(self._state, self._kernel, penalties, kept, stream)
+        kept, stream, pairs = sums_over_summary(self._state, self._kernel, penalties)
         copies = self._state.copies[:slots]
         inner, mixed = (math.fsum(copies * sums) for sums in (kept, stream))  # independent of the order
         return math.sqrt(max(inner / size**2 - 2.0 * mixed / (size * count) + pairs / count**2, 0.0))
@@ -451,7 +449,7 @@ class Dictionary:
         mmd = self.mmd
         if self._penalties is None or math.isnan(mmd):
             return value
-        return value + float(current_weight(self._kernel, self._penalties)) * mmd**2
+        return value + current_weight(self._kernel, self._penalties) * mmd**2
 
     @property
     def objective(self) -> float:
@@ -609,6 +607,11 @@ class Dictionary:
         self._stream_weight = float(penalties.scalars["gamma"])
         restore_sums(self._state, self._kernel, penalties)
         compare_all_copies(self._state, penalties)
+
+
+def _writable(array: AnyArray) -> AnyArray:
+    """Return a contiguous, writable array: the engine would be compiled once more for each other kind."""
+    return np.require(array, requirements=["C", "W"])
 
 
 _TOTAL = ("total", "total_low", "largest_diagonal")  # numbers of a state that are part of a checkpoint

@@ -20,7 +20,7 @@ from steinstream._engine.stream_summary import (
     append_to_summary,
     empty_summary,
     filled_summary,
-    stream_sum,
+    stream_sums,
     sum_over_pairs,
     summary_draws,
 )
@@ -117,14 +117,13 @@ class StreamTerm:
 
         """
         points = self._features.apply(sketches)
-        sums = np.array([stream_sum(self._kernel, self._summary, point) for point in points])
+        sums = stream_sums(self._kernel, self._summary, points)
         if not first_pass:
             return sums
         shift = self._kernel.base_grid * (1.5 * 2.0**52)
         mutual = (self._base_kernel.base_matrix(points, points) + shift) - shift
         self.pair_sum += 2.0 * float(sums.sum()) + float(mutual.sum())
-        for point, sketch, id in zip(points, sketches, ids, strict=True):
-            append_to_summary(self._kernel, self._summary, point, sketch, id)
+        append_to_summary(self._kernel, self._summary, points, sketches, ids)
         self.count += len(points)
         self.add_diagonals(diagonals)
         if self._stream_sums:
@@ -154,7 +153,7 @@ class StreamTerm:
         self._set_coordinates(stream)
         self.count = float(np.sum(stream.weights))
         self.pair_sum = sum_over_pairs(self._kernel, self._summary)
-        self._stream_sums = [stream_sum(self._kernel, self._summary, point) for point in self._points]
+        self._stream_sums = stream_sums(self._kernel, self._summary, self._points).tolist()
 
     # -- the kept draws ----------------------------------------------------------------------------------------------
 
@@ -203,7 +202,7 @@ class StreamTerm:
         if not self._sketches or not self.count:
             return math.nan
         size = len(self._sketches)
-        mixed = math.fsum(stream_sum(self._kernel, self._summary, point) for point in self._points)
+        mixed = math.fsum(stream_sums(self._kernel, self._summary, self._points))
         kept, pairs = float(self._phi(self._points).sum()), sum_over_pairs(self._kernel, self._summary)
         return math.sqrt(max(kept / size**2 - 2.0 * mixed / (size * self.count) + pairs / self.count**2, 0.0))
 

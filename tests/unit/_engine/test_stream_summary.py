@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import steinstream as ss
 from steinstream._engine import reference, stream_summary
-from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.base_row import ADD, base_row, row_total
 from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import jit
 from steinstream._engine.pairwise import tiled
@@ -24,15 +24,16 @@ def add_row(kernel, point, tiles, row, lanes):
 
 @jit
 def total(kernel, point, tiles, weights, lanes, count):
-    return stream_summary.row_total(kernel, point, tiles, weights, lanes, count)
+    return row_total(kernel, point, tiles, weights, lanes, count)
 
 
 def add_all(kernel, summary, draws, first=0):
-    for i, draw in enumerate(draws):
-        stream_summary.append_to_summary(kernel, summary, draw, draw, np.array([0, first + i]))
+    ids = np.column_stack([np.zeros(len(draws), dtype=np.int64), np.arange(first, first + len(draws))])
+    stream_summary.append_to_summary(kernel, summary, draws, draws, ids)
 
 
-sum_at = stream_summary.stream_sum
+def sum_at(kernel, summary, point):
+    return stream_summary.stream_sums(kernel, summary, point[None])[0]
 
 
 @settings(max_examples=40, deadline=None)
