@@ -21,12 +21,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream._typing import Array, Integers
+from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
 
-KINDS = ("classes", "values")
+CLASSES, VALUES = "classes", "values"
+KINDS = (CLASSES, VALUES)
 BINS = 15  # of the confidence, as in Guo et al.
-_TOLERANCE = 1e-3  # of the sum of probabilities, which may come in half precision
+_TOLERANCE = 0.01  # of the sum of probabilities, which may be in half precision (float16, bfloat16)
 
 
 class EnsemblePrediction:
@@ -34,9 +35,11 @@ class EnsemblePrediction:
 
     Parameters
     ----------
-    kind : {"classes", "values"}, default "classes"
+    kind : {"classes", "values"}, optional
         ``"classes"``: predictions are probabilities (inputs, classes) whose rows sum to 1. ``"values"``: predictions
-        are numbers of any shape, as in regression, and the variance over the networks is available too.
+        are numbers of any shape, as in regression, and the variance over the networks is available too. Default:
+        ``"classes"`` if the first prediction has at least two columns and consists of probabilities, otherwise
+        ``"values"``.
     resolution : float, default 2**-60
         Grid to which predictions are rounded, a power of two.
 
@@ -64,8 +67,8 @@ class EnsemblePrediction:
 
     """
 
-    def __init__(self, kind: str = "classes", *, resolution: float = 2.0**-60) -> None:
-        if kind not in KINDS:
+    def __init__(self, kind: str | None = None, *, resolution: float = 2.0**-60) -> None:
+        if kind is not None and kind not in KINDS:
             raise InputError(f"kind must be {' or '.join(map(repr, KINDS))}, got {kind!r}.")
         if not (resolution > 0 and np.frexp(resolution)[0] == 0.5):
             raise InputError(f"resolution must be a power of two, got {resolution!r}.")
@@ -112,7 +115,7 @@ class EnsemblePrediction:
         from steinstream._engine import double_double
 
         values = self._validated(prediction)
-        powers = (values,) if self.kind == "classes" else (values, values * values)
+        powers = (values,) if self.kind == CLASSES else (values, values * values)
         if not self._sums:
             self._sums = [(np.zeros_like(values), np.zeros_like(values)) for _ in powers]
         elif values.shape != self._sums[0][0].shape:
@@ -135,7 +138,9 @@ class EnsemblePrediction:
             raise InputError(
                 f"Predictions must be finite, got {values[~np.isfinite(values)][0]}.", "Check the network's output."
             )
-        if self.kind == "classes":
+        if self.kind is None:
+            self.kind = CLASSES if are_probabilities(values) else VALUES
+        if self.kind == CLASSES:
             probabilities(values)
         return values
 
@@ -147,7 +152,7 @@ class EnsemblePrediction:
     @property
     def variance(self) -> Array:
         """Variance over the networks, for kind "values"."""
-        if self.kind == "classes":
+        if self.kind == CLASSES:
             raise InputError('The variance is available for kind "values" only.', 'Use EnsemblePrediction("values").')
         return np.maximum(self._average(1) - self._average(0) ** 2, 0.0)
 
@@ -326,16 +331,42 @@ def probabilities(prediction: ArrayLike) -> Array:
     p = np.asarray(prediction, dtype=np.float64)
     if p.ndim != 2 or p.size == 0:
         raise InputError(f"Probabilities must have shape (inputs, classes), got shape {p.shape}.")
-    sums = p.sum(axis=1)
-    invalid = ~((p >= -_TOLERANCE).all(axis=1) & (np.abs(sums - 1.0) < _TOLERANCE))
+    invalid = ~_are_distributions(p)
     if invalid.any():
         row = int(np.flatnonzero(invalid)[0])
         raise InputError(
             f"The prediction for input {row} is not a distribution over the classes: minimum {p[row].min():.3g}, "
-            f"sum {sums[row]:.6g}.",
+            f"sum {p[row].sum():.6g}.",
             "Pass probabilities, not logits: apply softmax first.",
         )
     return p
+
+
+def are_probabilities(prediction: Array) -> bool:
+    """Return whether a prediction has at least two columns, and all rows are distributions over the classes.
+
+    Parameters
+    ----------
+    prediction : array
+        Prediction of any shape.
+
+    Returns
+    -------
+    bool
+        False for logits and for values.
+
+    Examples
+    --------
+    >>> are_probabilities(np.array([[0.3, 0.7]])), are_probabilities(np.array([[-1.0, 2.5]]))
+    (True, False)
+
+    """
+    return prediction.ndim == 2 and prediction.shape[1] > 1 and bool(_are_distributions(prediction).all())
+
+
+def _are_distributions(p: Array) -> Flags:
+    """Return which rows are distributions over the classes, up to rounding."""
+    return np.asarray((p >= -_TOLERANCE).all(axis=1) & (np.abs(p.sum(axis=1) - 1.0) < _TOLERANCE))
 
 
 def _same_shape(one: ArrayLike, other: ArrayLike) -> tuple[Array, Array]:

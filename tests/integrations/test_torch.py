@@ -355,8 +355,6 @@ def test_wrong_calls_are_errors():
     module = mlp()
     with pytest.raises(InputError, match="minibatch of the step is not known"):
         Collector(module, posterior, score="minibatch")()
-    with pytest.raises(InputError, match="no log posterior"):
-        Collector(module)()
     with pytest.raises(InputError, match="position was given without a subspace"):
         Collector(module, posterior)(position=[1.0])
     with pytest.raises(InputError, match="must be a scalar, got shape"):
@@ -366,7 +364,8 @@ def test_wrong_calls_are_errors():
     with pytest.raises(InputError, match="no data to compute"):
         Collector(module, posterior, data=[])()
     with pytest.raises(InputError, match="not a distribution"):
-        Collector(module, posterior, data=batches, predict=lambda m: m(reference))()
+        logits = {"predict": lambda m: m(reference), "predictions": EnsemblePrediction("classes")}
+        Collector(module, posterior, data=batches, **logits)()
     with pytest.raises(InputError, match="No weight of the module requires a gradient"):
         Collector(torch.nn.Tanh())
     with pytest.raises(InputError, match="is nan in coordinate 0"):

@@ -45,6 +45,18 @@ def test_after_ten_thousand_adds_and_drops_the_mean_is_the_recomputed_one(dtype)
     assert np.array_equal(online.mean, anew.mean)  # to the last bit
 
 
+def test_the_first_prediction_decides_the_kind():
+    classes, values, logits = EnsemblePrediction(), EnsemblePrediction(), EnsemblePrediction()
+    classes.add([[0.25, 0.75]])
+    values.add([[1.0], [1.0]])
+    logits.add([[3.0, -1.0]])
+    assert (classes.kind, values.kind, logits.kind) == ("classes", "values", "values")
+    with pytest.raises(InputError, match="apply softmax first"):
+        logits.measures(labels=[0])
+    with pytest.raises(InputError, match="input 0 is not a distribution"):
+        classes.add([[3.0, -1.0]])
+
+
 def test_values_have_a_mean_and_a_variance_however_large_those_were_that_went():
     rng = np.random.default_rng(1)
     online = EnsemblePrediction("values")
@@ -127,13 +139,13 @@ def test_measures_says_what_it_can():
     [
         (lambda: EnsemblePrediction("logits"), "'classes' or 'values', got 'logits'"),
         (lambda: EnsemblePrediction(resolution=0.3), "power of two"),
-        (lambda: EnsemblePrediction().add([[2.0, -1.0]]), "input 0 is not a distribution"),
-        (lambda: EnsemblePrediction().add([0.5, 0.5]), "shape"),
+        (lambda: EnsemblePrediction("classes").add([[2.0, -1.0]]), "input 0 is not a distribution"),
+        (lambda: EnsemblePrediction("classes").add([0.5, 0.5]), "shape"),
         (lambda: EnsemblePrediction("values").add([math.nan]), "must be finite, got nan"),
         (lambda: EnsemblePrediction("values").add([1e60]), "cannot be summed"),
         (lambda: EnsemblePrediction().drop([[1.0, 0.0]]), "Cannot drop a network: the ensemble is empty"),
         (lambda: EnsemblePrediction().mean, "The ensemble is empty"),
-        (lambda: EnsemblePrediction().variance, 'available for kind "values" only'),
+        (lambda: EnsemblePrediction("classes").variance, 'available for kind "values" only'),
         (lambda: accuracy([[1.0, 0.0]], [2]), "from 0 to 1"),
         (lambda: agreement([[1.0, 0.0]], [[1.0, 0.0, 0.0]]), "shapes"),
     ],

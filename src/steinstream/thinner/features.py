@@ -94,13 +94,10 @@ class FeatureMap:
             "centre": self._centre,
         }
 
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> FeatureMap:
-        """Continue from the result of `state`."""
-        new = cls(int(state["width"]))
-        new._window.restore(state["window"])
-        new._projection, new._centre = np.ascontiguousarray(state["projection"]), np.asarray(state["centre"])
-        return new
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state`, of a map with the same width."""
+        self._window.restore(state["window"])
+        self._projection, self._centre = np.ascontiguousarray(state["projection"]), np.asarray(state["centre"])
 
 
 def _hashes(width: int) -> tuple[Integers, Array]:

@@ -98,7 +98,10 @@ class DrawLayout:
     @classmethod
     def restored(cls, state: dict[str, Any]) -> DrawLayout:
         """Return the layout of a checkpoint."""
-        features = None if state["features"] is None else FeatureMap.restored(state["features"])
+        features = None
+        if state["features"] is not None:
+            features = FeatureMap(int(state["features"]["width"]))
+            features.restore(state["features"])
         return cls(**{name: state[name] for name in _PLAIN}, features=features)
 
 

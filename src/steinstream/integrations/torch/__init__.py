@@ -11,6 +11,9 @@ The scores can be of three kinds, which are recorded (:mod:`steinstream.samplers
 - ``"minibatch"``: from the minibatch of the sampler's own step, which costs nothing if that gradient is available.
 - ``"independent"``: from another minibatch, whose noise does not influence the chain.
 
+Without a log posterior and without scores, the draws are compared with the chain alone. With ``predict_on=inputs`` the
+stream term compares what the networks predict on these inputs, instead of their weights.
+
 A call costs the computation of the score, unless it is given, and one pass over the kept draws. Networks with more than
 10 000 weights are stored as float32 (:mod:`steinstream.thinner.dictionary_f32`); all kept draws are in memory and on
 disk.
@@ -18,7 +21,7 @@ disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
@@ -33,6 +36,7 @@ from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.ensemble import EnsemblePrediction
 from steinstream.errors import InputError, one_of, positive
 from steinstream.integrations._common import live_thinner, need, schedule_functions
+from steinstream.integrations.torch._predictions import PredictionsOn, evaluated
 from steinstream.integrations.torch._storage import FileStorage, MemoryStorage
 from steinstream.integrations.torch._weights import Tensors, Weights
 from steinstream.io import checkpoint
@@ -40,6 +44,7 @@ from steinstream.preconditioning import Streaming, Warmup
 from steinstream.result import Kept
 from steinstream.thinner import StepInfo, Thinner
 from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.layout import BOTH, FEATURES
 from steinstream.validation import id_tuples
 
 if TYPE_CHECKING:
@@ -116,8 +121,9 @@ class _Candidate(NamedTuple):
     """A draw that waits for the other candidates of its chain, with the weights that the module had."""
 
     draw: Array
-    score: Array
+    score: Array | None
     state: Tensors
+    prediction: Any
 
 
 class Collector:
@@ -128,8 +134,8 @@ class Collector:
     module : torch.nn.Module
         Network whose weights the sampler changes. The collector changes neither the weights nor their gradients.
     log_posterior : callable, optional
-        ``log_posterior(module, *batch)`` returns a scalar, which is differentiated; see `Posterior`. Not required if
-        every call has a score.
+        ``log_posterior(module, *batch)`` returns a scalar, which is differentiated; see `Posterior`. Without it, draws
+        have the scores of the calls, or no scores.
     thinner : Thinner, optional
         A new thinner. Default: one with the settings below.
     candidates : int, optional
@@ -149,10 +155,17 @@ class Collector:
     subspace : WeightSubspace, optional
         Draws are positions z in a subspace instead of weights.
     predict : callable, optional
-        ``predict(module)`` returns the prediction of a network on a reference set. It is called once for each draw that
-        is kept; ``predictions`` holds the average over the kept draws.
+        ``predict(module)`` returns the prediction of a network on a reference set, a tensor. It is called once for each
+        draw that is kept, with the module in evaluation mode; ``predictions`` holds the average over the kept draws.
+        With ``stream_on="features"`` or ``"both"`` it is called for every draw, and the stream term compares the
+        predictions.
+    predict_on : torch.Tensor or sequence of torch.Tensor, optional
+        Inputs (n, ...), or batches of them. The prediction of a network is its output on these inputs, and the stream
+        term compares the predictions instead of the weights. For classes, probabilities are compared: see
+        ``predictions``. The inputs are moved to the device of the module, and processed 512 at a time.
     predictions : EnsemblePrediction, optional
-        Accumulator of the predictions. Default: a new one for class probabilities.
+        Accumulator of the predictions. Its kind decides what the outputs on ``predict_on`` are: logits or probabilities
+        of ``"classes"``, or ``"values"``. Default: decided by the first prediction; an error if outputs may be logits.
     payload : callable, optional
         ``payload(module)`` returns further tensors or arrays by name that are stored with a draw.
     config : ThinConfig, optional
@@ -190,6 +203,7 @@ class Collector:
         data: Iterable[Any] | None = None,
         subspace: WeightSubspace | None = None,
         predict: Callable[[Any], Any] | None = None,
+        predict_on: Any = None,
         predictions: EnsemblePrediction | None = None,
         payload: Callable[[Any], Mapping[str, Any]] | None = None,
         config: ThinConfig | None = None,
@@ -217,13 +231,21 @@ class Collector:
         else:
             self.thinner = live_thinner(self.dim, thinner=thinner, config=config, settings=settings)
             _require_usable(self.thinner)
+        self.predictions = predictions or EnsemblePrediction()
+        if predict is not None and predict_on is not None:
+            raise InputError("Both predict and predict_on were given.", "Pass one of them.")
+        inputs = None if predict_on is None else PredictionsOn(predict_on, self.predictions.kind)
+        self.predict, self.payload = inputs or predict, payload
+        stream_on = self.thinner.config.stream_on
+        self._thins_predictions = stream_on in (FEATURES, BOTH) or (stream_on is None and predict_on is not None)
+        if self._thins_predictions and self.predict is None:
+            raise InputError(f'stream_on="{stream_on}" needs predictions.', "Pass predict_on or predict.")
         self.thinner.note["collector"] = {
             "score": score,
             "candidates": self.candidates,
             "subspace": subspace is not None,
+            "predict_on": None if inputs is None else inputs.checksum,
         }
-        self.predict, self.payload = predict, payload
-        self.predictions = predictions or EnsemblePrediction()
         self._next_batch: Iterator[Any] = iter(())
         self._groups: dict[int, list[_Candidate]] = {}  # candidates of each chain
         self._unsaved_steps = 0
@@ -259,7 +281,7 @@ class Collector:
         position : array_like, optional
             Position in the subspace, (d,). Default: that of the current weights.
         score : array_like, optional
-            Score of the draw, (d,): see `gradient`. Default: it is computed.
+            Score of the draw, (d,): see `gradient`. Default: it is computed from the log posterior, if there is one.
         chain : int, default 0
             Chain of the draw.
 
@@ -279,15 +301,24 @@ class Collector:
                 "An earlier draw could not be stored.", "Create the collector again with resume=True to continue."
             )
         x = self._position(position)
-        s = self._computed_score(x, batch) if score is None else _as_array(score)
+        s = None if score is None else _as_array(score)
+        if s is None and self.log_posterior is not None:
+            s = self._computed_score(self.log_posterior, x, batch)
+        elif s is None and batch:
+            raise InputError("A batch was given without a log posterior.", "Pass a log posterior to differentiate.")
+        prediction = self._prediction(self._network(x)) if self._thins_predictions else None
         group = self._groups.setdefault(chain, [])
-        group.append(_Candidate(x, s, self._weights.state(self.module) if self.candidates > 1 else {}))
+        group.append(_Candidate(x, s, self._weights.state(self.module) if self.candidates > 1 else {}, prediction))
         if len(group) < self.candidates:
             return StepInfo((), (), len(self.thinner), self.thinner.ksd)
         del self._groups[chain]
         first = self.thinner.next_index(chain)
-        draws, scores, _ = zip(*group, strict=True)
-        step = self.thinner.select(np.stack(draws), np.stack(scores), chain=chain)
+        step = self.thinner.select(
+            np.stack([one.draw for one in group]),
+            _stacked([one.score for one in group]),
+            chain=chain,
+            features=_stacked([None if one.prediction is None else _as_array(one.prediction) for one in group]),
+        )
         self._storage_failed = True
         added = {id: self._tensors(group[id[1] - first]) for id in step.added}
         self._unsaved_steps += 1
@@ -330,15 +361,21 @@ class Collector:
             )
         return _as_array(self.subspace.coordinates(self._weights.tensor(self.module)))
 
-    def _computed_score(self, x: Array, batch: tuple[Any, ...]) -> Array:
-        if self.log_posterior is None:
-            raise InputError("There is no log posterior to differentiate.", "Pass one, or a score with each call.")
-        network = self.module if self.subspace is None else self._weights.at(self.module, self._weights_at(x))
+    def _network(self, x: Array) -> Any:
+        """Return the network of a draw: the module, or a copy with the weights of a position."""
+        return self.module if self.subspace is None else self._weights.at(self.module, self._weights_at(x))
+
+    def _prediction(self, network: Any) -> Any:
+        """Return the prediction of a network, a tensor; None without a function of the predictions."""
+        return None if self.predict is None else evaluated(self.predict, network)
+
+    def _computed_score(self, log_posterior: Callable[..., Any], x: Array, batch: tuple[Any, ...]) -> Array:
+        network = self._network(x)
         total, count = np.zeros(self._weights.dim), 0
         for part in [batch] if batch else self._batches():
             length = len(part[0]) if part and hasattr(part[0], "__len__") else 1
             with self._torch.enable_grad():
-                total += length * self._weights.derivative(network, self.log_posterior(network, *part))
+                total += length * self._weights.derivative(network, log_posterior(network, *part))
             count += length
         if count == 0:
             raise InputError("There are no data to compute a score from.", "Pass batches as data.")
@@ -377,17 +414,14 @@ class Collector:
 
     def _tensors(self, new: _Candidate) -> Tensors:
         """Return everything that is stored with a draw."""
-        network = self.module
-        if self.subspace is not None:
-            network = self._weights.at(self.module, self._weights_at(new.draw))
-        elif new.state:
-            network = self._weights.loaded(self.module, new.state)
+        network = self._weights.loaded(self.module, new.state) if new.state else self._network(new.draw)
         tensors = {} if self.subspace is not None else self._weights.state(network)
-        if self.thinner.config.storage == "float32":
+        if self.thinner.config.storage == "float32" and new.score is not None:
             tensors[_SCORE] = self._torch.as_tensor(new.score, dtype=self._torch.float32)
+        prediction = self._prediction(network) if new.prediction is None else new.prediction
+        if prediction is not None:
+            tensors[_PREDICTION] = prediction
         with self._torch.no_grad():
-            if self.predict is not None:
-                tensors[_PREDICTION] = self._torch.as_tensor(self.predict(network)).detach().cpu().clone()
             more = self.payload(network) if self.payload is not None else {}
             for name, value in more.items():
                 tensors[_PAYLOAD + name] = self._torch.as_tensor(value).detach().cpu().clone()
@@ -397,9 +431,9 @@ class Collector:
         dropped = list(dropped)
         if self.predict is not None:
             for tensors in added.values():
-                self.predictions.add(tensors[_PREDICTION].numpy())
+                self.predictions.add(_as_array(tensors[_PREDICTION]))
             for id in dropped:
-                self.predictions.drop(self._storage.read(id, _PREDICTION).numpy())
+                self.predictions.drop(_as_array(self._storage.read(id, _PREDICTION)))
         self._storage.commit(added, dropped, self._write_checkpoint)
 
     def save(self) -> None:
@@ -430,15 +464,16 @@ class Collector:
             self.thinner = stored
         self._storage.reconcile(self.ids)
         for id in self.ids if self.predict is not None else ():
-            self.predictions.add(self._storage.read(id, _PREDICTION).numpy())
+            self.predictions.add(_as_array(self._storage.read(id, _PREDICTION)))
 
     def _stored_rows(self, ids: Integers) -> dict[str, AnyArray]:
         """Return draws and scores of float32 storage, which are in the files of the draws, not in the checkpoint."""
-        draws, scores = np.zeros((2, len(ids), self.dim), dtype=np.float32)
-        for place, id in enumerate(id_tuples(ids[:, :2])):
+        draws, scores = [], []
+        for id in id_tuples(ids[:, :2]):
             tensors = self._storage.read_all(id)
-            draws[place], scores[place] = self._weights.flat(tensors), tensors[_SCORE].numpy()
-        return {"points": draws, "scores": scores}
+            draws.append(self._weights.flat(tensors).astype(np.float32))
+            scores.append(tensors[_SCORE].numpy() if _SCORE in tensors else np.zeros(0, np.float32))
+        return {"points": np.reshape(draws, (-1, self.dim)), "scores": np.reshape(scores, (len(draws), -1))}
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -449,9 +484,10 @@ class Collector:
 
     @property
     def kept(self) -> Kept:
-        """The kept draws; ``settings["score"]`` is the kind of their scores."""
+        """The kept draws; ``settings["score"]`` is the kind of their scores, None without scores."""
         kept = self.thinner.kept
-        return replace(kept, settings={**kept.settings, "score": self.score, "candidates": self.candidates})
+        score = None if kept.scores is None else self.score
+        return replace(kept, settings={**kept.settings, "score": score, "candidates": self.candidates})
 
     def networks(self) -> Iterator[tuple[Id, Any]]:
         """Yield id and network of each kept draw, in order; each network is a copy of the module."""
@@ -503,8 +539,16 @@ def _require_same(stored: Thinner, now: Thinner) -> None:
 
 
 def _as_array(values: Any) -> Array:
-    values = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    values = values.detach().cpu().double().numpy() if hasattr(values, "detach") else values
     return np.asarray(values, dtype=np.float64)
+
+
+def _stacked(rows: Sequence[Array | None]) -> Array | None:
+    """Stack rows; None if there are none."""
+    known = [row for row in rows if row is not None]
+    if known and len(known) < len(rows):
+        raise InputError("Some draws have scores and others have none.", "Pass a score with every call, or with none.")
+    return np.stack(known) if known else None
 
 
 def _as_batch(batch: Any) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ class Weights:
 
     def vector(self, module: Any) -> Array:
         """Return the weights as one array."""
-        return np.asarray(self.tensor(module).double().cpu().numpy())
+        return np.asarray(self.tensor(module).cpu().double().numpy())
 
     def gradients(self, module: Any) -> Array:
         """Return the gradients that the weights hold."""
@@ -53,7 +53,7 @@ class Weights:
         return self._flat(parts)
 
     def _flat(self, parts: Iterable[Any]) -> Array:
-        return np.asarray(self._torch.cat([part.detach().reshape(-1) for part in parts]).double().cpu().numpy())
+        return np.asarray(self._torch.cat([part.detach().reshape(-1) for part in parts]).cpu().double().numpy())
 
     def flat(self, tensors: Tensors) -> Array:
         """Return weights by name as one array."""
