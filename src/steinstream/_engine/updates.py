@@ -149,25 +149,30 @@ def load_draw(state, batch, new):
 
 
 @inlined
-def store_draw(state, slot):
+def store_draw(state, batch, new, slot):
     """Write the draw into a spare slot, with multiplicity 0. Storage bookkeeping."""
     tile, lane = slot // LANES, slot % LANES
     for k in range(state.draw.shape[1]):
         state.tiles[tile, k, 0, lane] = state.draw[0, k]
         state.tiles[tile, k, 1, lane] = state.draw[1, k]
+    for k in range(batch.raw.shape[1]):
+        state.raw[slot, k] = batch.raw[new, k]
     state.copies[slot] = 0.0
     state.influence[slot] = -np.inf
     state.influence_low[slot] = 0.0
 
 
 @inlined
-def slot_holds_draw(state, slot):
-    """Whether the state in a slot equals the draw exactly. Storage bookkeeping."""
+def slot_holds_draw(state, batch, new, slot):
+    """Whether the state in a slot equals the draw exactly, also as it was given. Storage bookkeeping."""
     if slot == NONE:
         return False
     tile, lane = slot // LANES, slot % LANES
     for k in range(state.draw.shape[1]):
         if state.tiles[tile, k, 0, lane] != state.draw[0, k] or state.tiles[tile, k, 1, lane] != state.draw[1, k]:
+            return False
+    for k in range(batch.raw.shape[1]):  # noqa: SIM110 (numba has no all())
+        if state.raw[slot, k] != batch.raw[new, k]:
             return False
     return True
 
@@ -195,11 +200,11 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     scalars = state.scalars
     load_draw(state, batch, new)
     set_share(state, penalties, scalars.draws)
-    if slot_holds_draw(state, scalars.latest):
+    if slot_holds_draw(state, batch, new, scalars.latest):
         evaluate_copy(state, penalties, batch, new, skip_others)
     else:
         slot = scalars.slots
-        store_draw(state, slot)
+        store_draw(state, batch, new, slot)
         set_spare_sums(penalties, slot)
         store_features(penalties, batch, new, slot)
         fill_given_row(state, kernel, penalties, slot + 1)
@@ -244,8 +249,6 @@ def insert(state, penalties, batch, new, step):
     slot = scalars.latest
     add_row(state, 1.0)
     if slot == scalars.slots:
-        for k in range(batch.raw.shape[1]):
-            state.raw[slot, k] = batch.raw[new, k]
         state.oldest[slot] = NONE
         scalars.slots += 1
     state.influence[slot], state.influence_low[slot] = scalars.new_influence, scalars.new_influence_low
