@@ -13,7 +13,7 @@ centre m, with x -> L^-1 (x - m).
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream._typing import AnyArray, Array
+from steinstream._typing import AnyArray, Array, Flags
 from steinstream.errors import InputError, positive
 from steinstream.running_moments import Moments
+from steinstream.validation import OVERFLOW_LIMIT, Block, largest_magnitude
 
 #: Preconditioners that `Preconditioner.estimate` knows by name.
 KINDS = ("identity", "scale", "scales", "covariance", "auto")
@@ -34,6 +35,7 @@ STREAMING_KINDS = ("auto", "covariance", "scales")
 _SINGULAR = 1e10  # condition number of a correlation matrix above which its narrowest direction may be rounding error
 _COVARIANCE_LIMIT = 200  # dimensions above which "auto" estimates scales only
 _MEDIAN_DRAWS = 1000  # draws from which the median distance is computed
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-150, 1e150  # squares of scales must not underflow or overflow
 _RECORDED_CHANGES = 100  # most recent changes of a streaming preconditioner that are recorded
 
 _FIXED = "an ss.Preconditioner, an array of d scales, or a covariance (d, d)"
@@ -185,7 +187,7 @@ class Preconditioner:
             The preconditioner.
 
         """
-        dim, constant = len(sds), ~(sds > 0)
+        dim, constant = len(sds), ~(sds > _SMALLEST_SCALE)
         sds = np.where(constant, 1.0, sds) * np.sqrt(2.0 * dim)
         if matrix is None or distinct < 2:
             return replace(cls.scales(sds), centre=centre)
@@ -227,30 +229,106 @@ class Preconditioner:
         tuple of array
             Draws and scores in the new coordinates. The bits do not depend on n.
 
+        Raises
+        ------
+        InputError
+            If a value exceeds the overflow limit in the new coordinates.
+
         """
         return self.apply_to_draws(draws), self.apply_to_scores(scores)
 
     def apply_to_draws(self, draws: Array) -> Array:
         """Transform draws (n, d). The bits of a row do not depend on the others."""
-        if self.centre is not None:
-            draws = draws - self.centre
-        if self.factor.ndim < 2:
-            return np.asarray(draws / self.factor)
+        return self._require_range("draw", self._transform_draws(draws))
+
+    def apply_to_scores(self, scores: Array) -> Array:
+        """Transform scores (n, d). The bits of a row do not depend on the others."""
+        return self._require_range("score", self._transform_scores(scores))
+
+    def rows_in_range(self, block: Block, on_bad: str, limit: float = OVERFLOW_LIMIT) -> Flags:
+        """Return a mask of the rows that stay below a limit in the new coordinates.
+
+        Parameters
+        ----------
+        block : Block
+            Draws and scores. Rows that are not finite are not in range.
+        on_bad : {"raise", "skip"}
+            Raise an `InputError` for the first row that is out of range, or only mask it.
+        limit : float, default 1e100
+            The limit.
+
+        Returns
+        -------
+        array of bool
+            The mask, (n,).
+
+        """
+        rows, dim = np.ones(len(block.draws), dtype=bool), block.draws.shape[1]
+        draw_growth, score_growth = self._largest_growth
+        parts: list[tuple[str, Array, float, Callable[[Array], Array]]] = [
+            ("draw", block.draws, draw_growth, self._transform_draws)
+        ]
+        for first in range(0, block.scores.shape[1], dim):  # scores and second scores
+            scores = block.scores[:, first : first + dim]
+            parts.append(("score", scores, score_growth, self._transform_scores))
+        for what, values, growth, transform in parts:
+            if (largest_magnitude(values) + self._distance) * growth < limit:
+                continue
+            new = transform(values)
+            inside = (np.abs(new) < limit).all(axis=1)
+            if on_bad == "raise" and not inside.all():
+                row = int(np.flatnonzero(~inside)[0])
+                raise self._overflow("The {} of chain {}, draw {}".format(what, *block.ids[row]), new[row], limit)
+            rows &= inside
+        return rows
+
+    def _transform_draws(self, draws: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.centre is not None:
+                draws = draws - self.centre
+            if self.factor.ndim < 2:
+                return np.asarray(draws / self.factor)
         from steinstream._engine.linalg import multiply  # loads numba only where it is needed
 
         return multiply(self._inverse, draws)
 
-    def apply_to_scores(self, scores: Array) -> Array:
-        """Transform scores (n, d). The bits of a row do not depend on the others."""
+    def _transform_scores(self, scores: Array) -> Array:
         if self.factor.ndim < 2:
-            return np.asarray(scores * self.factor)
+            with np.errstate(over="ignore", invalid="ignore"):
+                return np.asarray(scores * self.factor)
         from steinstream._engine.linalg import multiply  # loads numba only where it is needed
 
         return multiply(self.factor, scores)
 
+    def _require_range(self, what: str, values: Array) -> Array:
+        """Return transformed values, or raise an `InputError` if one exceeds the overflow limit."""
+        if not largest_magnitude(values) < OVERFLOW_LIMIT:
+            raise self._overflow(f"A {what}", values, OVERFLOW_LIMIT)
+        return values
+
+    def _overflow(self, what: str, values: Array, limit: float) -> InputError:
+        value = values[~(np.abs(values) < limit)][0]
+        return InputError(
+            f"{what} is {value:.3g} in the coordinates of the preconditioner ({self}), above the limit of {limit:g}.",
+            "Use scales near the standard deviations of the draws, and scores that match the draws.",
+        )
+
     @cached_property
     def _inverse(self) -> Array:
         return np.ascontiguousarray(np.linalg.inv(self.factor).T)
+
+    @cached_property
+    def _largest_growth(self) -> tuple[float, float]:
+        """Upper bounds of the factors by which the largest coordinate of a draw and of a score may grow."""
+        if self.factor.ndim < 2:
+            return float(1.0 / self.factor.min()), float(self.factor.max())
+        of_draws, of_scores = (float(np.abs(each).sum(axis=0).max()) for each in (self._inverse, self.factor))
+        return of_draws, of_scores
+
+    @cached_property
+    def _distance(self) -> float:
+        """Largest coordinate of the centre."""
+        return 0.0 if self.centre is None else float(np.abs(self.centre).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -521,8 +599,12 @@ def _as_factor(value: ArrayLike) -> Array:
             f"{factor.shape}.",
             "Pass a covariance to Preconditioner.covariance.",
         )
-    if not np.isfinite(factor).all() or not np.diagonal(factor).all():
-        raise InputError("The factor of a preconditioner must be finite, without zeros on its diagonal.")
+    diagonal = np.abs(np.diagonal(factor))
+    if not (np.abs(factor) < _LARGEST_SCALE).all() or not (diagonal > _SMALLEST_SCALE).all():
+        raise InputError(
+            f"The factor of a preconditioner must have values below {_LARGEST_SCALE:g}, and above {_SMALLEST_SCALE:g} "
+            "on its diagonal."
+        )
     return factor
 
 
@@ -535,9 +617,14 @@ def _as_centre(value: ArrayLike) -> Array:
 
 def _as_positive(value: ArrayLike, what: str, ndim: int) -> Array:
     array: AnyArray = _as_floats(value, what)
+    shape = "a number" if ndim == 0 else "a vector of numbers"
     if array.ndim != ndim or not (np.isfinite(array).all() and (array > 0).all()):
-        shape = "a number" if ndim == 0 else "a vector of numbers"
         raise InputError(f"{what} must be {shape} above 0, got {value!r}.")
+    if not ((array > _SMALLEST_SCALE) & (array < _LARGEST_SCALE)).all():
+        raise InputError(
+            f"{what} must be {shape} between {_SMALLEST_SCALE:g} and {_LARGEST_SCALE:g}, got {value!r}.",
+            "Use a scale near the standard deviation of the draws.",
+        )
     return array
 
 
@@ -549,4 +636,5 @@ def _median_distance(draws: Array) -> float:
     distances = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
     upper = distances[np.triu_indices(len(some), 1)]
     median = float(np.median(upper)) if len(upper) else 0.0
-    return float(np.sqrt(median)) if median > 0 else 1.0
+    distance = float(np.sqrt(median))
+    return distance if distance > _SMALLEST_SCALE else 1.0

@@ -5,6 +5,7 @@ All public entry points call these functions. Internal code assumes valid input.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -387,7 +388,7 @@ def reject_transposed(draws: ArrayLike, size: int | None) -> None:
 def as_features(features: ArrayLike, count: int, width: int | None = None) -> Array:
     """Convert the features of ``count`` draws to a (count, p) float64 array; ``width`` is the expected p."""
     z = as_floats(features, "features")
-    z = z.reshape(len(z), -1) if z.ndim > 1 else z[:, None] if z.ndim == 1 else z
+    z = z.reshape(len(z), math.prod(z.shape[1:])) if z.ndim else z
     if z.ndim != 2 or len(z) != count or z.shape[1] == 0:
         raise InputError(f"features must have one row per draw ({count} rows), got shape {np.shape(features)}.")
     if width is not None and z.shape[1] != width:
@@ -400,6 +401,16 @@ def _wrong_scores(draws: Array, scores: Array) -> InputError:
         f"Draws have shape {draws.shape} and scores have shape {scores.shape}.",
         "Every draw needs its own score: the gradient of the log density at that draw.",
     )
+
+
+def overflow_limit(linear: bool, storage: str = "float64") -> float:
+    """Return the largest magnitude of a draw or score, for a kernel with or without a linear term."""
+    return min(OVERFLOW_LIMIT**0.5 if linear else OVERFLOW_LIMIT, FLOAT32_LIMIT if storage == "float32" else np.inf)
+
+
+def largest_magnitude(values: Array) -> float:
+    """Return the largest absolute value; infinite if a value is not finite."""
+    return float(np.nan_to_num(max(-values.min(initial=0.0), values.max(initial=0.0)), nan=np.inf, posinf=np.inf))
 
 
 def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
@@ -423,7 +434,7 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
 
     """
     draws, scores, ids, features = block
-    limit = min(OVERFLOW_LIMIT**0.5 if linear else OVERFLOW_LIMIT, FLOAT32_LIMIT if storage == "float32" else np.inf)
+    limit = overflow_limit(linear, storage)
     parts = [("draw", draws), ("score", scores)] + ([] if features is None else [("feature vector", features)])
     if all(part.min(initial=0.0) > -limit and part.max(initial=0.0) < limit for _, part in parts):
         return np.ones(len(draws), dtype=bool)
@@ -437,8 +448,9 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
             bad = np.flatnonzero(~(np.abs(values) < limit))
             if len(bad):
                 chain, draw = (int(i) for i in ids[row])
+                above = f", above the limit of {limit:g}," if np.isfinite(values[bad[0]]) else ""
                 raise InputError(
-                    f"The {what} of chain {chain}, draw {draw} is {values[bad[0]]} in coordinate {int(bad[0])}.",
+                    f"The {what} of chain {chain}, draw {draw} is {values[bad[0]]}{above} in coordinate {int(bad[0])}.",
                     'Correct the sampler\'s output, or skip such draws with on_bad="skip" (--on-bad skip).',
                 )
     return rows

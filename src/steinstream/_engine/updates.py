@@ -148,7 +148,7 @@ def load_draw(state, batch, new):
 def write_draw(state, batch, new):
     """Write a draw into ``state.draw`` and the first spare slot. Return whether it equals the latest state exactly.
 
-    Storage bookkeeping.
+    Draws are equal if they are equal as given, too: two draws may coincide after preconditioning. Storage bookkeeping.
     """
     spare, latest = state.scalars.slots, state.scalars.latest
     same, tiles = latest != NONE, state.tiles
@@ -158,6 +158,9 @@ def write_draw(state, batch, new):
             same = same and tiles[latest // LANES, k, part, latest % LANES] == value
             tiles[spare // LANES, k, part, spare % LANES] = value
             state.draw[part, k] = value
+    for k in range(batch.raw.shape[1]):
+        same = same and state.raw[latest, k] == batch.raw[new, k]
+        state.raw[spare, k] = batch.raw[new, k]
     state.copies[spare], state.influence[spare], state.influence_low[spare] = 0.0, -np.inf, 0.0
     return same
 
@@ -230,8 +233,6 @@ def insert(state, penalties, batch, new, step):
     slot = scalars.latest
     add_row(state, 1.0)
     if slot == scalars.slots:
-        for k in range(batch.raw.shape[1]):
-            state.raw[slot, k] = batch.raw[new, k]
         state.oldest[slot] = NONE
         scalars.slots += 1
     state.influence[slot], state.influence_low[slot] = scalars.new_influence, scalars.new_influence_low

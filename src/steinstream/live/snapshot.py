@@ -1,7 +1,7 @@
 """Thread-safe snapshots of a running thinner for the dashboard.
 
 Compiled code runs without the global interpreter lock, so no other thread may read the engine's arrays while steps are
-taken. `ThinnerObserver` holds a lock during that time. A client requests a snapshot and never waits: if the thinner is
+taken. The thinner holds its lock during that time. A client requests a snapshot and never waits: if the thinner is
 running, its own thread takes the snapshot between two compiled calls; if it has been idle for a moment, the client's
 thread takes it, and a draw that is added meanwhile waits for that one copy. A snapshot never changes. It contains the
 coordinates that the table and the clients display.
@@ -13,7 +13,6 @@ same for 0.6 s. An error in a snapshot stops the dashboard, and never the run.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -151,7 +150,6 @@ class ThinnerObserver:
         self.thinner, self.dashboard = thinner, dashboard
         self.max_steps = _MAX_STEPS
         self.start_time, self.first_draw = time.monotonic(), thinner.current_pass.received
-        self._lock = threading.RLock()  # only its owner can release it
         self._draws = self.first_draw
         self._call_started = self._idle_since = 0.0
         self._many = False
@@ -163,17 +161,12 @@ class ThinnerObserver:
         self._sanity_checks = SanityChecks(thinner.config.validate_scores)
         self._problem: str | None = None  # of the scores
         self._checked = 0  # draws of the stream
-        # A call that started in another thread before this observer was set does not hold the lock. The thinner sets
-        # ``running`` before it reads ``observer``; this constructor sets ``observer`` before it reads ``running``. So
-        # at least one of them sees the other.
         thinner.observer = self
-        self._unguarded = thinner.running
 
     # -- in the thread of the thinner ----------------------------------------------------------------------------------
 
     def on_start(self, steps: int) -> None:
-        """Acquire the lock before the first step."""
-        self._lock.acquire()
+        """Prepare for this number of steps."""
         self._many = steps > 1
         if self._many:
             self._call_started = time.monotonic()
@@ -189,13 +182,9 @@ class ThinnerObserver:
             self._take()
 
     def on_end(self, draws: int) -> None:
-        """Release the lock after the last step."""
+        """Remember when the last step ended."""
         self._draws = draws
         self._idle_since = time.monotonic()
-        try:  # noqa: SIM105 - `suppress` takes a microsecond, as long as all other work of the observer for one draw
-            self._lock.release()
-        except RuntimeError:  # Ctrl-C came before the lock was acquired
-            pass
 
     # -- in any thread -------------------------------------------------------------------------------------------------
 
@@ -205,13 +194,13 @@ class ThinnerObserver:
         now = time.monotonic()
         if self._is_outdated(columns) and now >= self._next_snapshot:
             self._requested = True
-            if now >= self._idle_since + _IDLE_SECONDS and self._lock.acquire(blocking=False):
+            if now >= self._idle_since + _IDLE_SECONDS and self.thinner.lock.acquire(blocking=False):
                 self._take_and_release()
         return self._latest
 
     def take_last(self) -> None:
         """Take a snapshot of the final state, if the thinner is idle within a second."""
-        if self._latest is not None and self._lock.acquire(timeout=_LAST_SNAPSHOT_WAIT):
+        if self._latest is not None and self.thinner.lock.acquire(timeout=_LAST_SNAPSHOT_WAIT):
             self._next_mmd = 0.0
             self._take_and_release()
 
@@ -227,11 +216,9 @@ class ThinnerObserver:
 
     def _take_and_release(self) -> None:
         try:
-            self._unguarded = self._unguarded and self.thinner.running
-            if not self._unguarded:
-                self._take()
+            self._take()
         finally:
-            self._lock.release()
+            self.thinner.lock.release()
 
     def _is_outdated(self, columns: frozenset[int]) -> bool:
         latest, thinner = self._latest, self.thinner

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from steinstream.result import History, Kept
 from steinstream.thinner import passes
 from steinstream.thinner.config import PAPER, ThinConfig
 from steinstream.thinner.ingest import NewDraws, ingest
+from steinstream.thinner.lock import exclusive, new_lock
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
 from steinstream.validation import Block
@@ -76,6 +78,12 @@ class Thinner:
     >>> thinner.extend(draws).size
     20
 
+    Notes
+    -----
+    Several threads may use a thinner: one waits until the call of another one has returned. The kept draws then depend
+    on the order of the calls. ``copy.copy``, ``copy.deepcopy`` and ``pickle`` return an independent thinner without the
+    observer.
+
     """
 
     def __init__(
@@ -87,10 +95,8 @@ class Thinner:
         features: Callable[[Array], ArrayLike] | None = None,
         **settings: Any,
     ) -> None:
-        self.config = ThinConfig.of(config, **settings)
-        self.features = features
-        self.state = ThinnerState.create(positive(dim, "dim"), self.config)
-        self.observer: Observer | None = None
+        chosen = ThinConfig.of(config, **settings)
+        self._set(chosen, ThinnerState.create(positive(dim, "dim"), chosen), features)
         if initial is not None:
             x, s = validation.as_draws_and_scores(*initial, self.dim)
             self.state.start_with(self.config, Block(x, s, validation.consecutive_ids(-1, 0, len(x))))
@@ -100,8 +106,29 @@ class Thinner:
     def from_state(cls, config: ThinConfig, state: ThinnerState) -> Thinner:
         """Return a thinner that continues from a state."""
         thinner = cls.__new__(cls)
-        thinner.config, thinner.state, thinner.observer, thinner.features = config, state, None, None
+        thinner._set(config, state, None)
         return thinner
+
+    def _set(self, config: ThinConfig, state: ThinnerState, features: Callable[[Array], ArrayLike] | None) -> None:
+        self.config, self.state, self.features = config, state, features
+        self.observer: Observer | None = None
+        self.lock = new_lock(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            return {"config": self.config, "state": deepcopy(self.state.to_dict()), "features": self.features}
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        config = content["config"]
+        self._set(config, ThinnerState.from_dict(config, content["state"]), content["features"])
+
+    def __copy__(self) -> Thinner:
+        thinner = type(self).__new__(type(self))
+        thinner.__setstate__(self.__getstate__())
+        return thinner
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Thinner:
+        return self.__copy__()
 
     # -- adding draws --------------------------------------------------------------------------------------------------
 
@@ -159,6 +186,7 @@ class Thinner:
             features=None if features is None else np.ravel(validation.as_floats(features, "features"))[None],
         )
 
+    @exclusive
     def extend(
         self,
         draws: ArrayLike,
@@ -213,8 +241,9 @@ class Thinner:
         with DeferredInterrupt():
             block = ingest(self.config, self.state, new, self.config.candidates)
             held, self.state.pending = self.state.pending, self.state.pending.append(block)
-        return self._advance(held, block, self.config.candidates)
+        return advance(self.config, self.state, held, block, self.config.candidates, self.observer)
 
+    @exclusive
     def select(
         self,
         candidates: ArrayLike,
@@ -256,7 +285,8 @@ class Thinner:
         new = NewDraws(candidates, scores, ids, chain, None, costs, pinned, features)
         with DeferredInterrupt():
             block = self.state.pending = ingest(self.config, self.state, new, None)
-        return self._advance(block.take(slice(0, 0)), block, max(1, len(block.draws)))
+        none = block.take(slice(0, 0))
+        return advance(self.config, self.state, none, block, max(1, len(block.draws)), self.observer)
 
     def _features_of(self, draws: ArrayLike) -> Array | None:
         """Return the features of draws (n, d) by the function that the thinner was created with."""
@@ -268,31 +298,27 @@ class Thinner:
             raise InputError("The function of the features returned vectors of different lengths.")
         return np.stack(rows) if rows else None
 
-    def _advance(self, held: Block, new: Block, candidates: int) -> StepInfo:
-        state = self.state
-        state.running = True  # set before the observer is read: see live.snapshot
-        try:
-            return advance(self.config, state, held, new, candidates, self.observer)
-        finally:
-            state.running = False
-
     def next_index(self, chain: int = 0) -> int:
         """Return the index that will be assigned to the next draw of ``chain`` when no id is given."""
         return self.state.next_index.get(chain, 0)
 
+    @exclusive
     def pin(self, ids: ArrayLike) -> None:
         """Pin kept draws, given by their ids (chain, index), so that they are not removed."""
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), True)
 
+    @exclusive
     def unpin(self, ids: ArrayLike) -> None:
         """Allow pinned draws, given by their ids (chain, index), to be removed again."""
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), False)
 
     @property
+    @exclusive
     def pinned(self) -> Ids:
         """Ids of the pinned draws."""
         return self.state.pinned_ids
 
+    @exclusive
     def start_pass(self) -> StepInfo:
         """Start another pass over the same draws: add every draw again, in any order, with its original id.
 
@@ -372,21 +398,19 @@ class Thinner:
         self.state.note = note
 
     @property
-    def running(self) -> bool:
-        """Whether steps are being taken at this moment, in any thread."""
-        return self.state.running
-
-    @property
+    @exclusive
     def pending_ids(self) -> Ids:
         """Ids of draws that wait for the end of a warm-up or for more candidates."""
         return validation.id_tuples(self.state.pending.ids)
 
     @property
+    @exclusive
     def kept_ids(self) -> Ids:
         """Ids of the kept draws, in order; empty during a warm-up."""
         kept = self.state.dictionary
         return () if kept is None else validation.id_tuples(kept.arrived_after(-1))
 
+    @exclusive
     def peek(self, columns: Sequence[int]) -> tuple[Integers, Array]:
         """Copy some coordinates of the kept draws, without any computation; for observers.
 
@@ -406,9 +430,11 @@ class Thinner:
             return np.zeros(0, dtype=np.int64), np.zeros((0, len(columns)))
         return kept.peek(list(columns))
 
+    @exclusive
     def __len__(self) -> int:
         return len(self.state)
 
+    @exclusive
     def __repr__(self) -> str:
         measure, value = ("KSD", self.ksd) if self.has_scores else ("MMD", self.mmd)
         kept = "" if len(self) == 0 else f", {measure} {value:.4g}"
@@ -417,16 +443,19 @@ class Thinner:
     # -- results -------------------------------------------------------------------------------------------------------
 
     @property
+    @exclusive
     def has_scores(self) -> bool:
         """Whether the draws have scores; True before the first draw."""
         return self.state.layout is None or self.state.layout.has_scores
 
     @property
+    @exclusive
     def ksd(self) -> float:
         """KSD of the kept draws; NaN if there are none, or without scores."""
         return self._view().require_dictionary().ksd if len(self) else math.nan
 
     @property
+    @exclusive
     def normalised_ksd(self) -> float:
         """KSD times the square root of the number of kept draws; NaN if there are none."""
         if not len(self):
@@ -435,11 +464,13 @@ class Thinner:
         return float(kept.ksd * np.sqrt(kept.size))
 
     @property
+    @exclusive
     def bound(self) -> float | None:
         """Upper bound on the root of the expected objective, hence on KSD: see :mod:`steinstream.thinner.bound`."""
         return self._view().bound if len(self) else self.state.bound
 
     @property
+    @exclusive
     def objective(self) -> float:
         """The objective: KSD^2 plus the stream term and the term of the costs; NaN if no draws are kept.
 
@@ -448,16 +479,19 @@ class Thinner:
         return self._view().require_dictionary().objective if len(self) else math.nan
 
     @property
+    @exclusive
     def mmd(self) -> float:
         """MMD between the kept draws and a summary of the stream; NaN without a stream term."""
         return self._view().require_dictionary().mmd if len(self) else math.nan
 
     @property
+    @exclusive
     def history(self) -> History:
         """Size and KSD at the recorded steps and at the latest one."""
         return _history(self.state)
 
     @property
+    @exclusive
     def recorded_history(self) -> History:
         """Size and KSD at the recorded steps, without any computation; for observers."""
         return self.state.recorder.history()
@@ -488,6 +522,7 @@ class Thinner:
         return self._kept(checks=False).diagnose()
 
     @property
+    @exclusive
     def settings(self) -> dict[str, Any]:
         """Configuration and statistics of the run, as plain values that fit into JSON."""
         return _settings(self.config, self._view() if len(self) else self.state)
@@ -514,6 +549,7 @@ class Thinner:
 
         return Dashboard(port, title=title).show(self, names)
 
+    @exclusive
     def save(self, path: str | PathLike[str]) -> None:
         """Write a checkpoint, from which `load` continues bit-identically. The file is complete or absent."""
         from steinstream.io.checkpoint import save  # facade
@@ -560,6 +596,7 @@ class Thinner:
     def _view(self) -> ThinnerState:
         return self.state.without_warmup(self.config)
 
+    @exclusive
     def _kept(self, *, checks: bool) -> Kept:
         config, state, view = self.config, self.state, self._view()
         if checks:

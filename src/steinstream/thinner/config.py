@@ -432,22 +432,27 @@ def _as_preconditioner(value: Any, kernel: Kernel) -> Preconditioner | Warmup | 
     return as_preconditioner(value)
 
 
+_LARGEST_WEIGHT = 1e30  # no product of weights and kernel values overflows
+
+
 def _as_stream_weight(value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not 0 <= number < math.inf:
+    if not 0 <= number < _LARGEST_WEIGHT:
         raise InputError(
-            f"stream_weight must be a number of at least 0, got {value!r}.", "0 leaves out the stream term."
+            f"stream_weight must be a number of at least 0, and below {_LARGEST_WEIGHT:g}, got {value!r}.",
+            "0 leaves out the stream term.",
         )
     return number
 
 
 def _as_cost_weight(value: Any) -> float:
-    if isinstance(value, bool) or not (isinstance(value, int | float | np.number) and 0 <= value < math.inf):
+    if isinstance(value, bool) or not (isinstance(value, int | float | np.number) and 0 <= value < _LARGEST_WEIGHT):
         raise InputError(
-            f"cost_weight must be a number of at least 0, got {value!r}.", "Pass the costs of the draws to extend."
+            f"cost_weight must be a number of at least 0, and below {_LARGEST_WEIGHT:g}, got {value!r}.",
+            "Pass the costs of the draws to extend.",
         )
     return float(value)
 

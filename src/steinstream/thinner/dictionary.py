@@ -45,9 +45,9 @@ from steinstream.result import SummarisedStream
 from steinstream.thinner.bound import bound, new_trace
 from steinstream.thinner.chain_worth import is_burn_in
 from steinstream.thinner.ingest import CostsAndPins
-from steinstream.thinner.layout import DrawLayout
+from steinstream.thinner.layout import FEATURES, DrawLayout
 from steinstream.thinner.threads import ThreadChooser
-from steinstream.validation import Block
+from steinstream.validation import Block, overflow_limit
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
@@ -241,8 +241,15 @@ class Dictionary:
         """Change the preconditioner, or use the current map of the features.
 
         The state becomes that of the kept draws inserted in order of arrival. The sums over the stream are recomputed
-        from its summary.
+        from its summary. If a draw is out of range in the new coordinates, an `InputError` is raised first.
         """
+        draws, scores, ids, *_ = self.contents()
+        known = [Block(draws, scores, ids[:, :2])]
+        if self._penalties is not None and self._stream_weight and self.layout.stream_on != FEATURES:
+            stream = summary_draws(self._penalties.summary)
+            known.append(Block(stream.draws[:, : self.dim], np.zeros((len(stream.draws), 0)), stream.ids))
+        for block in known:
+            preconditioner.rows_in_range(block, "raise", overflow_limit(self.kernel.linear > 0))
         self.preconditioner = preconditioner
         self._rebuild(np.ones(self.size, dtype=np.bool_), {})
 
@@ -459,7 +466,9 @@ class Dictionary:
             return self.squared_ksd
         value = self.objective_part
         if self._cost_weight and penalties.scalars["cost_sum"]:
-            cost = penalties.cost[self._labels(range(int(self._state.scalars["slots"])))].sum()
+            costs = penalties.cost[self._labels(range(int(self._state.scalars["slots"])))]
+            cost = math.fsum(costs)  # independent of the order
+            current_weight(self._kernel, penalties)  # updates the scale of the costs, which a checkpoint does not hold
             value += 2.0 * penalties.scalars["cost_scale"] * cost / self.size**2
         return float(value)
 

@@ -282,7 +282,7 @@ class WideDictionary:
         """KSD^2 plus the stream term; NaN if no draws are kept."""
         if not self.size or self._stream is None or not self._stream.count:
             return self.squared_ksd
-        return (self.squared_ksd if self.layout.has_scores else 0.0) + self._stream.value()
+        return float((self.squared_ksd if self.layout.has_scores else 0.0) + self._stream.value())
 
     @property
     def squared_mmd(self) -> float:

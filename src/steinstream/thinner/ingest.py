@@ -10,12 +10,15 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
+from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.layout import DrawLayout, as_layout
 from steinstream.validation import IDENTITY_MAX_DRAWS, OVERFLOW_LIMIT, Block
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
     from steinstream.thinner.state import ThinnerState
+
+_SMALLEST_COST = 1e-50  # smallest positive cost: the objective divides by the mean cost
 
 
 class NewDraws(NamedTuple):
@@ -110,9 +113,12 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
             'Leave out pinned and second_scores, or use storage="float64".',
         )
     linear = config.kernel.linear > 0
-    valid = validation.finite_rows(block, config.on_bad, linear, config.storage)
-    if second is not None:
-        valid &= validation.finite_rows(Block(x, second, ids), config.on_bad, linear, config.storage)
+    validated = [block] if second is None else [block, Block(x, second, ids)]
+    valid = np.ones(len(x), dtype=bool)
+    for each in validated:
+        valid &= validation.finite_rows(each, config.on_bad, linear, config.storage)
+        if isinstance(state.preconditioner, Preconditioner):
+            valid &= state.preconditioner.rows_in_range(each, config.on_bad, validation.overflow_limit(linear))
     received = block if valid.all() else block.take(valid)
     offered = state.current_pass.offered(ids, valid)
     if not offered.all():
@@ -190,9 +196,12 @@ def _as_costs(costs: ArrayLike, count: int) -> Array:
         raise InputError(f"costs must be {count} numbers, one per draw.") from None
     if values.shape != (count,):
         raise InputError(f"costs must be {count} numbers, one per draw, got shape {values.shape}.")
-    bad = np.flatnonzero(~((values >= 0) & (values < OVERFLOW_LIMIT)))
+    bad = np.flatnonzero(~((values == 0) | ((values > _SMALLEST_COST) & (values < OVERFLOW_LIMIT))))
     if len(bad):
-        raise InputError(f"The cost of draw {int(bad[0])} is {values[bad[0]]}.", "Costs are finite and at least 0.")
+        raise InputError(
+            f"The cost of draw {int(bad[0])} is {values[bad[0]]}.",
+            f"Costs are 0, or between {_SMALLEST_COST:g} and {OVERFLOW_LIMIT:g}.",
+        )
     return values
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from steinstream import schedules
 from steinstream._typing import Ids, Integers
 from steinstream.preconditioning import Warmup
-from steinstream.validation import Block, id_tuples
+from steinstream.validation import Block, id_tuples, overflow_limit
 
 if TYPE_CHECKING:
     from steinstream._engine.step_rule import StepLimits
@@ -154,7 +154,9 @@ def advance(
 def end_warmup(config: ThinConfig, state: ThinnerState, held: Block, observer: Observer | None = None) -> StepInfo:
     """Estimate the preconditioner of a warm-up and run the steps that waited for it."""
     if isinstance(state.preconditioner, Warmup):
-        state.open_dictionary(config, state.preconditioner.fit(state.pending.draws))
+        estimate = state.preconditioner.fit(state.pending.draws)
+        estimate.rows_in_range(state.pending, "raise", overflow_limit(config.kernel.linear > 0))
+        state.open_dictionary(config, estimate)
     _run_pending(config, state, config.candidates, observer)
     kept = state.require_dictionary()
     was, now = set(id_tuples(held.ids)), set(id_tuples(kept.arrived_after(0)))
@@ -235,12 +237,12 @@ def _update_estimates(config: ThinConfig, state: ThinnerState, block: Block, rec
     features = None if state.layout is None else state.layout.features
     changed = None if state.estimator is None else state.estimator.update(block.draws, state.steps)
     reduced = features is not None and block.features is not None and features.update(block.features)
-    if changed is not None:
-        _log.debug("step %d: new preconditioner (%s)", state.steps, changed)
-        state.preconditioner = changed
     if changed is not None or reduced:
         kept.change_coordinates(kept.preconditioner if changed is None else changed)
         records = records.corrected(kept)
+    if changed is not None:
+        _log.debug("step %d: new preconditioner (%s)", state.steps, changed)
+        state.preconditioner = changed
     if state.worth is not None and state.worth.update(block.draws, block.ids):
         if state.worth.burn_in_grew:
             removed = kept.forget_burn_in(state.worth.burn_in_ends)

@@ -72,8 +72,6 @@ class ThinnerState:
     """Whether the sign of the scores was validated before the first draw."""
     note: dict[str, Any] = field(default_factory=dict)
     """User data that is stored with a checkpoint: anything that fits into JSON."""
-    running: bool = False
-    """Whether steps are being taken at this moment."""
 
     @classmethod
     def create(cls, dim: int, config: ThinConfig) -> ThinnerState:

@@ -55,13 +55,13 @@ def test_a_run_that_began_in_another_thread_is_not_read_while_it_runs():
 
     def growth(step):
         inside.set()
-        go_on.wait(60)
+        go_on.wait(600)
         return 10.0
 
     thinner = ss.Thinner(2, growth=growth)
     run = threading.Thread(target=fed, args=(thinner, normal(100)))
     run.start()
-    assert inside.wait(60)
+    assert inside.wait(600)
     with thinner.serve():
         for _ in range(3):
             assert thinner.observer.snapshot(frozenset((0,))) is None
@@ -100,11 +100,10 @@ def test_an_error_in_a_snapshot_stops_the_dashboard_and_not_the_run(error, runni
     with thinner.serve() as dashboard:
         observer = thinner.observer
         if running:
-            observer.on_start(10)  # the lock is held, so the thread of the run takes the snapshot
-            asked = threading.Thread(target=observer.snapshot, args=(frozenset((0, 1)),))
-            asked.start()
-            asked.join()
-            observer.on_end(0)
+            with thinner.lock:  # so the thread of the run takes the snapshot
+                asked = threading.Thread(target=observer.snapshot, args=(frozenset((0, 1)),))
+                asked.start()
+                asked.join()
         else:
             observer.snapshot(frozenset((0, 1)))
         fed(thinner, draws)
@@ -135,7 +134,7 @@ def test_a_ctrl_c_at_any_call_of_the_observer_does_not_block_the_next_run(monkey
             monkeypatch.setattr(ThinnerObserver, "on_start", start)
             run = threading.Thread(target=fed, args=(thinner, normal(100)), daemon=True)
             run.start()
-            run.join(60)
+            run.join(600)
             assert not run.is_alive()
 
 
@@ -229,21 +228,19 @@ def test_the_observer_is_told_about_the_steps_of_a_warm_up_that_a_new_pass_ends(
     with thinner.serve():
         held = []
         on_steps = thinner.observer.on_steps
-        thinner.observer.on_steps = lambda steps, draws: (
-            held.append(is_locked(thinner.observer)) or on_steps(steps, draws)
-        )
+        thinner.observer.on_steps = lambda steps, draws: held.append(is_locked(thinner)) or on_steps(steps, draws)
         thinner.start_pass()
-        assert held and all(held) and not is_locked(thinner.observer)
+        assert held and all(held) and not is_locked(thinner)
 
 
-def is_locked(observer):
+def is_locked(thinner):
     """Return whether another thread cannot take a snapshot now."""
     taken = []
 
     def take():
-        taken.append(observer._lock.acquire(blocking=False))
+        taken.append(thinner.lock.acquire(blocking=False))
         if taken[0]:
-            observer._lock.release()
+            thinner.lock.release()
 
     other = threading.Thread(target=take)
     other.start()
