@@ -63,9 +63,8 @@ class Client(threading.Thread):
     def run(self) -> None:
         while True:
             time.sleep(1.0)
-            for url in (self.url, f"{self.url}unknown", self.url.rpartition("/")[0].rpartition("/")[0]):
-                if not url:
-                    continue
+            page = self.url
+            for url in (page, f"{page}unknown", page.rpartition("/")[0].rpartition("/")[0]) if page else ():
                 try:
                     with urllib.request.urlopen(url, timeout=20) as answer:
                         answer.read()
@@ -179,6 +178,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--result", type=Path, help="json file to write")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # children must not inherit that it is ignored
     with tempfile.TemporaryDirectory(prefix="steinstream-soak-") as folder:
         result = soak(options.minutes, options.seed, Path(folder))
     text = json.dumps(result, indent=2)
