@@ -118,7 +118,7 @@ def write_kept_set(path: Path, first: int = 0) -> None:
 
 def write_checkpoint(path: Path) -> None:
     """Write the checkpoint of a command that stops in the middle of the file."""
-    from steinstream.cli import _hooks, thin
+    from steinstream.cli import _hooks, main
     from steinstream.cli.checkpoints import Checkpoint
 
     save, saved = Checkpoint.save, list[int]()
@@ -132,14 +132,14 @@ def write_checkpoint(path: Path) -> None:
     words += ["--every", "0"] if words[0] == "follow" else []
     with (
         chdir(path.parent),
-        patch.object(thin, "_ROWS", 16),
+        patch.object(sys.modules["steinstream.cli.thin"], "_ROWS", 16),
         patch.object(_hooks, "_SAVE_INTERVAL", -1.0),
         patch.object(Checkpoint, "save", save_early),
         patch.object(Checkpoint, "remove", lambda self: None),
         patch.object(sys, "argv", ["steinstream", *words]),
     ):
         try:
-            ss.cli.main()
+            main()
         except SystemExit as ended:
             if ended.code:
                 raise
@@ -148,8 +148,6 @@ def write_checkpoint(path: Path) -> None:
 
 def make(folder: Path) -> None:
     """Write all files that the installed libraries can write."""
-    import steinstream.cli  # noqa: F401
-
     write_npz(folder / "chain.npz")
     np.save(folder / "chain.npy", DRAWS)
     np.save(folder / "scores.npy", SCORES)

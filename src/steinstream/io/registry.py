@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, OutputError
 from steinstream.io.atomic import replacing, replacing_folder, write_error
-from steinstream.io.base import DRAWS, SCORES, Chain, Request
+from steinstream.io.base import DRAWS, SCORES, Chain, Request, printable
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import open_csv, write_csv, write_csv_gz
 from steinstream.io.emcee import EmceeChain, is_emcee
@@ -172,6 +172,9 @@ def write_kept(kept: Kept, path: str | os.PathLike[str]) -> None:
 
     """
     form = _find_writable(path)
+    for name in (*(kept.names or ()), *kept.variables):
+        if printable(name) != name or ("\0" in name and name in kept.variables):
+            raise InputError(f"No file can store the name {name!r}.", "Rename it: kept.with_names([...]).")
     if form.write_folder is not None:
         with replacing_folder(path, is_own_store) as folder:
             form.write_folder(kept, folder)
