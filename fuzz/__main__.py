@@ -60,7 +60,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="default: 10")
     parser.add_argument("--cases", type=int, default=10**9, help="number of cases of files and options, at most")
     parser.add_argument("--seed", type=int, default=None, help="default: the time")
-    parser.add_argument("--only", metavar="NAME", help="one kind: " + ", ".join([*cases.KINDS, *processes.KINDS]))
+    parser.add_argument(
+        "--only", metavar="NAME,...", help="kinds of cases: " + ", ".join([*cases.KINDS, *processes.KINDS])
+    )
     parser.add_argument("--result", type=Path, help="json file to which the counts are added")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # children must not inherit that it is ignored
@@ -73,7 +75,7 @@ def main() -> None:
     warm_up(files)
     end = time.monotonic() + 60 * options.minutes
     counts, failures = Counter[str](), list[str]()
-    wanted = [options.only] if options.only else [*cases.available(files), *processes.KINDS]
+    wanted = options.only.split(",") if options.only else [*cases.available(files), *processes.KINDS]
     kinds, scenarios = ([kind for kind in wanted if kind in known] for known in (cases.KINDS, processes.KINDS))
     known = set[str]()
     if kinds:

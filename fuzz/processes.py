@@ -31,7 +31,8 @@ _STARTED = 0.05  # share of the processes that are started and not forked
 #: Commands that are killed and resumed; the result is out.npz.
 _RESUMED = {
     "thin": ["thin", "long.npz", "-o", "out.npz", "--size", "40", "--checkpoint", "run.state", "--resume"],
-    "passes": ["thin", "long.csv", "-o", "out.npz", "--size", "20", "--passes", "2", "--checkpoint", "run.state", "--resume"],
+    "passes": ["thin", "long.csv", "-o", "out.npz", "--size", "20", "--passes", "2",
+               "--checkpoint", "run.state", "--resume"],
     "paper": ["thin", "long.npz", "-o", "out.npz", "--paper", "--checkpoint", "run.state", "--resume"],
     "follow": ["follow", "long.csv", "-o", "out.npz", "--size", "30", "--every", "0", "--until-idle", "0",
                "--checkpoint", "run.state", "--resume"],

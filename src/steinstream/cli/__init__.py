@@ -28,7 +28,6 @@ from steinstream.cli.thin import thin
 from steinstream.cli.usage_errors import Commands, lowered, problem_and_remedy
 from steinstream.errors import ScoresWarning, SteinstreamError
 
-
 _BROKEN_PIPE = 141
 
 
