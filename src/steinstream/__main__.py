@@ -1,6 +1,30 @@
 """``python -m steinstream`` is ``steinstream``."""
 
-from steinstream.cli import main
+import os
+import signal
+from types import FrameType
+
+
+def run() -> None:
+    """Run the command line. Ctrl-C prints no traceback, also during the imports before it and the clean-up after it."""
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not in the background of a shell
+    if interruptible:
+        signal.signal(signal.SIGINT, _stop)
+    from steinstream.cli import main
+
+    try:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        main()
+    finally:
+        if interruptible:
+            signal.signal(signal.SIGINT, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"stopped\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":  # a process that a worker starts imports this file too
-    main()
+    run()

@@ -31,6 +31,8 @@ from steinstream.cli.thin import thin
 from steinstream.cli.usage_errors import Commands, lowered, problem_and_remedy
 from steinstream.errors import ScoresWarning, SteinstreamError
 
+_BROKEN_PIPE = 141
+
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="steinstream")
@@ -61,6 +63,7 @@ def commands(context: click.Context) -> None:
       2    an error: one message with its remedy on standard error
       3    with --strict: a diagnostic check fired, or a warning was given
       130  stopped by Ctrl-C (143 by SIGTERM)
+      141  the output was closed, for example by head
     """
     warnings.simplefilter("ignore", ScoresWarning)  # the diagnostic checks report the same
     if context.invoked_subcommand is None:
@@ -85,7 +88,11 @@ def main(command: click.Command = commands, name: str = "steinstream") -> None:
     """
     try:
         code = command.main(prog_name=name, standalone_mode=False)
+        if sys.stdout is not None:  # it is None if the descriptor is closed
+            sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except SystemExit as ended:
+        sys.exit(_BROKEN_PIPE if ended.code == 1 else ended.code)  # click exits with 1 if nobody reads the output
     except click.ClickException as error:
         _fail(*problem_and_remedy(error))
     except SteinstreamError as error:
@@ -95,7 +102,7 @@ def main(command: click.Command = commands, name: str = "steinstream") -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads the output any more
-        sys.exit(141)
+        sys.exit(_BROKEN_PIPE)
     except OSError as error:
         _discard_output()
         place = f"{error.filename}: " if error.filename else ""

@@ -146,10 +146,12 @@ class _Check:
 
 
 def parse_kernel(text: object) -> Kernel | None:
-    """Create a kernel from its representation in the settings; None for an unknown kernel."""
+    """Create a kernel from its representation in the settings; None if there is none."""
+    if text is None:
+        return None
     name, _, rest = str(text).rstrip(")").partition("(")
     kernel: type[Kernel] | None = {"IMQ": IMQ, "RBF": RBF}.get(name)
     if kernel is None:
-        return None
+        raise InputError(f"Unknown kernel {str(text)[:40]!r}.", "Write the kept set again with steinstream.")
     pairs = [part.partition("=") for part in rest.split(", ") if part]
     return kernel(**{key: None if value == "None" else float(value) for key, _, value in pairs})

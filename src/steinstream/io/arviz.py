@@ -599,6 +599,14 @@ class KeptGroup(NamedTuple):
             yield Encoded(name, dims, values, attrs)
 
 
+def check_names(kept: Kept, format: str) -> None:
+    """Raise an `InputError` for a name that a tree of arrays cannot store; variables are files or nodes of a tree."""
+    wrong = [name for name in kept.names or () if "\0" in name]
+    wrong += [name for name in kept.variables if name in ("", ".", "..") or "/" in name]
+    if wrong:
+        raise InputError(f"{format} cannot store the name {wrong[0]!r}.", "Rename the parameter, or write npz or csv.")
+
+
 def kept_attributes(kept: Kept) -> dict[str, Any]:
     """Return the attributes of the root."""
     measures = {"ksd": float(kept.ksd), "normalised_ksd": kept.normalised_ksd, "mmd": float(kept.mmd)}

@@ -203,6 +203,7 @@ class Chain(ABC):
             raise InputError(f"skip must be at least 0, got {skip}.")
         self._seen = skip
         for block in self._read(rows, skip):
+            self._check_shapes(block)
             if self._seen == 0 and self.has_scores:
                 self._require_scores_in(block)
             if self._selected is not None:
@@ -213,6 +214,16 @@ class Chain(ABC):
             for piece in _split_by_chain(block):
                 self._seen += len(piece.ids)
                 yield piece
+
+    def _check_shapes(self, block: Block) -> None:
+        """Raise if the arrays of a block do not fit together: a damaged file may promise other shapes than it has."""
+        count, width = len(block.ids), self._width
+        if block.draws.shape != (count, width) or block.scores.shape != (count, width if self.has_scores else 0):
+            raise InputError(
+                f"{self.path}: draws {block.draws.shape} and scores {block.scores.shape} do not fit {count} ids and "
+                f"{width} parameters.",
+                "The file is damaged. Copy or write it again.",
+            )
 
     def _require_scores_in(self, block: Block) -> None:
         """Raise if all scores of the first block are NaN and the block is large enough to tell."""

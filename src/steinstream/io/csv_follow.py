@@ -141,7 +141,8 @@ class GrowingCsv:
     def feed(self, text: bytes) -> None:
         """Process complete lines."""
         if self._columns is None:
-            text = self._preamble.take(text)
+            with reading(self.path, "csv"):
+                text = self._preamble.take(text)
             if self._preamble.titles is None:
                 return
             self._line += self._preamble.lines

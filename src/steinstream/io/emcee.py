@@ -62,6 +62,7 @@ class EmceeChain(Chain):
             dim = int(group.attrs["ndim"])
             if self._steps == 0:
                 raise InputError(f"{path}: {self._run} has no steps yet.", "Run the sampler first.")
+            _check_shape(path, group, (self._steps, self._walkers, dim))
             self._field = _find_field(group, request, dim)
         has_scores = self._field is not None
         super().__init__(path, dim, None, self._steps * self._walkers, self._walkers, has_scores=has_scores)
@@ -120,6 +121,18 @@ def _find_run(file: Any, request: Request) -> str:
             f"{nearest(wanted, runs)}Name the run with draws_name (--draws-name).",
         )
     return wanted
+
+
+def _check_shape(path: Path, group: Any, expected: tuple[int, int, int]) -> None:
+    """Raise an `InputError` if the arrays have other sizes than the attributes; more steps may be allocated."""
+    for name in {"chain", "blobs"} & set(group):
+        sizes = tuple(group[name].shape)
+        known = expected if name == "chain" else expected[:2]
+        if min(expected) < 1 or sizes[:1] < known[:1] or sizes[1 : len(known)] != known[1:] or len(sizes) < len(known):
+            raise InputError(
+                f"{path}: {name} has shape {sizes}, expected {known} (steps, walkers, parameters).",
+                "The file is damaged. Copy or write it again.",
+            )
 
 
 def _find_field(group: Any, request: Request, dim: int) -> str | None:

@@ -14,9 +14,8 @@ from typing import IO, Any
 import numpy as np
 
 from steinstream._typing import AnyArray
-from steinstream.errors import InputError
 from steinstream.io._labelled_arrays import CF_ATTRIBUTES, ArrayTree, Group, StoredArray, describe_group
-from steinstream.io.arviz import kept_attributes, kept_groups, kept_of_tree, open_tree
+from steinstream.io.arviz import check_names, kept_attributes, kept_groups, kept_of_tree, open_tree
 from steinstream.io.base import Chain, Request
 from steinstream.io.errors import need, reading
 from steinstream.result import Kept
@@ -52,9 +51,7 @@ def read_netcdf(path: Path) -> Kept:
 
 def write_netcdf(kept: Kept, file: IO[bytes], *, stacked: bool = True) -> None:
     """Write a kept set as netCDF-4, which xarray opens as a DataTree."""
-    for name in (*(kept.names or ()), *kept.variables):
-        if "\0" in name:
-            raise InputError(f"NetCDF cannot store the name {name!r}.", "Rename the parameter, or write npz or csv.")
+    check_names(kept, "NetCDF")
     text = need("h5py", "netcdf").string_dtype()
     written = BytesIO()
     with import_h5netcdf().File(written, "w") as root:

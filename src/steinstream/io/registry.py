@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, OutputError
 from steinstream.io.atomic import replacing, replacing_folder, write_error
-from steinstream.io.base import DRAWS, SCORES, Chain, Request
+from steinstream.io.base import DRAWS, SCORES, Chain, Request, printable
 from steinstream.io.burn_in import without_burn_in
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import gzipped, open_csv, write_csv, write_csv_for_r
@@ -196,6 +196,9 @@ def write_kept(kept: Kept, path: str | os.PathLike[str], layout: str | None = No
 
     """
     form = _find_writable(path, layout)
+    for name in (*(kept.names or ()), *kept.variables):
+        if printable(name) != name or ("\0" in name and name in kept.variables):
+            raise InputError(f"No file can store the name {name!r}.", "Rename it: kept.with_names([...]).")
     if form.write_folder is not None:
         with replacing_folder(path, is_own_store) as folder:
             form.layouts.get(str(layout), form.write_folder)(kept, folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from steinstream.io._labelled_arrays import ArrayTree, Group, StoredArray, describe_group
-from steinstream.io.arviz import LIBRARY, kept_attributes, kept_groups, kept_of_tree, open_tree
+from steinstream.io.arviz import LIBRARY, check_names, kept_attributes, kept_groups, kept_of_tree, open_tree
 from steinstream.io.base import Chain, Request
 from steinstream.io.errors import DAMAGE, need, reading
 from steinstream.result import Kept
@@ -71,6 +71,7 @@ def read_zarr(path: Path) -> Kept:
 def write_zarr(kept: Kept, folder: Path, *, stacked: bool = True) -> None:
     """Write a kept set as a store of version 2, which every zarr reads and xarray opens as a DataTree."""
     zarr = import_zarr()
+    check_names(kept, "Zarr")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         root = zarr.create_group(folder, zarr_format=2, overwrite=True, attributes=kept_attributes(kept))

@@ -1,0 +1,245 @@
+"""Run a case in this process, and compare what happened with what is promised."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import resource
+import shutil
+import sys
+import traceback
+import warnings
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+from fuzz.cases import Case
+
+MEGABYTES = 1500  # limit of the resident memory of a process that runs a case
+_TOLERANCE = 1e-7  # of KSD, relative to the mean diagonal of the Stein kernel
+
+
+class Outcome(NamedTuple):
+    """Exit code, printed text, and what is wrong (empty if nothing is)."""
+
+    code: int
+    out: str
+    err: str
+    problem: str
+
+
+def run_case(case: Case, folder: Path) -> Outcome:
+    """Run a case in an empty folder and check every promise."""
+    write_files(case, folder)
+    before = snapshot(folder)
+    code, out, err = run_words(case.words, folder)
+    problem = _wrong_end(case, code, err) or _changed_files(case, folder, before, code)
+    if not problem and code in (0, 3):
+        try:
+            problem = _wrong_result(case, folder)
+        except Exception:
+            problem = "the result cannot be checked: " + traceback.format_exc(limit=-3)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if not problem and peak > MEGABYTES:
+        problem = f"{peak:.0f} MB of memory"
+    return Outcome(code, out, err, problem)
+
+
+def write_files(case: Case, folder: Path) -> None:
+    """Write the files of a case into an emptied folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, data in case.files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Return a hash of every file below a folder."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def run_words(words: list[str], folder: Path) -> tuple[int, str, str]:
+    """Run the command line in this process; code 1 and the traceback for an exception that is not caught."""
+    from steinstream.cli import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))
+    code: Any = 0
+    with (
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
+        patch.object(sys, "argv", ["steinstream", *words]),
+        patch.dict(os.environ, {"STEINSTREAM_LOG_INTERVAL": "inf"}),
+        warnings.catch_warnings(),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code or 0
+        except BaseException:
+            code = 1
+            err.write(traceback.format_exc())
+    printed = []
+    for stream in (out, err):
+        buffer: Any = stream.buffer
+        printed.append(buffer.getvalue().decode("utf-8", "replace"))
+    return code, printed[0], printed[1]
+
+
+def _wrong_end(case: Case, code: int, err: str) -> str:
+    """Return what is wrong with the exit code and the messages."""
+    if "Traceback (most recent" in err or code == 1:
+        return "traceback:\n" + err[-1500:]
+    if code not in case.codes:
+        return f"code {code}: {err[-500:]}"
+    if code == 2 and len(re.findall(r"^error: ", err, re.MULTILINE)) != 1:
+        return f"code 2 without exactly one message: {err[-500:]}"
+    developer = re.search(r"^\S+\.py:\d+: \w*Warning.*", err, re.MULTILINE)
+    return f"a warning for developers: {developer[0]}" if developer else ""
+
+
+def _changed_files(case: Case, folder: Path, before: dict[str, str], code: int) -> str:
+    """Return which file changed that should not, or was left behind."""
+    after = snapshot(folder)
+    outputs = output_names(case)
+    checkpoints = [case.words[at + 1] for at, word in enumerate(case.words[:-1]) if word == "--checkpoint"]
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) == after.get(name):
+            continue
+        top = name.partition("/")[0]
+        declared = name in outputs or top in outputs or name in checkpoints or _default_output(case, name)
+        if code in (0, 3):
+            if not declared:
+                return f"{name} was changed or left behind"
+        elif name in checkpoints and name not in after:
+            return f"{name} was deleted by a command that failed"
+        elif (
+            name in before
+            and name not in checkpoints
+            and not _complete(folder / (top if name not in outputs else name))
+        ):
+            return f"{name} was changed by a command that failed"
+        elif name not in before and not declared:
+            return f"{name} was left behind"
+    return ""
+
+
+def output_names(case: Case) -> list[str]:
+    """Return the names of the outputs in a command line."""
+    words = case.words
+    options = ("-o", "--output", "--report", "--cumulative")
+    names = [words[at + 1] for at, word in enumerate(words[:-1]) if word in options]
+    names += [word.partition("=")[2] for word in words if word.startswith(tuple(f"{name}=" for name in options))]
+    return [*map(os.path.normpath, names), *(["report.html"] if words[0] == "report" else [])]
+
+
+def _default_output(case: Case, name: str) -> bool:
+    return case.words[0] in ("thin", "plan", "compare") and ".kept." in name
+
+
+def _complete(path: Path) -> bool:
+    """Return whether a file is a complete kept set: a run with results is saved even if its variables are missing."""
+    from steinstream.errors import SteinstreamError
+    from steinstream.io import open_chain
+
+    try:
+        return any(len(block.draws) for block in open_chain(path).blocks())
+    except SteinstreamError:
+        return False
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def _wrong_result(case: Case, folder: Path) -> str:
+    """Return what is wrong with the kept set that a command wrote."""
+    from steinstream.io import read_kept
+
+    command, names = case.words[0], [name for name in output_names(case) if (folder / name).exists()]
+    if (
+        command not in ("thin", "follow", "merge", "refine")
+        or not names
+        or not names[-1].endswith((".npz", ".nc", ".zarr"))
+    ):
+        return ""
+    kept = read_kept(folder / names[-1])
+    if not len(kept) or not np.isfinite(kept.draws).all():
+        return "the kept set is empty, or a draw is not finite"
+    if kept.scores is not None and kept.kernel is not None:
+        exact, scale = recomputed_ksd(kept)
+        if not abs(kept.ksd**2 - exact) <= _TOLERANCE * scale:
+            return f"KSD is {kept.ksd}, recomputed {np.sqrt(max(exact, 0.0))}"
+    if command == "thin" and not {"--initial", "--burn-in"} & set(case.words):
+        return _not_of_the_chain(case, folder, kept)
+    return ""
+
+
+def recomputed_ksd(kept: Any) -> tuple[float, float]:
+    """Return KSD^2 of a kept set in plain NumPy, and the mean of the diagonal of the Stein kernel."""
+    precondition, count = kept.preconditioner, len(kept)
+    x = kept.draws if precondition is None else precondition.apply_to_draws(kept.draws)
+    s = kept.scores if precondition is None else precondition.apply_to_scores(kept.scores)
+    weights = np.full(count, 1 / count) if kept.weights is None else kept.weights
+    matrix = kept.kernel.matrix(x, s, x, s)
+    return float(weights @ matrix @ weights), float(np.abs(np.diag(matrix)).mean())
+
+
+def _not_of_the_chain(case: Case, folder: Path, kept: Any) -> str:
+    """Return which kept draw is not the row of the input that its id names."""
+    from steinstream.cli import commands
+    from steinstream.io import open_chain
+
+    context = commands.commands["thin"].make_context("thin", case.words[1:], resilient_parsing=True)
+    given = context.params
+    if len(given["chain"]) > 1:
+        return ""
+    parameters = given["parameters"]
+    chain = open_chain(
+        folder / given["chain"][0],
+        scores=None if given["scores"] is None else folder / given["scores"],
+        draws_name=given["draws_name"],
+        scores_name=given["scores_name"],
+        negate=bool(given["negate_scores"]),
+        format=given["format"],
+        parameters=parameters.split(",") if isinstance(parameters, str) else parameters,
+    )
+    draws, scores, rows = _independent_rows(case, folder / given["chain"][0]), None, {}
+    if draws is None or parameters is not None:
+        for block in chain.blocks(64):
+            rows |= {
+                tuple(one): (x, s) for one, x, s in zip(block.ids.tolist(), block.draws, block.scores, strict=True)
+            }
+    for one, draw, at in zip(kept.ids.tolist(), kept.draws, range(len(kept)), strict=True):
+        if rows:
+            expected, scores = rows[tuple(one)]
+            if kept.scores is not None and not np.array_equal(scores, kept.scores[at]):
+                return f"the score of {one} is {kept.scores[at]}, in the file {scores}"
+        else:
+            expected = draws[one[0], one[1]] if draws is not None else draw
+        if not np.array_equal(expected, draw):
+            return f"the draw {one} is {draw}, in the file {expected}"
+    return ""
+
+
+def _independent_rows(case: Case, path: Path) -> Any:
+    """Return the draws of an npz or npy file, read with NumPy alone; None for other files."""
+    if path.suffix not in (".npz", ".npy") or {"--draws-name", "--format"} & set(case.words):
+        return None
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        draws = loaded["draws"] if path.suffix == ".npz" and "draws" in loaded else loaded
+        if not isinstance(draws, np.ndarray) or (path.suffix == ".npz" and "ids" in loaded):
+            return None
+    return draws[None] if draws.ndim == 2 else draws

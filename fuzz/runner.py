@@ -1,0 +1,193 @@
+"""Run cases in forked processes, and find those that crash, hang or need too much memory.
+
+A process runs a batch of cases. It inherits the imported modules and the compiled code, so that a case takes
+milliseconds. A process that is lost costs one case.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fuzz.cases import Case
+from fuzz.oracle import run_case
+
+PROCESSOR_SECONDS = 20.0  # limit of a case
+WALL_SECONDS = 200.0  # the same in a process that waits, on a machine that is shared
+ADDRESS_SPACE = 5 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
+_BATCH = 200
+
+
+class Result(NamedTuple):
+    """The end of one case; the case itself only if something is wrong."""
+
+    kind: str
+    code: int
+    problem: str
+    case: Case | None
+
+
+def scratch() -> Path:
+    """Return a new folder for the files of cases, in memory if possible."""
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="steinstream-fuzz-", dir=memory if os.access(memory, os.W_OK) else None))
+
+
+def warm_up(files: dict[str, bytes]) -> None:
+    """Import and compile what most cases need, without libraries that start threads."""
+    folder = scratch()
+    for words in (
+        ["thin", "chain.npz", "-o", "out.npz", "--size", "5"],
+        ["thin", "chain.csv", "-o", "out.csv", "--paper"],
+        ["thin", "noscores.csv", "-o", "out.csv"],
+        ["inspect", "chain.npz"],
+        ["merge", "kept.npz", "other.npz", "-o", "merged.npz", "--size", "6"],
+        ["refine", "kept.npz", "-o", "refined.npz", "--weights", "--order"],
+        ["ksd", "chain.npz"],
+    ):
+        case = Case("warm-up", words, files)
+        outcome = run_case(case, folder / "case")
+        if outcome.problem or outcome.code:
+            raise RuntimeError(f"{words}: {outcome}")
+    shutil.rmtree(folder)
+
+
+def fork(work: Callable[[], int]) -> int:
+    """Run a function in a forked process, which exits with its result, and return the process id."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        code = work()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 1
+    os._exit(code)
+
+
+def processor_seconds(process: int) -> float:
+    """Return the processor time of a process."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_batches(cases: Iterable[Callable[[], Case]], batch: int = _BATCH) -> Iterator[Result]:
+    """Run cases, given as functions that are called in the process that runs them."""
+    pending = iter(cases)
+    folder = scratch()
+    try:
+        while True:
+            makers = [maker for _, maker in zip(range(batch), pending, strict=False)]
+            if not makers:
+                return
+            while makers:
+                finished = 0
+                for result in _run_batch(makers, folder):
+                    finished += 1
+                    yield result
+                makers = makers[max(finished, 1) :]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_batch(makers: list[Callable[[], Case]], folder: Path) -> Iterator[Result]:
+    """Run cases in one process until it has finished or is lost."""
+    current = folder / "current.json"
+    reader, writer = os.pipe()
+    process = fork(lambda: _work(makers, folder, current, writer))
+    os.close(writer)
+    problem = ""
+    with os.fdopen(reader, "rb", buffering=0) as answers:
+        for _ in makers:
+            problem = _wait(process, answers)
+            line = b"" if problem else answers.readline()
+            if not line:
+                break
+            kind, code, wrong, case = json.loads(line)
+            yield Result(kind, code, wrong, case and Case.from_json(case))
+        else:
+            os.waitpid(process, 0)
+            return
+    if problem:
+        os.kill(process, signal.SIGKILL)
+    end = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    lost = Case.from_json(current.read_text())
+    yield Result(lost.kind, end, problem or f"the process ended with {end}", lost)
+
+
+def _wait(process: int, answers: object) -> str:
+    """Wait for an answer; return what is wrong if none arrives in time."""
+    begun, used = time.monotonic(), processor_seconds(process)
+    while not select.select([answers], [], [], 0.5)[0]:
+        if processor_seconds(process) - used > PROCESSOR_SECONDS:
+            return f"more than {PROCESSOR_SECONDS:.0f} s of processor time"
+        if time.monotonic() - begun > WALL_SECONDS:
+            return f"no end after {WALL_SECONDS:.0f} s"
+    return ""
+
+
+def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, writer: int) -> int:
+    """Run cases and write an answer for each."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    for make in makers:
+        case = make()
+        text = case.to_json()
+        current.write_text(text)  # for the case that the process does not survive it
+        outcome = run_case(case, folder / "case")
+        answer = [case.kind, outcome.code, outcome.problem, text if outcome.problem else None]
+        os.write(writer, json.dumps(answer).encode() + b"\n")
+        if "memory" in outcome.problem:
+            return 0  # the peak of this process would be that of all further cases
+    return 0
+
+
+# -- smaller cases -----------------------------------------------------------------------------------------------------
+
+
+def minimised(case: Case, fails: Callable[[Case], bool], seconds: float = 15.0) -> Case:
+    """Return a smaller case that still fails: without files, words and bytes that do not matter."""
+    end = time.monotonic() + seconds
+
+    def still_fails(smaller: Case) -> bool:
+        return time.monotonic() < end and fails(smaller)
+
+    for name in list(case.files):
+        without = {key: data for key, data in case.files.items() if key != name}
+        smaller = Case(case.kind, case.words, without)
+        case = smaller if still_fails(smaller) else case
+    at = len(case.words) - 1
+    while at > 0:
+        smaller = Case(case.kind, case.words[:at] + case.words[at + 1 :], case.files)
+        case = smaller if still_fails(smaller) else case
+        at -= 1
+    for name in list(case.files):
+        size = len(case.files[name]) // 2
+        while size >= 1 and time.monotonic() < end:
+            start = 0
+            while start < len(case.files[name]) and time.monotonic() < end:
+                data = case.files[name]
+                smaller = Case(case.kind, case.words, {**case.files, name: data[:start] + data[start + size :]})
+                if still_fails(smaller):
+                    case = smaller
+                else:
+                    start += size
+            size //= 2
+    return case

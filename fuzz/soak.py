@@ -1,0 +1,192 @@
+"""Soak test: follow a growing file with dashboard and checkpoints, under random kills.
+
+A chain is appended to a csv file. ``steinstream follow`` thins it, serves its dashboard and is stopped by SIGKILL,
+SIGTERM or SIGINT at random instants, each time followed by a run with ``--resume``. At the end the kept set must be,
+bit for bit, that of one uninterrupted run over the finished file, and the memory of the process must not have grown
+with the length of the chain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+_DIM = 4
+_ROWS = 50  # draws per write of the sampler
+_PAUSE = 0.1  # seconds between two writes
+_IDLE = 30  # seconds without data after which a run ends
+_MEMORY_MARGIN = 1.15  # allowed ratio of the peak memory in the last and in the first third of the time
+
+
+class Sampler(threading.Thread):
+    """A sampler that appends draws of an autoregressive chain and their scores to a csv file until it is stopped."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.path, self.draws, self.stop = path, 0, threading.Event()
+        self._random, self._state = np.random.default_rng(seed), np.full(_DIM, 20.0)
+
+    def run(self) -> None:
+        names = [f"x{i}" for i in range(_DIM)]
+        with self.path.open("w") as file:
+            file.write(",".join([*names, *(f"score_{name}" for name in names)]) + "\n")
+            while not self.stop.is_set():
+                for _ in range(_ROWS):
+                    self._state = 0.9 * self._state + np.sqrt(1 - 0.81) * self._random.normal(size=_DIM)
+                    file.write(",".join(f"{x:.17g}" for x in (*self._state, *-self._state)) + "\n")
+                file.flush()
+                self.draws += _ROWS
+                time.sleep(_PAUSE)
+
+
+class Client(threading.Thread):
+    """A client of the dashboard that requests its page, an unknown page and a page without the token."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.url, self.answers = "", Counter[str]()
+
+    def run(self) -> None:
+        while True:
+            time.sleep(1.0)
+            page = self.url
+            for url in (page, f"{page}unknown", page.rpartition("/")[0].rpartition("/")[0]) if page else ():
+                try:
+                    with urllib.request.urlopen(url, timeout=20) as answer:
+                        answer.read()
+                        self.answers[str(answer.status)] += 1
+                except urllib.error.HTTPError as error:
+                    self.answers[str(error.code)] += 1
+                except (OSError, ValueError):  # the process has just been killed
+                    self.answers["no answer"] += 1
+
+
+def resident_megabytes(pid: int) -> float:
+    """Return the resident memory of a process; 0 if it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
+    """Run the test and return its result.
+
+    Parameters
+    ----------
+    minutes : float
+        Time during which the chain grows.
+    seed : int
+        Seed of the chain and of the signals.
+    folder : Path
+        An empty folder for the files.
+
+    Returns
+    -------
+    dict
+        The result; ``failures`` is empty if every promise was kept.
+
+    """
+    choose, started, total = random.Random(seed), time.monotonic(), 60 * minutes
+    sampler, client = Sampler(folder / "chain.csv", seed), Client()
+    sampler.start(), client.start()
+    command = [sys.executable, "-m", "steinstream", "follow", "chain.csv", "--size", "100", "--until-idle", str(_IDLE)]
+    interrupted = [*command, "-o", "kept.npz", "--every", "1", "--checkpoint", "state.npz", "--resume", "--serve"]
+    signals, codes, failures = Counter[str](), Counter[str](), list[str]()
+    memory: list[tuple[float, float]] = []  # (share of the time, megabytes)
+    code = None
+    while code != 0 and not failures:
+        # Most lives are short; some last long enough to show a leak.
+        life = choose.choice([1.0, 5.0, 20.0, total / 10]) * choose.uniform(0.2, 1.0)
+        number = choose.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+        with (folder / "errors.txt").open("w") as errors:
+            process = subprocess.Popen(interrupted, cwd=folder, stdout=errors, stderr=errors)
+        begun = time.monotonic()
+        while process.poll() is None:
+            now = time.monotonic()
+            growing = now - started < total
+            if not growing:
+                sampler.stop.set()
+            elif now - begun > life:
+                process.send_signal(number)
+                signals[number.name] += 1
+                break
+            memory.append(((now - started) / total, resident_megabytes(process.pid)))
+            address = re.search(r"http://\S+", (folder / "errors.txt").read_text())
+            client.url = address[0] if address else ""
+            time.sleep(0.1)
+        code = process.wait(600)
+        client.url = ""
+        codes[str(code)] += 1
+        text = (folder / "errors.txt").read_text()
+        if code not in (0, 128 + number, -number) or "Traceback" in text:
+            failures.append(f"code {code} after {number.name}: {text[-2000:]}")
+    sampler.stop.set()
+    sampler.join()
+    subprocess.run([*command[:-1], "0", "-o", "whole.npz"], cwd=folder, check=True, capture_output=True)
+    same = not failures and same_draws(folder / "kept.npz", folder / "whole.npz")
+    if not same:
+        failures.append("the kept set differs from that of an uninterrupted run")
+    peaks = [max((m for share, m in memory if k <= 3 * share <= k + 1), default=0.0) for k in range(3)]
+    if peaks[2] > _MEMORY_MARGIN * peaks[0]:
+        failures.append(f"memory grew from {peaks[0]:.0f} MB to {peaks[2]:.0f} MB")
+    if not client.answers["200"]:
+        failures.append("the dashboard was never seen")
+    return {
+        "seed": seed,
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "draws": sampler.draws,
+        "signals": dict(sorted(signals.items())),
+        "exit_codes": dict(sorted(codes.items())),
+        "dashboard_answers": dict(sorted(client.answers.items())),
+        "peak_megabytes_by_third": [round(peak) for peak in peaks],
+        "bits_as_uninterrupted": same,
+        "failures": failures,
+    }
+
+
+def same_draws(one: Path, other: Path) -> bool:
+    """Return whether two kept sets are equal, bit for bit, in everything but the command that made them."""
+    with np.load(one) as a, np.load(other) as b:
+        names = set(a.files) | set(b.files)
+        return all(
+            name in a.files and name in b.files and a[name].tobytes() == b[name].tobytes()
+            for name in names - {"settings"}
+        )
+
+
+def main() -> None:
+    """Run the test and write its result."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz.soak", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--result", type=Path, help="json file to write")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # children must not inherit that it is ignored
+    with tempfile.TemporaryDirectory(prefix="steinstream-soak-") as folder:
+        result = soak(options.minutes, options.seed, Path(folder))
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.result:
+        options.result.write_text(text + "\n")
+    sys.exit(bool(result["failures"]))
+
+
+if __name__ == "__main__":
+    main()
