@@ -1,4 +1,4 @@
-"""Write the measured numbers and pictures of README.md and docs/comparison.md: ``python benchmarks/readme.py [--text]``.
+"""Write the measured numbers of README.md and docs/comparison.md: ``python benchmarks/readme.py [--text]``.
 
 The numbers come from three committed runs: readme.json (measured by this script), results.md (``make bench``) and
 quality/results.md (``make quality``). The text between the markers of a page is replaced. ``--text`` measures and draws
@@ -31,7 +31,9 @@ METHODS = {  # name in quality/results.md: name on the pages, input, what has to
     "no-scores": ("**steinstream** without scores", "draws", "kept draws"),
     "kt": ("[kernel thinning](https://pypi.org/project/goodpoints/)", "draws", "the chain"),
     "stein-thinning": ("[Stein thinning](https://pypi.org/project/stein-thinning/)", "draws, scores", "the chain"),
-    "kernax": ("[regularised Stein thinning](https://pypi.org/project/kernax/)", "draws, scores, log density", "the chain"),
+    "kernax": (
+        "[regularised Stein thinning](https://pypi.org/project/kernax/)", "draws, scores, log density", "the chain"
+    ),
     "pure-ksd": ("steinstream, KSD alone (`stream_weight=0`)", "draws, scores", "kept draws"),
     "paper": ("steinstream, settings of the paper (`**ss.PAPER`)", "draws, scores", "kept draws"),
     "stride": ("evenly spaced draws (stride)", "draws", "kept draws"),
@@ -115,7 +117,13 @@ def worth(quality: str, methods: tuple[str, ...]) -> str:
     """Return the table of what 100 kept draws are worth in evenly spaced ones."""
     worths = by_method(rows(quality, "Worth"))
     slow = by_method(rows(quality, "Composite"))
-    head = ["100 draws selected by", "input", "in memory", "worth in evenly spaced draws", "error on slow chains, stride = 1"]
+    head = [
+        "100 draws selected by",
+        "input",
+        "in memory",
+        "worth in evenly spaced draws",
+        "error on slow chains, stride = 1",
+    ]
     lines = [[*METHODS[name], worths[name]["m = 100"], slow[name]["slow chains"]] for name in methods]
     return table(head, lines)
 
@@ -128,7 +136,9 @@ def composite(quality: str) -> str:
     for name, (title, needs, _) in METHODS.items():
         row = found[name]
         worse = row["worse than stride"].partition(" (")[0]
-        lines.append([title, needs, row["all targets"], row["slow chains"], row["other chains"], worse, row["worst cell"]])
+        lines.append(
+            [title, needs, row["all targets"], row["slow chains"], row["other chains"], worse, row["worst cell"]]
+        )
     return table(head, lines)
 
 
@@ -161,8 +171,9 @@ def speed(measured: Numbers) -> str:
     ours, theirs = (f"{measured[f'{name}, s']:.2g} s" for name in ("steinstream", "stein-thinning"))
     ksd = {name: f"{measured[name]:.4f}" for name in ("ksd of all", "ksd of every nth", "their KSD", "our KSD")}
     said = f"""
-        Time and KSD of {size} draws, selected from {draws} draws of a mixture of four Gaussians in the plane. All methods use
-        the same kernel and the identity preconditioner, and one thread; steinstream selects by KSD alone."""
+        Time and KSD of {size} draws, selected from {draws} draws of a mixture of four Gaussians in the plane. All
+        methods use the same kernel and the identity preconditioner, and one thread; steinstream selects by KSD
+        alone."""
     return paragraph(said) + table(
         ["method", "reads the chain", "in memory", "time", "KSD"],
         [
@@ -181,18 +192,17 @@ def costs(results: str) -> str:
     (long,) = rows(results, "long")
     (many,) = (row for row in rows(results, "ksd") if (row["points"], row["d"]) == ("100000", "10"))
     (start,) = (row for row in rows(results, "startup") if row["process"] == "steinstream --help")
-    faster = float(same["so many times faster"])
-    return table(
-        ["measurement", "value"],
-        [
-            ["a step with KSD alone, relative to a loop in C with plain sums", f"{min(steps):.1f} to {max(steps):.1f}"],
-            ["a step at draw 10 000 000, relative to draw 10 000", f"{float(long['late / early']):.2f}"],
-            ["growth of memory up to draw 10 000 000", f"{float(long['to 10,000,000, MB']):.1f} MB"],
-            ["KSD of 100 000 draws in 10 dimensions, two cores", f"{float(many['all threads, s']):.2g} s, {float(many['memory, MB']):.0f} MB"],
-            ["`steinstream --help`", f"{float(start['s']):.2f} s"],
-            ["our Stein thinning (`ss.baselines.stein_thinning`), the same draws as the package stein-thinning", f"{faster:.0f} times as fast"],
-        ],
-    )  # fmt: skip
+    large = f"{float(many['all threads, s']):.2g} s, {float(many['memory, MB']):.0f} MB"
+    faster = f"{float(same['so many times faster']):.0f} times as fast"
+    values = {
+        "a step with KSD alone, relative to a loop in C with plain sums": f"{min(steps):.1f} to {max(steps):.1f}",
+        "a step at draw 10 000 000, relative to draw 10 000": f"{float(long['late / early']):.2f}",
+        "growth of memory up to draw 10 000 000": f"{float(long['to 10,000,000, MB']):.1f} MB",
+        "KSD of 100 000 draws in 10 dimensions, two cores": large,
+        "`steinstream --help`": f"{float(start['s']):.2f} s",
+        "`ss.baselines.stein_thinning`, relative to the package stein-thinning with the same result": faster,
+    }
+    return table(["measurement", "value"], [list(item) for item in values.items()])
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:

@@ -39,7 +39,10 @@ def test_the_pages_say_what_was_measured(script):
         assert script.written(page.read_text(), parts) == page.read_text(), "run: python benchmarks/readme.py --text"
     assert parts["speed"] != script.sections({**measured, "our KSD": 1.0}, results, quality)["speed"]
     (row,) = (line for line in results.splitlines() if line.startswith("| steinstream --help |"))
-    assert parts["costs"] != script.sections(measured, results.replace(row, row.replace("| 0.", "| 9.", 1)), quality)["costs"]
+    assert (
+        parts["costs"]
+        != script.sections(measured, results.replace(row, row.replace("| 0.", "| 9.", 1)), quality)["costs"]
+    )
     changed = re.sub(r"(\| default \| \d+ \| )\d+", r"\g<1>9999", quality)
     assert parts["worth"] != script.sections(measured, results, changed)["worth"]
 
