@@ -39,7 +39,7 @@ autodoc_mock_imports = [
 ]
 
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"steinstream\._.*")]  # private modules have no page
+nitpick_ignore_regex = [("py:.*", r"steinstream\._.*"), ("py:mod", r"steinstream\..*")]  # modules without a page
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = ">>> |\\.\\.\\. |\\$ "
 copybutton_prompt_is_regexp = True
@@ -58,7 +58,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
-pygments_style = "friendly"
+pygments_style = "default"
 pygments_dark_style = "github-dark"
 
 
@@ -99,8 +99,10 @@ def unbroken(app, tree):
 
 def formula(page, node):
     """Write MathML, which browsers show without a script or a font."""
+    text = re.sub(r"\\log\s*(?=[\\\w])", r"\\,\\log\\, ", node.astext())  # MathML has no space around functions
     try:
-        page.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
+        found = tex2mathml(text, as_block=isinstance(node, nodes.math_block))
+        page.body.append(re.sub(r"<mo( class=\"\w+\")?>([|‖])</mo>", r'<mo lspace="0" rspace="0">\2</mo>', found))
     except MathError as problem:
         logging.getLogger(__name__).warning("%s", problem, location=node)
     raise nodes.SkipNode
