@@ -1,8 +1,8 @@
-"""The README's pictures and numbers, made in one go: ``python benchmarks/readme.py [--text]``.
+"""Write the measured numbers of README.md and docs/comparison.md: ``python benchmarks/readme.py [--text]``.
 
-Measures the table of the README and keeps what came out in readme.json, makes the pictures, takes all other numbers
-from results.md, and writes the README anew between its markers. ``--text`` measures nothing and draws nothing: it puts
-into the README what readme.json and results.md say. A test sees to it that the README says just that.
+The numbers come from three committed runs: readme.json (measured by this script), results.md (``make bench``) and
+quality/results.md (``make quality``). The text between the markers of a page is replaced. ``--text`` measures and draws
+nothing. A test compares both pages with the committed runs.
 """
 
 from __future__ import annotations
@@ -21,24 +21,41 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-README, MEASURED, RESULTS, DOCS = ROOT / "README.md", HERE / "readme.json", HERE / "results.md", ROOT / "docs"
+DOCS = ROOT / "docs"
+README, COMPARISON = ROOT / "README.md", DOCS / "comparison.md"
+MEASURED, RESULTS, QUALITY = HERE / "readme.json", HERE / "results.md", HERE / "quality" / "results.md"
 DRAWS = 50_000
 FOUR = ("normal", "4", "100000")  # the row of results.md on draws in four dimensions
+METHODS = {  # name in quality/results.md: name on the pages, input, what has to be in memory
+    "default": ("**steinstream** with scores", "draws, scores", "kept draws"),
+    "no-scores": ("**steinstream** without scores", "draws", "kept draws"),
+    "kt": ("[kernel thinning](https://pypi.org/project/goodpoints/)", "draws", "the chain"),
+    "stein-thinning": ("[Stein thinning](https://pypi.org/project/stein-thinning/)", "draws, scores", "the chain"),
+    "kernax": (
+        "[regularised Stein thinning](https://pypi.org/project/kernax/)", "draws, scores, log density", "the chain"
+    ),
+    "pure-ksd": ("steinstream, KSD alone (`stream_weight=0`)", "draws, scores", "kept draws"),
+    "paper": ("steinstream, settings of the paper (`**ss.PAPER`)", "draws, scores", "kept draws"),
+    "stride": ("evenly spaced draws (stride)", "draws", "kept draws"),
+}  # fmt: skip
 
 Numbers = dict[str, Any]
+Rows = list[dict[str, str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The README's pictures and numbers.")
+    parser = argparse.ArgumentParser(description="Write the measured numbers of README.md and docs/comparison.md.")
     parser.add_argument("--text", action="store_true", help="only the text, from what was measured before")
     if not parser.parse_args().text:
         MEASURED.write_text(json.dumps(measure(), indent=1) + "\n")
         draw()
-    README.write_text(written(README.read_text(), json.loads(MEASURED.read_text()), RESULTS.read_text()))
+    parts = sections(json.loads(MEASURED.read_text()), RESULTS.read_text(), QUALITY.read_text())
+    for page in (README, COMPARISON):
+        page.write_text(written(page.read_text(), parts))
 
 
 def measure() -> Numbers:
-    """The same draws reduced by each method, the contenders taking turns; times in seconds."""
+    """Reduce the same draws by each method, in turns; times in seconds."""
     # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark.
     sys.path[0] = str(ROOT)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -63,7 +80,7 @@ def measure() -> Numbers:
 
 
 def draw() -> None:
-    """The pictures, by the commands that the README names."""
+    """Make the pictures, by the commands that the pages name."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "steinstream", "demo", "-o", folder], check=True)
         (DOCS / "demo.png").write_bytes(Path(folder, "demo.png").read_bytes())
@@ -71,71 +88,144 @@ def draw() -> None:
     subprocess.run(animation, check=True, cwd=DOCS.parent)
 
 
-def written(readme: str, measured: Numbers, results: str) -> str:
-    """The README with what stands between its markers made anew."""
-    for name, text in {"table": table(measured), "figures": figures(results)}.items():
-        begin, end = f"<!-- {name}: made by benchmarks/readme.py -->\n", f"<!-- end of {name} -->\n"
-        if readme.count(begin) != 1 or readme.count(end) != 1:
-            raise SystemExit(f"README.md has no place for {name}: it needs one line {begin!r}, and one {end!r}.")
-        before, rest = readme.split(begin)
-        readme = f"{before}{begin}{text}\n{end}{rest.split(end)[1]}"
-    return readme
+def sections(measured: Numbers, results: str, quality: str) -> dict[str, str]:
+    """Return the generated text of each section, by name."""
+    return {
+        "worth": worth(quality, ("default", "no-scores", "kt", "stein-thinning", "stride")),
+        "all-methods": composite(quality),
+        "metrics": metrics(quality),
+        "others-win": others_win(quality),
+        "speed": speed(measured),
+        "costs": costs(results),
+    }
 
 
-def table(measured: Numbers) -> str:
-    """The methods side by side."""
+def written(page: str, parts: dict[str, str]) -> str:
+    """Return a page with the text between its markers replaced."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return f"{found[1]}{parts[found[2]]}\n{found[3]}"
+
+    pattern = r"(<!-- ([\w-]+): made by benchmarks/readme\.py -->\n).*?(<!-- end of \2 -->\n)"
+    page, count = re.subn(pattern, replaced, page, flags=re.DOTALL)
+    if not count:
+        raise SystemExit("No marker such as <!-- worth: made by benchmarks/readme.py --> on this page.")
+    return page
+
+
+def worth(quality: str, methods: tuple[str, ...]) -> str:
+    """Return the table of what 100 kept draws are worth in evenly spaced ones."""
+    worths = by_method(rows(quality, "Worth"))
+    slow = by_method(rows(quality, "Composite"))
+    head = [
+        "100 draws selected by",
+        "input",
+        "in memory",
+        "worth in evenly spaced draws",
+        "error on slow chains, stride = 1",
+    ]
+    lines = [[*METHODS[name], worths[name]["m = 100"], slow[name]["slow chains"]] for name in methods]
+    return table(head, lines)
+
+
+def composite(quality: str) -> str:
+    """Return the table of errors relative to stride."""
+    found = by_method(rows(quality, "Composite"))
+    head = ["method", "input", "all targets", "slow chains", "other chains", "cells worse than stride", "worst cell"]
+    lines = []
+    for name, (title, needs, _) in METHODS.items():
+        row = found[name]
+        worse = row["worse than stride"].partition(" (")[0]
+        lines.append(
+            [title, needs, row["all targets"], row["slow chains"], row["other chains"], worse, row["worst cell"]]
+        )
+    return table(head, lines)
+
+
+def metrics(quality: str) -> str:
+    """Return the table of errors by metric."""
+    found = by_method(rows(quality, "Ratio by metric"))
+    names = ["means", "sds", "correlations", "quantiles", "functions", "ksd"]
+    return table(
+        ["method", *(name.upper() if name == "ksd" else name for name in names)],
+        [[title, *(found[name][metric] for metric in names)] for name, (title, _, _) in METHODS.items()],
+    )
+
+
+def others_win(quality: str) -> str:
+    """Return the table of targets on which another method has a smaller error than the default."""
+    lines = []
+    for row in rows(quality, "Composite by target"):
+        others = {name: row[name] for name in METHODS if name not in ("default", "stride") and row[name]}
+        better = sorted((float(value), name) for name, value in others.items() if float(value) < float(row["default"]))
+        if better:
+            said = ", ".join(f"{METHODS[name][0].replace('**', '')} {value:.2f}" for value, name in better)
+            lines.append([row["target"], row["default"], said])
+    return table(["target", "steinstream with scores", "smaller error"], lines)
+
+
+def speed(measured: Numbers) -> str:
+    """Return the table of time and KSD against stein-thinning."""
     draws, size, stride = (f"{measured[name]:,}".replace(",", " ") for name in ("draws", "size", "stride"))
     package = f"[stein-thinning](https://pypi.org/project/stein-thinning/) {measured['stein-thinning']}"
     ours, theirs = (f"{measured[f'{name}, s']:.2g} s" for name in ("steinstream", "stein-thinning"))
     ksd = {name: f"{measured[name]:.4f}" for name in ("ksd of all", "ksd of every nth", "their KSD", "our KSD")}
-    lines = [
-        ["method", "sees the chain", "memory", "time", "KSD"],
-        ["---"] * 5,
-        [f"all {draws} draws", "", "", "", ksd["ksd of all"]],
-        [f"every {stride}th draw", "as it runs", "what is kept", "none", ksd["ksd of every nth"]],
-        [package, "whole, afterwards", "the whole chain", theirs, ksd["their KSD"]],
-        [f"**steinstream**, `size={size}`", "as it runs", "what is kept", f"**{ours}**", f"**{ksd['our KSD']}**"],
-    ]
     said = f"""
-        The same {draws} draws of a mixture of four Gaussians in the plane, reduced to {size}; kernel and coordinates
-        the same for all (IMQ, identity), one thread each, from one run:"""
-    return paragraph(said) + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+        Time and KSD of {size} draws, selected from {draws} draws of a mixture of four Gaussians in the plane. All
+        methods use the same kernel and the identity preconditioner, and one thread; steinstream selects by KSD
+        alone."""
+    return paragraph(said) + table(
+        ["method", "reads the chain", "in memory", "time", "KSD"],
+        [
+            [f"all {draws} draws", "", "", "", ksd["ksd of all"]],
+            [f"every {stride}th draw", "while it runs", "kept draws", "", ksd["ksd of every nth"]],
+            [package, "afterwards", "the chain", theirs, ksd["their KSD"]],
+            [f"**steinstream**, `size={size}`", "while it runs", "kept draws", f"**{ours}**", f"**{ksd['our KSD']}**"],
+        ],
+    )  # fmt: skip
 
 
-def figures(results: str) -> str:
-    """The figures that are cited from results.md."""
+def costs(results: str) -> str:
+    """Return the table of figures that are quoted from results.md."""
     (same,) = (row for row in rows(results, "stein_thinning") if (row["stream"], row["d"], row["draws"]) == FOUR)
     steps = [float(row["extend / C"]) for row in rows(results, "step")]
     (long,) = rows(results, "long")
     (many,) = (row for row in rows(results, "ksd") if (row["points"], row["d"]) == ("100000", "10"))
     (start,) = (row for row in rows(results, "startup") if row["process"] == "steinstream --help")
-    faster, late, grown = same["so many times faster"], long["late / early"], long["to 10,000,000, MB"]
-    apart = f"""
-        Stein thinning itself is here too, compiled (`steinstream.baselines.stein_thinning`, the same draws as the
-        package above, {float(faster):.0f} times as fast on 100 000 draws in four dimensions), with stride, random and
-        kernel thinning, SPMCMC and the reservoir: [every method on real posteriors](experiments/compare/README.md).
-        What sets ours apart is that it never needs the chain."""
-    costs = f"""
-        A step as a user calls it costs {min(steps):.1f} to {max(steps):.1f} times what it costs in C written for the
-        purpose, with plain sums where ours are exact. At draw ten million it costs {float(late):.2f} times what it
-        costs at draw ten thousand, and memory has grown by {float(grown):.1f} MB. KSD of 100 000 points in ten
-        dimensions takes {float(many["all threads, s"]):.2g} s on two cores and {float(many["memory, MB"]):.0f} MB, and
-        `steinstream --help` {float(start["s"]):.2f} s. [All figures](benchmarks/results.md), made by `make bench`;
-        those on this page by `make readme`."""
-    return paragraph(apart) + paragraph(costs).rstrip() + "\n"
+    large = f"{float(many['all threads, s']):.2g} s, {float(many['memory, MB']):.0f} MB"
+    faster = f"{float(same['so many times faster']):.0f} times as fast"
+    values = {
+        "a step with KSD alone, relative to a loop in C with plain sums": f"{min(steps):.1f} to {max(steps):.1f}",
+        "a step at draw 10 000 000, relative to draw 10 000": f"{float(long['late / early']):.2f}",
+        "growth of memory up to draw 10 000 000": f"{float(long['to 10,000,000, MB']):.1f} MB",
+        "KSD of 100 000 draws in 10 dimensions, two cores": large,
+        "`steinstream --help`": f"{float(start['s']):.2f} s",
+        "`ss.baselines.stein_thinning`, relative to the package stein-thinning with the same result": faster,
+    }
+    return table(["measurement", "value"], [list(item) for item in values.items()])
+
+
+def table(head: list[str], lines: list[list[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines)) + "\n"
 
 
 def paragraph(text: str) -> str:
-    """In lines of even length."""
+    """Return a paragraph in lines of even length."""
     return fill(" ".join(text.split()), 120) + "\n\n"
 
 
-def rows(results: str, section: str) -> list[dict[str, str]]:
-    """The table of a section of results.md."""
+def rows(results: str, section: str) -> Rows:
+    """Return the table of a section of a page of results."""
     body = re.split(r"^## ", results, flags=re.MULTILINE)
     (text,) = (part for part in body if part.startswith(f"{section}\n"))
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     return [dict(zip(cells[0], line, strict=True)) for line in cells[2:]]
+
+
+def by_method(found: Rows) -> dict[str, dict[str, str]]:
+    """Return the rows of a table by method."""
+    return {row["method"]: row for row in found}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Left out are pages whose code needs a tool that is not there, and those that tests/test_docs.py runs."""
+"""Leave out pages whose code needs a tool that is not installed, and those that tests/test_docs.py runs."""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-collect_ignore = ["_build", "conf.py", "pictures.py"]
+collect_ignore = ["_build", "conf.py", "pictures.py", "gallery.md"]
 collect_ignore += [str(page.relative_to(HERE)) for page in HERE.rglob("*.md") if "```console" in page.read_text()]
 collect_ignore += [] if find_spec("torch") and find_spec("safetensors") else ["networks.md"]

@@ -1,13 +1,17 @@
-"""The pictures of the explanations, and the numbers that their captions cite: ``make pictures``.
+"""The figures of the explanations and of the gallery, and the numbers on the pages: ``make pictures [NAME...]``.
 
-Each function below is one picture: it runs the library, draws, and returns the numbers as the captions write them. They
-go to pictures/numbers.json, and a test runs them again and looks for each in the text.
+Each function below makes one figure and returns its numbers as the page writes them. They are stored in
+pictures/numbers.json. A test runs the functions again and looks for each number below the figure on its page.
 """
 
 from __future__ import annotations
 
+import contextlib
+import doctest
 import json
+import shutil
 import sys
+import tempfile
 from math import erf
 from pathlib import Path
 
@@ -43,12 +47,12 @@ STYLE = {
 
 
 def panels(count: int, height: float = 3.2):
-    """Some axes side by side, as wide as a page's text."""
+    """Create axes next to each other, as wide as the text of a page."""
     return plt.subplots(1, count, figsize=(8.2, height))
 
 
 def spaced(number: int) -> str:
-    """As the pages write numbers: 10 000, but 1000."""
+    """Format a number as the pages do: 10 000, but 1000."""
     return f"{number:,}".replace(",", " ") if number >= 10_000 else str(number)
 
 
@@ -242,7 +246,7 @@ PICTURES = (burn_in, objective, proportions, narrow, growth, budget, kernel, pre
 
 
 def numbers_of(picture):
-    """Run one and forget the drawing."""
+    """Return the numbers of a figure."""
     with plt.rc_context(STYLE):
         figure, numbers = picture()
         plt.close(figure)
@@ -250,7 +254,7 @@ def numbers_of(picture):
 
 
 def main(names):
-    """Make the pictures of these names, or all."""
+    """Make the figures with these names, or all."""
     path = FOLDER / "numbers.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     for picture in PICTURES:
@@ -261,6 +265,18 @@ def main(names):
             figure.savefig(FOLDER / f"{picture.__name__.replace('_', '-')}.png", dpi=160, metadata={"Software": None})
         print(picture.__name__, known[picture.__name__])
     path.write_text(json.dumps(known, indent=1) + "\n")
+    if not names or "gallery" in names:
+        gallery()
+
+
+def gallery():
+    """Run the code of gallery.md and store its figures."""
+    page = FOLDER.parent / "gallery.md"
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        if doctest.testfile(str(page), module_relative=False).failed:
+            raise SystemExit("The code of gallery.md failed.")
+        for figure in Path(folder).glob("*.png"):
+            shutil.copy(figure, page.with_suffix("") / figure.name)
 
 
 if __name__ == "__main__":

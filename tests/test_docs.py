@@ -17,6 +17,7 @@ import pytest
 
 import steinstream as ss
 from steinstream.cli import commands
+from steinstream.thinner import config
 from tests.pages import ROOT, SITE, anchors, blocks, links, pages, parse, run, shown_commands, text_of
 
 COMMAND_LINE = ROOT / "docs" / "command-line.md"
@@ -26,6 +27,7 @@ OWN_TESTS = {  # pages of optional tools, each run by the tests of its tool
     "generic.md": "integrations/test_generic.py", "numpyro.md": "integrations/test_numpyro.py",
     "nutpie.md": "integrations/test_nutpie.py", "pymc.md": "integrations/test_pymc.py",
     "stan.md": "integrations/test_stan.py", "without-scores.md": "unit/test_gradient_free.py",
+    "gallery.md": "test_docs.py",
 }  # fmt: skip
 WITH_COMMANDS = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
 MODULES = (
@@ -147,8 +149,8 @@ def test_links_and_pictures_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), f"{named(page)}: {link}"
 
 
-def test_captions_cite_what_the_pictures_show():
-    """The pictures' runs give the numbers that were written down, and every caption has all of its own."""
+def test_pages_quote_the_numbers_of_their_figures():
+    """The code of a figure gives the stored numbers, and each of them is in the section of the figure."""
     pytest.importorskip("matplotlib")
     sys.path.insert(0, str(ROOT / "docs"))
     try:
@@ -156,15 +158,56 @@ def test_captions_cite_what_the_pictures_show():
     finally:
         sys.path.pop(0)
     known = json.loads((ROOT / "docs" / "pictures" / "numbers.json").read_text())
-    prose = [re.sub(r"\s+", " ", text_of(page)) for page in pages() if page.parent == ROOT / "docs"]
+    prose = [text_of(page) for page in pages() if page.parent == ROOT / "docs"]
     assert known.keys() == {picture.__name__ for picture in pictures.PICTURES}
     for picture in pictures.PICTURES:
         name = picture.__name__
         assert pictures.numbers_of(picture) == known[name], name
-        captions = [re.search(rf"\(pictures/{name.replace('_', '-')}\.png\) \*(.*?)\* ", text) for text in prose]
-        (caption,) = [found[1] for found in captions if found]
+        file = re.escape(f"(pictures/{name.replace('_', '-')}.png)")
+        sections = [re.search(rf"{file}(.*?)(?:^#|\Z)", text, re.DOTALL | re.MULTILINE) for text in prose]
+        (section,) = [re.sub(r"\s+", " ", found[1]) for found in sections if found]
         for what, number in known[name].items():
-            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d%])", caption), f"{name}: {what} is {number}"
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d%])", section), f"{name}: {what} is {number}"
+
+
+def test_the_gallery_shows_the_figures_that_its_code_makes(tmp_path, monkeypatch):
+    """The page gallery.md shows each figure that its code saves, and no other."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "gallery.md"
+    assert run(page) > 10
+    made = {path.name for path in tmp_path.glob("*.png")}
+    shown = set(re.findall(r"\(gallery/([\w-]+\.png)\)", page.read_text()))
+    assert made == shown == {path.name for path in page.with_suffix("").glob("*.png")}
+
+
+def test_every_page_is_reachable_in_two_clicks():
+    """From docs/index.md; all numbers of an experiment (summary.md) are one click further."""
+
+    def targets(page):
+        listed = [block.text for block in blocks(page) if block.language == "{toctree}"]
+        entries = re.findall(r"^(?:.*<)?([\w./-]+)>?$", "\n".join(listed), flags=re.MULTILINE)
+        paths = [f"{entry}.md" for entry in entries] + [link.partition("#")[0] for link in links(page)]
+        return {(page.parent / path).resolve() for path in paths if path.endswith((".md", ".ipynb"))}
+
+    index = ROOT / "docs" / "index.md"
+    first = targets(index)
+    reached = {index} | first | {page for near in first if near.suffix == ".md" for page in targets(near)}
+    on_site = [page for page in pages() if page.parent != ROOT or page.name in ("CHANGELOG.md", "CONTRIBUTING.md")]
+    far = [named(page) for page in on_site if page not in reached and page.name not in ("summary.md", "README.md")]
+    assert not far
+
+
+def test_the_page_of_settings_lists_every_setting():
+    """With its option, if it has one."""
+    text = (ROOT / "docs" / "settings.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, flags=re.MULTILINE))
+    assert rows.keys() == set(config.NAMES)
+    for name, option in rows.items():
+        assert bool(option.strip()) == (name in config.COMMAND_LINE), name
+    known = {spelling for each in parameters("thin") for spelling in (*each.opts, *each.secondary_opts)}
+    assert {option.strip(" `") for option in rows.values()} - {""} <= known
 
 
 def test_pictures_are_small():
