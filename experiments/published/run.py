@@ -12,7 +12,7 @@ This script implements both algorithms, from this description, and runs them on 
 and, with ``--data FOLDER``, on the published Goodwin chain (FOLDER/goodwin/goodwin_rw_stride100.npz). KSD is always
 that of the kept draws, with the kernel that selected them. Writes results.csv and figure.png to the folder of this file
 and prints the tables of the README. Without ``--data`` the Goodwin results are those of the existing results.csv. About
-two minutes.
+five minutes of processor time.
 """
 
 from __future__ import annotations
