@@ -56,3 +56,12 @@ def test_compilation_is_logged_once(clock, caplog):
             clock.now[0] += 1.0
             clock.stop()
     assert [record.getMessage() for record in caplog.records] == ["Compiling (first use only)."]
+
+
+def test_a_log_states_once_that_code_is_compiled(clock, capsys):
+    for interval, lines in ((30.0, ["0:00:00  compiling (first use only)"]), (float("inf"), [])):
+        bar = progress.Bar(Progress(disable=True), progress.ProgressLog(interval))
+        bar.begin("thinning", 10.0)
+        for begins in (True, False, True, False):
+            bar.show_compilation(begins)
+        assert capsys.readouterr().err.splitlines() == lines

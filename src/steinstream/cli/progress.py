@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -111,6 +112,8 @@ class Bar:
     def show_compilation(self, begins: bool) -> None:
         """Show that a compilation begins or ended."""
         if self._compilation is None:
+            if self._log is not None:
+                self._log.note("compiling (first use only)")
             before = compile_clock.seconds
             duration = _Duration(lambda: compile_clock.seconds - before)
             self._compilation = self._progress.add_task("compiling (first use only)", status="", time=duration)
@@ -180,9 +183,14 @@ class ProgressLog:
         if now - self._time < self._interval or not advanced:
             return
         self._time, self._share = now, share
-        minutes, seconds = divmod(round(now - self._started), 60)
         known = f" {share:.0%}" if share else ""
-        click.echo(f"{minutes // 60}:{minutes % 60:02}:{seconds:02}  {self._what}{known}  {status}", err=True)
+        self.note(f"{self._what}{known}  {status}")
+
+    def note(self, text: str) -> None:
+        """Print a line with the time, unless no lines are wanted."""
+        if self._interval < math.inf:
+            minutes, seconds = divmod(round(self._clock() - self._started), 60)
+            click.echo(f"{minutes // 60}:{minutes % 60:02}:{seconds:02}  {text}", err=True)
 
 
 @contextmanager

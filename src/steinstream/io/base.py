@@ -7,7 +7,7 @@ parameters, progress) is here. Scores are optional: a file without scores yields
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -292,6 +292,25 @@ class Chain(ABC):
     @abstractmethod
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         """Yield blocks of at most ``rows`` draws in new, writable arrays; a block may contain several chains."""
+
+
+def require_one_model(files: Iterable[tuple[Path, Sequence[str], bool]]) -> None:
+    """Raise an `InputError` if files, given as (path, parameter names, whether there are scores), are not of one model.
+
+    Columns are matched by position, so all files must have the same names.
+    """
+    (first, names, has_scores), *others = files
+    for path, other_names, also in others:
+        if tuple(other_names) != tuple(names):
+            raise InputError(
+                f"{path} has the parameters {listing(other_names)}, {first} has {listing(names)}.",
+                "Use chains of one model together.",
+            )
+        if also != has_scores:
+            with_scores, without = (first, path) if has_scores else (path, first)
+            raise InputError(
+                f"{with_scores} has scores, but {without} has none.", "Use files that all have scores, or none."
+            )
 
 
 def default_names(dim: int) -> tuple[str, ...]:

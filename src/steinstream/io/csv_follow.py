@@ -19,12 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from steinstream._formatting import listing
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import RowIds, TableColumns, find_columns
 from steinstream.io._csv_rows import LONGEST_LINE, invalid_line, parse_number, parse_rows, read_line
-from steinstream.io.base import DRAWS, SCORES, Request, find_parameters, no_scores
+from steinstream.io.base import DRAWS, SCORES, Request, find_parameters, no_scores, require_one_model
 from steinstream.io.cmdstan import (
     FOOTER,
     CmdStanConfig,
@@ -333,28 +332,10 @@ class FollowedFiles:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Parameter names, which must agree; None before every header was read."""
-        first = self.chains[0]
         if any(chain.names is None for chain in self.chains):
             return None
-        for chain in self.chains[1:]:
-            if chain.names != first.names:
-                raise InputError(
-                    f"{chain.path} has the parameters {listing(chain.names or ())}, "
-                    f"{first.path} has {listing(first.names or ())}.",
-                    "Follow chains of one model together.",
-                )
-            if chain.has_scores != first.has_scores:
-                with_scores, without = (first, chain) if first.has_scores else (chain, first)
-                raise InputError(
-                    f"{with_scores.path} has scores, but {without.path} has none.",
-                    "Follow files that all have scores, or none.",
-                )
-        return first.names
-
-    @property
-    def has_scores(self) -> bool:
-        """Whether the files contain scores; False before a header was read."""
-        return any(chain.has_scores for chain in self.chains)
+        require_one_model((chain.path, chain.names or (), chain.has_scores) for chain in self.chains)
+        return self.chains[0].names
 
     @property
     def heads(self) -> list[bytes]:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from steinstream._formatting import listing
 from steinstream._typing import Integers
 from steinstream.errors import InputError
-from steinstream.io.base import Chain
+from steinstream.io.base import Chain, require_one_model
 from steinstream.io.burn_in import without_burn_in
 from steinstream.io.registry import open_chain
 from steinstream.result import MODEL_GROUPS, Variable
@@ -26,22 +25,7 @@ class MultiFileChain(Chain):
 
     def __init__(self, parts: Sequence[Chain]) -> None:
         first = parts[0]
-        for part in parts[1:]:
-            if part.names != first.names:
-                raise InputError(
-                    f"{part.path} has the parameters {listing(part.names)}, {first.path} has {listing(first.names)}.",
-                    "Use chains of one model together.",
-                )
-        for part in parts[1:]:
-            if part.has_scores != first.has_scores:
-                with_scores, without = (first, part) if first.has_scores else (part, first)
-                raise InputError(
-                    f"{with_scores.path} has scores, but {without.path} has none.",
-                    "Use files that all have scores, or none. "
-                    + without.scores_hint[:1].upper()
-                    + without.scores_hint[1:]
-                    + ".",
-                )
+        require_one_model((part.path, part.names, part.has_scores) for part in parts)
         lengths, counts = [part.length for part in parts], [part.chains for part in parts]
         super().__init__(
             first.path,

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream._formatting import listing
 from steinstream._typing import Array
 from steinstream.errors import InputError, OutputError, ScoresWarning, one_of
 from steinstream.io.atomic import make_folder
+from steinstream.io.base import require_one_model
 from steinstream.parallel.backends import ParallelBackend, connect
 from steinstream.parallel.sources import (
     FileContents,
@@ -242,7 +242,7 @@ def open_sources(
     inspected = iter(backend.gather(handles))
     sources: list[WorkerSource] = []
     failures: list[Failure] = []
-    names: dict[tuple[str, ...], str] = {}  # one file for each list of parameter names
+    models: list[tuple[Path, tuple[str, ...], bool]] = []
     chain = 0
     for one in given:
         if not isinstance(one, UnopenedFile):
@@ -254,13 +254,14 @@ def open_sources(
                 failures.append(contents)
                 chain += 1
                 continue
-            names.setdefault(contents.names, one.path)
+            models.append((Path(one.path), contents.names, contents.has_scores))
             new = file_sources(one, contents, chain)
             chain += contents.chains
         sources += new
     if failures and on_corrupt == "raise":
         raise _unreadable(failures, len(given))
-    _require_one_model(names)
+    if models:
+        require_one_model(models)
     return sources, failures
 
 
@@ -269,18 +270,6 @@ def _inspect(file: UnopenedFile) -> FileContents | Failure:
         return inspect_file(file)
     except InputError as error:
         return Failure(Path(file.path).name, error.problem, error.remedy)
-
-
-def _require_one_model(names: dict[tuple[str, ...], str]) -> None:
-    """Raise an `InputError` if files have different parameter names: columns are matched by position."""
-    if len(names) < 2:
-        return
-    (first, path), (second, other) = list(names.items())[:2]
-    if len(first) != len(second):
-        problem = f"{other} has {len(second)} dimensions, {path} has {len(first)}."
-    else:
-        problem = f"{other} has the parameters {listing(second)}, {path} has {listing(first)}."
-    raise InputError(problem, "Thin chains of one model together.")
 
 
 # -- thinning the leaves -----------------------------------------------------------------------------------------------

@@ -238,6 +238,7 @@ class FileContents(NamedTuple):
     """Parameter names and chains of a file."""
 
     names: tuple[str, ...]
+    has_scores: bool
     chains: int
     chain_length: int | None
     """Number of draws in each chain, if the chains can be read separately."""
@@ -247,14 +248,15 @@ def inspect_file(file: UnopenedFile) -> FileContents:
     """Open a file and count its chains. A file with a chain number per draw is read once."""
     chain = open_chain(file.path, **file.options)
     if chain.chains is None:
-        return FileContents(chain.names, 1 + max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS)), None)
+        last = max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS))
+        return FileContents(chain.names, chain.has_scores, last + 1, None)
     even = chain.chains > 1 and chain.length is not None and chain.length % chain.chains == 0
     each = (chain.length or 0) // chain.chains if even else None
     if each is not None and any(
         next(chain.blocks(1, skip=number * each)).ids.tolist() != [[number, 0]] for number in range(chain.chains)
     ):
         each = None
-    return FileContents(chain.names, chain.chains, each)
+    return FileContents(chain.names, chain.has_scores, chain.chains, each)
 
 
 def file_sources(file: UnopenedFile, contents: FileContents, chain: int) -> list[WorkerSource]:
