@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from weakref import finalize
 
 from steinstream._typing import Id
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import sync_path, write_error
+from steinstream.io.lock import FileLock
 
 #: Content of a file, or a function that writes the file at the path that it is given.
 Content = bytes | Callable[[Path], object]
@@ -83,10 +83,9 @@ class DrawStore:
         self._temporary = self.folder / ".new"  # files left there by a crash are deleted by reconcile
         try:
             self._temporary.mkdir(parents=True, exist_ok=True)
-            handle = _acquire_lock(self.folder / ".lock")
+            self._lock = FileLock(self.folder / ".lock", self.folder, remove=False)
         except OSError as error:
             raise write_error(folder, error) from error
-        self._lock = finalize(self, os.close, handle)
 
     def path(self, id: Id) -> Path:
         """Return the path of a draw's file.
@@ -184,11 +183,11 @@ class DrawStore:
     @property
     def open(self) -> bool:
         """Whether further commits are possible: no commit has failed, and the store is not closed."""
-        return self._lock.alive and not self._failed
+        return self._lock.held and not self._failed
 
     def close(self) -> None:
         """Release the folder for other processes."""
-        self._lock()
+        self._lock.release()
 
     def _write(self, id: Id, content: Content) -> None:
         target = self.path(id)
@@ -212,22 +211,3 @@ class DrawStore:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise write_error(path, error) from error
-
-
-def _acquire_lock(path: Path) -> int:
-    """Return a handle of the lock file; the lock is held until the handle is closed or the process ends."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        import fcntl
-    except ImportError:  # not POSIX: no lock
-        return handle
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise InputError(
-            f"Another process uses {path.parent}.", "Wait until it ends, or choose another folder."
-        ) from None
-    except OSError:  # a file system without locks
-        pass
-    return handle

@@ -391,3 +391,19 @@ def test_a_real_process_is_followed_and_stopped(tmp_path):
         assert writer.wait(600) == 0
     follow(diagnostic, "-o", kept, "--size", 40)
     assert_same(kept, thinned(diagnostic))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the locks of POSIX")
+def test_two_processes_never_share_a_checkpoint(steinstream, chain, tmp_path):
+    saving = ("--checkpoint", tmp_path / "run.npz")
+    growing = tmp_path / "chain.csv"  # does not exist: the run waits for it
+    command = [sys.executable, "-m", "steinstream", "follow", growing, "-o", tmp_path / "kept.npz", "--size", 20]
+    with subprocess.Popen([*map(str, [*command, "--serve", *saving])], stderr=subprocess.PIPE, text=True) as first:
+        assert first.stderr.readline().startswith("dashboard: ")  # printed after the checkpoint was locked
+        refused = steinstream("thin", chain, "-o", "other.npz", "--size", 20, *saving)
+        first.kill()
+    assert refused.returncode == 2 and "another process uses" in refused.stderr, refused.stderr
+    assert not (tmp_path / "other.npz").exists()
+    ran = steinstream("thin", chain, "-o", "other.npz", "--size", 20, *saving)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chain.npz", "other.npz"]

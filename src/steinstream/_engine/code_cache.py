@@ -4,6 +4,9 @@ Each function has one file per signature and processor. A file starts with a che
 that does not match it, for example because it was truncated, is ignored and replaced after compilation. Files are
 replaced as a whole, so that several processes can share the folder.
 
+A file is program code. The checksum detects damage and not forgery, so a folder is used only if no other user can write
+to it.
+
 Numba by itself loads a damaged file, and two processes that start at once can give one number to two files. It compares
 only the time stamp of the source file with the outermost function. Here the key contains the text of all sources.
 """
@@ -12,9 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import pickle
+import stat
+import sys
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +31,25 @@ from numba.core.serialize import dumps
 
 _log = logging.getLogger("steinstream")
 _CHECKSUM = 32  # bytes
+
+
+def is_private(folder: Path) -> bool:
+    """Create a folder and return whether only this user and root can write to it. Windows protects the home folder."""
+    if not hasattr(os, "geteuid"):
+        return True
+    trusted = (0, os.geteuid())
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.resolve()
+        own, above = folder.stat(), [parent.stat() for parent in folder.parents]
+    except OSError as problem:
+        _log.info("Machine code is not saved: %s.", problem)
+        return False
+    private = own.st_uid in trusted and not own.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if private and all(each.st_mode & stat.S_ISVTX or not each.st_mode & stat.S_IWOTH for each in above):
+        return True
+    _log.info("Machine code is not saved, because other users can write to %s.", folder)
+    return False
 
 
 @cache
@@ -63,7 +89,11 @@ class CodeFiles:
         if content[:_CHECKSUM] != _checksum(text, content[_CHECKSUM:]):
             _log.info("A damaged file with machine code is ignored: %s.", self._path(text))
             return None
-        return pickle.loads(content[_CHECKSUM:])
+        try:
+            return pickle.loads(content[_CHECKSUM:])
+        except Exception as problem:  # of another version of a library
+            _log.info("A file with machine code is ignored: %s (%s).", self._path(text), problem)
+            return None
 
     def save(self, key: Any, data: Any) -> None:
         """Save data with a key. Without space or permission nothing is saved."""
@@ -74,7 +104,8 @@ class CodeFiles:
             temporary.write_bytes(_checksum(text, content) + content)
             temporary.replace(path)
         except OSError as problem:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
             _log.info("Machine code is not saved: %s.", problem)
 
     def flush(self) -> None:
@@ -84,7 +115,7 @@ class CodeFiles:
 
     def _text(self, key: Any) -> bytes:
         """Return everything on which the machine code depends."""
-        return repr((numba.__version__, _sources(), self._function, key)).encode()
+        return repr((sys.implementation.cache_tag, numba.__version__, _sources(), self._function, key)).encode()
 
     def _path(self, text: bytes) -> Path:
         """Return the file of a key."""

@@ -14,7 +14,7 @@ import numba
 from numba.core import config, event
 from numba.extending import register_jitable
 
-from steinstream._engine.code_cache import CodeFiles
+from steinstream._engine.code_cache import CodeFiles, is_private
 from steinstream._engine.compile_clock import compile_clock
 from steinstream.errors import SteinstreamError
 
@@ -26,16 +26,22 @@ if config.DISABLE_JIT:
 
 
 def _cache_folder() -> str | None:
+    """Return the folder of the cache, or None if there is none to which only this user can write."""
+    folder = _preferred_folder()
+    return str(folder) if folder is not None and is_private(folder) else None
+
+
+def _preferred_folder() -> Path | None:
     """Return the folder of the cache, or None if there is no home folder."""
     if config.CACHE_DIR:
-        return str(config.CACHE_DIR)
+        return Path(config.CACHE_DIR) / "steinstream"
     home = os.environ.get("XDG_CACHE_HOME")
     if not home:
         try:
             home = str(Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache"))
         except RuntimeError:  # HOME is not set and the user is unknown
             return None
-    return str(Path(home) / "steinstream" / "machine-code")
+    return Path(home) / "steinstream" / "machine-code"
 
 
 _FOLDER = _cache_folder()
@@ -65,6 +71,7 @@ def jit(function: Any = None, /, **options: Any) -> Any:
         return compiled
     finally:
         config.CACHE_DIR = previous
+    compiled._cache._impl.locator.ensure_cache_path = lambda: None  # raises if the disk is full; the files do not
     compiled._cache._cache_file = CodeFiles(compiled._cache.cache_path, function)
     return compiled
 

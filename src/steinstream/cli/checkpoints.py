@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from steinstream.cli.options import CheckpointOptions
 from steinstream.cli.paths import check_distinct, check_writable
-from steinstream.errors import CheckpointError, InputError
+from steinstream.errors import CheckpointError, InputError, OutputError
 
 if TYPE_CHECKING:
+    from steinstream.io.lock import FileLock
     from steinstream.thinner import Thinner
     from steinstream.thinner.config import ThinConfig
 
@@ -23,8 +24,8 @@ _OR_DELETE = "or delete the checkpoint to start again."
 class Checkpoint:
     """The file in which a command saves its state, if one is given."""
 
-    def __init__(self, path: Path | None, resume: bool = False) -> None:
-        self.path, self._resume = path, resume
+    def __init__(self, path: Path | None, resume: bool = False, lock: FileLock | None = None) -> None:
+        self.path, self._resume, self._lock = path, resume, lock
         self._written = False  # whether this run wrote the file or continues from it
 
     @classmethod
@@ -48,7 +49,8 @@ class Checkpoint:
         Raises
         ------
         InputError
-            If two files are the same, the file is not a checkpoint, or it exists and ``--resume`` is not given.
+            If two files are the same, the file is not a checkpoint, another process uses it, or it exists and
+            ``--resume`` is not given.
 
         """
         path, resume = saving
@@ -57,6 +59,7 @@ class Checkpoint:
         if path is not None:
             check_writable("--checkpoint", path)
         check_distinct({**outputs, "--checkpoint": path}, inputs)
+        lock = None if path is None else _lock(path)
         if path is not None and path.exists():
             _require_checkpoint(path)
             if not resume:
@@ -64,7 +67,7 @@ class Checkpoint:
                     f"{path} contains the state of a run that was stopped.",
                     "Add --resume to continue it, or delete the file to start again.",
                 )
-        return cls(path, resume)
+        return cls(path, resume, lock)
 
     def __bool__(self) -> bool:
         return self.path is not None
@@ -85,9 +88,11 @@ class Checkpoint:
             self._written = True
 
     def remove(self) -> None:
-        """Delete the file at the end of a run, if the run wrote it."""
+        """Delete the file at the end of a run, if the run wrote it, and release it for other processes."""
         if self.path is not None and self._written:
             self.path.unlink(missing_ok=True)
+        if self._lock is not None:
+            self._lock.release()
 
     def check_command(self, note: Mapping[str, Any], command: str) -> None:
         """Raise a `CheckpointError` if the state is not that of this command."""
@@ -144,6 +149,17 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{path} was restarted since the checkpoint was written.", "Delete the checkpoint to start again."
                 )
+
+
+def _lock(path: Path) -> FileLock:
+    """Lock a checkpoint against other processes until the command ends."""
+    from steinstream.io.lock import FileLock
+
+    target = path.resolve()
+    try:
+        return FileLock(target.with_name(f".{target.name}.lock"), path)
+    except OSError as error:
+        raise OutputError(f"Cannot write next to {path}: {error.strerror}.", "Choose another folder.") from None
 
 
 def _require_checkpoint(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -18,6 +19,7 @@ from steinstream._typing import Array
 from steinstream.errors import InputError, OutputError, ScoresWarning, one_of
 from steinstream.io.atomic import make_folder
 from steinstream.io.base import require_one_model
+from steinstream.io.lock import FileLock
 from steinstream.parallel.backends import ParallelBackend, connect
 from steinstream.parallel.sources import (
     FileContents,
@@ -150,10 +152,9 @@ def thin(
     as_fan_in(fan_in)
     given = as_given_chains(chains, read or {})
     where = None if folder is None else Path(folder).absolute()
-    if where is not None:
-        _prepare(where, resume)
+    lock = nullcontext() if where is None else _prepare(where, resume)
     show = progress or _ignore
-    with connect(client, workers, tell) as backend:
+    with lock, connect(client, workers, tell) as backend:
         sources, failures = open_sources(backend, given, on_corrupt, show)
         worker = Worker(
             chosen.replace(size=leaf_size),
@@ -209,14 +210,17 @@ def _ignore(stage: str, done: int, total: int) -> None:
     """Show no progress."""
 
 
-def _prepare(folder: Path, resume: bool) -> None:
-    """Create the folder for checkpoints; without ``resume`` delete those in it."""
+def _prepare(folder: Path, resume: bool) -> FileLock:
+    """Create and lock the folder for checkpoints; without ``resume`` delete those in it."""
     try:
         make_folder(folder)
-    except OutputError as error:
-        raise OutputError(error.problem, "Choose another folder for the checkpoints (--checkpoint).") from None
+        lock = FileLock(folder / ".lock", folder)
+    except (OutputError, OSError) as error:
+        problem = error.problem if isinstance(error, OutputError) else f"Cannot write to {folder}: {error.strerror}."
+        raise OutputError(problem, "Choose another folder for the checkpoints (--checkpoint).") from None
     if not resume:
         clear(folder)
+    return lock
 
 
 def _unreadable(failures: list[Failure], total: int) -> InputError:

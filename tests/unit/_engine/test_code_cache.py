@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from steinstream._engine import jit as compiler
-from steinstream._engine.code_cache import CodeFiles
+from steinstream._engine.code_cache import CodeFiles, _checksum, is_private
 
 SMALL = """
 import sys
@@ -93,11 +94,12 @@ def test_without_a_home_nothing_is_cached(monkeypatch):
     assert compiler.jit(product)(2.0, 3.0) == 6.0
 
 
-def start(folder, kind="float", **environment):
-    """Start a process that compiles a small function of the package."""
+def start(folder, kind="float", prefix=(), **environment):
+    """Start a process that compiles a small function of the package; a variable that is None is not set."""
+    variables = {**os.environ, "XDG_CACHE_HOME": str(folder), **environment}
     return subprocess.Popen(
-        [sys.executable, "-c", SMALL, kind],
-        env={**os.environ, "XDG_CACHE_HOME": str(folder), **environment},
+        [*prefix, sys.executable, "-c", SMALL, kind],
+        env={name: value for name, value in variables.items() if value is not None},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -127,6 +129,132 @@ def test_processors_share_the_folder(tmp_path):
     assert result(start(tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")) == (7.0, 0)
     assert result(start(tmp_path)) == (7.0, 0)
     assert result(start(tmp_path)) == (7.0, 1)
+
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs the permissions of POSIX")
+STRANGER = 12345  # not in the list of users
+as_root = pytest.mark.skipif(getattr(os, "geteuid", int)() != 0, reason="only root can start processes of another user")
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+def test_a_folder_to_which_others_can_write_is_not_used(tmp_path, caplog, mode):
+    folder = tmp_path / "steinstream" / "machine-code"
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    with caplog.at_level("INFO", logger="steinstream"):
+        assert not is_private(folder)
+    assert "other users can write" in caplog.text
+    assert [result(start(tmp_path)) for _ in range(2)] == [(7.0, 0)] * 2 and files(tmp_path) == []
+    folder.chmod(0o755)
+    assert is_private(folder)
+
+
+@posix
+def test_a_folder_that_others_can_replace_is_not_used(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    assert not is_private(tmp_path / "shared" / "machine-code")
+    (tmp_path / "shared").chmod(0o1777)  # as /tmp: nobody can rename the folder of another user
+    assert is_private(tmp_path / "shared" / "machine-code")
+    assert (tmp_path / "shared" / "machine-code").stat().st_mode & 0o777 == 0o700
+
+
+@posix
+@as_root
+def test_the_folder_of_another_user_is_not_used(tmp_path):
+    folder = tmp_path / "machine-code"
+    folder.mkdir()
+    os.chown(folder, STRANGER, STRANGER)
+    assert not is_private(folder)
+
+
+@pytest.fixture(scope="module")
+def as_stranger():
+    """The start of a command that runs as a user who is in no list, and who may read everything and write nothing."""
+    reading = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+    prefix = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", *reading)
+    if shutil.which("setpriv") is None or subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("this process cannot start one of another user")
+    return prefix
+
+
+@pytest.mark.parametrize("home", [None, "/nonexistent", "/proc"])
+def test_an_unknown_user_without_a_home_compiles(tmp_path, home, as_stranger):
+    without = {"XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": None, "PYTHONDONTWRITEBYTECODE": "1"}
+    assert result(start(tmp_path, prefix=as_stranger, HOME=home, **without)) == (7.0, 0)
+
+
+def test_the_folder_of_a_shared_home_is_read_if_it_belongs_to_root(tmp_path, as_stranger):
+    assert result(start(tmp_path)) == (7.0, 0)
+    before = files(tmp_path)
+    assert result(start(tmp_path, prefix=as_stranger, PYTHONDONTWRITEBYTECODE="1"))[0] == 7.0
+    assert files(tmp_path) == before
+
+
+@posix
+def test_a_read_only_folder_is_read_and_not_written(tmp_path):
+    assert result(start(tmp_path)) == (7.0, 0)
+    before = files(tmp_path)
+    folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        assert result(start(tmp_path)) == (7.0, 1)
+        assert result(start(tmp_path, "int"))[0] == 7.0
+        assert os.geteuid() == 0 or files(tmp_path) == before  # root writes everywhere
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("kilobytes", [0, 4])
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file system of its own")
+@as_root
+def test_a_full_disk_is_no_error(tmp_path, kilobytes):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k,nr_inodes=9", "none", disk], capture_output=True
+    ).returncode:
+        pytest.skip("this process cannot mount a file system")
+    try:
+        (disk / "filling").write_bytes(bytes(1024 * (12 - kilobytes)))
+        assert [result(start(disk)) for _ in range(2)] == [(7.0, 0)] * 2
+        assert [path.name for path in files(disk)] == ["filling"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_process_that_was_killed_while_saving_does_no_harm(folder, monkeypatch):
+    def killed(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        compiler.jit(product)(2.0, 3.0)
+    monkeypatch.undo()
+    monkeypatch.setattr(compiler, "_FOLDER", str(folder))
+    assert len(files(folder)) == 1  # the temporary file
+    first, second = compiler.jit(product), compiler.jit(product)
+    assert (first(2.0, 3.0), hits(first), second(2.0, 3.0), hits(second)) == (6.0, 0, 6.0, 1)
+
+
+def test_content_that_cannot_be_loaded_is_replaced(folder):
+    assert compiler.jit(product)(2.0, 3.0) == 6.0
+    (path,) = files(folder)
+    cache = compiler.jit(product)._cache._cache_file
+    saved = []
+    cache.save = lambda key, data: saved.append(key)
+    key = cache._text
+    keys = []
+    cache._text = lambda given: keys.append(key(given)) or keys[-1]
+    again = compiler.jit(product)
+    again._cache._cache_file = cache
+    assert again(2.0, 3.0) == 6.0
+    path.write_bytes(_checksum(keys[0], b"no pickle") + b"no pickle")
+    later = compiler.jit(product)
+    assert later(2.0, 3.0) == 6.0 and hits(later) == 0
 
 
 def test_a_disabled_compiler_is_an_error(steinstream, chain):
