@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from steinstream.io import Chain
 
 
+_COMPILING = "compiling (first use only)"
 _LOG_INTERVAL = "STEINSTREAM_LOG_INTERVAL"  # environment variable: seconds between two lines of a log
 _LOG_SHARE = 0.1  # of the work between two lines
 
@@ -113,7 +115,9 @@ class Bar:
         if self._compilation is None:
             before = compile_clock.seconds
             duration = _Duration(lambda: compile_clock.seconds - before)
-            self._compilation = self._progress.add_task("compiling (first use only)", status="", time=duration)
+            self._compilation = self._progress.add_task(_COMPILING, status="", time=duration)
+            if self._log is not None:
+                self._log.show_compilation()
         self._progress.update(self._compilation, total=None if begins else 1.0, completed=0.0 if begins else 1.0)
 
     def show(self, done: float, status: str = "") -> None:
@@ -180,9 +184,18 @@ class ProgressLog:
         if now - self._time < self._interval or not advanced:
             return
         self._time, self._share = now, share
-        minutes, seconds = divmod(round(now - self._started), 60)
         known = f" {share:.0%}" if share else ""
-        click.echo(f"{minutes // 60}:{minutes % 60:02}:{seconds:02}  {self._what}{known}  {status}", err=True)
+        self._print(f"{self._what}{known}  {status}")
+
+    def show_compilation(self) -> None:
+        """Print that functions are compiled, unless no lines are wanted."""
+        if math.isfinite(self._interval):
+            self._print(_COMPILING)
+
+    def _print(self, text: str) -> None:
+        """Print a line that starts with the time since the beginning."""
+        minutes, seconds = divmod(round(self._clock() - self._started), 60)
+        click.echo(f"{minutes // 60}:{minutes % 60:02}:{seconds:02}  {text}", err=True)
 
 
 @contextmanager
