@@ -217,7 +217,7 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     stream = _Stream.of(block, both, ratios, config, config.size or int(limits.floor[-1]))
     size = thin_with_ratios(compile_kernel(config.kernel, dim), both, ratios, stream.whole, limits, kept, log)
     recorder = HistoryRecorder("log")
-    recorder.add(steps, StepRecords(*log))
+    recorder.add(steps, StepRecords(log.sizes, log.squared_ksd, log.squared_mmd, log.dropped))
     recorded = np.union1d(recorder.history().step, count) - 1
     rows = np.sort(kept[:size])
     settings = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import time
 
 import pytest
@@ -47,6 +48,17 @@ def test_compilation_has_a_line_of_its_own(clock):
     bar.begin("pass 2", 10.0)
     clock.now[0] += 60.0
     assert shown(bars) == [("thinning", "0:00:05"), ("compiling (first use only)", "0:00:06"), ("pass 2", "0:01:00")]
+
+
+@pytest.mark.parametrize(("interval", "lines"), [(30.0, ["0:00:00  compiling (first use only)"]), (math.inf, [])])
+def test_compilation_is_printed_once_off_a_terminal(clock, capsys, interval, lines):
+    bar = progress.Bar(Progress(disable=True), progress.ProgressLog(interval, lambda: 0.0))
+    clock.observers.append(bar.show_compilation)
+    bar.begin("thinning", 10.0)
+    for _ in range(2):
+        clock.start()
+        clock.stop()
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_compilation_is_logged_once(clock, caplog):

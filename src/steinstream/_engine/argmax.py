@@ -11,7 +11,7 @@ from numba import types
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined
 from steinstream._engine.late_calls import called_late
-from steinstream._engine.penalties import key_of, penalised_key, set_share
+from steinstream._engine.penalties import key_of, set_share
 from steinstream._engine.simd import LANES, fma
 from steinstream._engine.state import NONE
 
@@ -82,7 +82,7 @@ def largest_value_with_row(state, penalties):
 
 @inlined
 def largest_penalised_key(state, penalties, row):
-    """Compute all keys and return the largest penalised one; ``row`` is None or values to add to the influences.
+    """Compute all penalised keys and return the largest one; ``row`` is None or values to add to the influences.
 
     With a row, phi with the latest state is added to the kept sums too.
 
@@ -99,8 +99,8 @@ def largest_penalised_key(state, penalties, row):
             if row is not None:
                 influence, _ = double_double.add(high[lane], low[lane], row[first + lane])
                 kept_sum += penalties.base_row[first + lane]
-            keys[lane] = key_of(scalars, influence, kept_sum, stream[lane])
-            value = fma(scalars.cost_scale, cost[lane], keys[lane])
+            value = fma(scalars.cost_scale, cost[lane], key_of(scalars, influence, kept_sum, stream[lane]))
+            keys[lane] = value
             largest[lane] = value if value > largest[lane] else largest[lane]
     return end_search(largest)
 
@@ -113,40 +113,19 @@ def slot_to_remove(state, penalties):
     """
     if np.isnan(state.scalars.largest):
         state.scalars.largest = largest_value(state, penalties)
-    best, largest = NONE, state.scalars.largest
+    best, largest, slots, values = NONE, state.scalars.largest, state.scalars.slots, state.influence
     if penalties is not None:
-        return slot_with_penalised_key(state, penalties, largest)
-    slots, influences = state.scalars.slots, state.influence
-    for first in range(0, slots, LANES):
-        hits = 0
-        tile = influences[first : first + LANES]
-        for lane in range(LANES):
-            hits += tile[lane] == largest
-        if hits > 0:
-            for slot in range(first, min(first + LANES, slots)):
-                if influences[slot] == largest and (best == NONE or precedes(state, penalties, slot, best)):
-                    best = slot
-    return best
-
-
-@inlined
-def slot_with_penalised_key(state, penalties, largest):
-    """Return the slot with this penalised key, or NONE if every draw is pinned.
-
-    Reference: `reference.Reference.next_removed`.
-    """
-    best, slots, cost_scale = NONE, state.scalars.slots, penalties.scalars.cost_scale
+        values = penalties.keys
     if largest == -np.inf:
         return best
     for first in range(0, slots, LANES):
         hits = 0
-        keys, cost = penalties.keys[first : first + LANES], penalties.removal_cost[first : first + LANES]
+        tile = values[first : first + LANES]
         for lane in range(LANES):
-            hits += fma(cost_scale, cost[lane], keys[lane]) == largest
+            hits += tile[lane] == largest
         if hits > 0:
             for slot in range(first, min(first + LANES, slots)):
-                equal = penalised_key(penalties, slot) == largest
-                if equal and (best == NONE or precedes(state, penalties, slot, best)):
+                if values[slot] == largest and (best == NONE or precedes(state, penalties, slot, best)):
                     best = slot
     return best
 

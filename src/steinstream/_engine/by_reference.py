@@ -12,10 +12,16 @@ from typing import Any, TypeVar
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.datamodel.models import PrimitiveModel
-from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, register_model, typeof_impl, unbox
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 C = TypeVar("C", bound=type)
 
@@ -52,7 +58,7 @@ def _reference_type(value: Any, context: Any) -> Reference:
 
 
 @register_model(Reference)
-class _ReferenceModel(PrimitiveModel):  # type: ignore[misc]
+class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
     """A pointer."""
 
     def __init__(self, manager: Any, kind: Reference) -> None:
@@ -99,18 +105,18 @@ def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: 
         return at
     if not isinstance(field, types.Array):
         return _load(builder, at)
-    array = context.make_array(field)(context, builder)
-    for number, part in enumerate(array._datamodel._fields):
+    model, parts = context.data_model_manager[field], []
+    owners = [model.get_field_position(name) for name in ("meminfo", "parent")]
+    for number, part in enumerate(model.get_value_type().elements):
         source = cgutils.gep_inbounds(builder, at, 0, number)
-        if part in ("meminfo", "parent"):  # compiled functions do not own the array
-            value = cgutils.get_null_value(source.type.pointee)
-        elif part in ("shape", "strides"):
+        if number in owners:  # compiled functions do not own the array
+            parts.append(cgutils.get_null_value(part))
+        elif isinstance(part, ir.ArrayType):  # shape and strides
             entries = [cgutils.gep_inbounds(builder, source, 0, axis) for axis in range(field.ndim)]
-            value = cgutils.pack_array(builder, [_load(builder, entry) for entry in entries])
+            parts.append(cgutils.pack_array(builder, [_load(builder, entry) for entry in entries]))
         else:
-            value = _load(builder, source)
-        setattr(array, part, value)
-    return array._getvalue()
+            parts.append(_load(builder, source))
+    return cgutils.pack_struct(builder, parts)
 
 
 def _load(builder: Any, address: Any) -> ir.Instruction:

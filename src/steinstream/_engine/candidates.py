@@ -21,7 +21,7 @@ from steinstream._engine.kernel_row import (
 )
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.objective import objective_without
-from steinstream._engine.penalties import candidate_key, observe_others, penalised_key
+from steinstream._engine.penalties import candidate_key, key_of, observe_others
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import may_remove
@@ -159,9 +159,10 @@ def costliest_removable(state, penalties, limit):
     """
     best, smallest = NONE, smallest_removable_key(state, penalties, limit)
     for slot in range(state.scalars.slots):
-        if penalties.keys[slot] >= smallest and penalties.next_removed[slot] != NONE:
-            value = penalised_key(penalties, slot)
-            other = -np.inf if best == NONE else penalised_key(penalties, best)
+        key = key_of(penalties.scalars, state.influence[slot], penalties.kept_sum[slot], penalties.stream_sum[slot])
+        if key >= smallest and penalties.next_removed[slot] != NONE:
+            value = penalties.keys[slot]
+            other = -np.inf if best == NONE else penalties.keys[best]
             better = value > other or (value == other and precedes(state, penalties, slot, best))
             if better and may_remove(objective_without(state, penalties, slot), limit):
                 best = slot

@@ -1,4 +1,4 @@
-"""Files with machine code.
+"""Compiled functions whose machine code is saved in files of our own.
 
 Each function has one file per signature and processor. A file starts with a checksum of its key and its content. A file
 that does not match it, for example because it was truncated, is ignored and replaced after compilation. Files are
@@ -27,6 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import config
+from numba.core.caching import FunctionCache
+from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
 _log = logging.getLogger("steinstream")
@@ -120,6 +123,30 @@ class CodeFiles:
     def _path(self, text: bytes) -> Path:
         """Return the file of a key."""
         return self._folder / f"{self._name}-{hashlib.sha256(text).hexdigest()[:32]}"
+
+
+class CodeCache(FunctionCache):  # type: ignore[misc]
+    """Cache of one function, which uses :class:`CodeFiles`."""
+
+    def __init__(self, function: Callable[..., Any], folder: str) -> None:
+        previous, config.CACHE_DIR = config.CACHE_DIR, folder
+        try:
+            super().__init__(function)
+        finally:
+            config.CACHE_DIR = previous
+        self._impl.locator.ensure_cache_path = lambda: None  # raises if the disk is full; the files do not
+        self._cache_file = CodeFiles(self.cache_path, function)
+
+
+class CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
+    """What ``numba.njit`` returns, with a :class:`CodeCache`."""
+
+    def cache_in(self, folder: str) -> None:
+        """Save machine code in a folder, or nowhere if the folder cannot be written."""
+        try:
+            self._cache = CodeCache(self.py_func, folder)
+        except RuntimeError:  # compile in every process
+            return
 
 
 def _checksum(key: bytes, content: bytes) -> bytes:

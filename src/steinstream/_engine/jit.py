@@ -14,7 +14,7 @@ import numba
 from numba.core import config, event
 from numba.extending import register_jitable
 
-from steinstream._engine.code_cache import CodeFiles, is_private
+from steinstream._engine.code_cache import CachedDispatcher, is_private
 from steinstream._engine.compile_clock import compile_clock
 from steinstream.errors import SteinstreamError
 
@@ -32,7 +32,7 @@ def _cache_folder() -> str | None:
 
 
 def _preferred_folder() -> Path | None:
-    """Return the folder of the cache, or None if there is no home folder."""
+    """Return the folder of the cache, or None without a home folder."""
     if config.CACHE_DIR:
         return Path(config.CACHE_DIR) / "steinstream"
     home = os.environ.get("XDG_CACHE_HOME")
@@ -61,18 +61,11 @@ def jit(function: Any = None, /, **options: Any) -> Any:
     if function is None:
         return lambda function: jit(function, **options)
     options = {"_nrt": True, **options}  # set explicitly; otherwise it is inherited from the caller
-    compiled = numba.njit(function, error_model="numpy", nogil=True, **options)
-    if options.get("forceinline") or _FOLDER is None:  # an inlined function is cached with its callers
-        return compiled
-    previous, config.CACHE_DIR = config.CACHE_DIR, _FOLDER
-    try:
-        compiled.enable_caching()
-    except RuntimeError:  # no writable folder: compile in every process
-        return compiled
-    finally:
-        config.CACHE_DIR = previous
-    compiled._cache._impl.locator.ensure_cache_path = lambda: None  # raises if the disk is full; the files do not
-    compiled._cache._cache_file = CodeFiles(compiled._cache.cache_path, function)
+    compiled = CachedDispatcher(
+        function, targetoptions={"nopython": True, "error_model": "numpy", "nogil": True} | options
+    )
+    if _FOLDER is not None and not options.get("forceinline"):  # an inlined function is cached with its callers
+        compiled.cache_in(_FOLDER)
     return compiled
 
 

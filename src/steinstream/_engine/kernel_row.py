@@ -62,16 +62,16 @@ class RowPenalties(NamedTuple):
     """Terms that penalties add to the search for the largest influence.
 
     The key of a draw is stein * influence + weight * kept_sum - share * stream_sum. The search is for the largest
-    key + cost_scale * removal_cost. EVALUATE adds phi to the kept sums for the search only, and observed * phi to the
-    stream sums. SUBTRACT subtracts phi from the kept sums. If ``given`` is 1, phi is that of features, computed before,
-    in ``given_row``.
+    penalised key, key + cost_scale * removal_cost. EVALUATE adds phi to the kept sums for the search only, and
+    observed * phi to the stream sums. SUBTRACT subtracts phi from the kept sums. If ``given`` is 1, phi is that of
+    features, computed before, in ``given_row``.
     """
 
     base_row: Any  # (slots,): written by EVALUATE: phi
     kept_sum: Any  # (slots,): sum of phi over the kept draws
     stream_sum: Any  # (slots,): sum of phi over the stream
     removal_cost: Any  # (slots,)
-    keys: Any  # (slots,): written
+    keys: Any  # (slots,): written: penalised keys
     given_row: Any  # (slots,)
     stein: float
     weight: float
@@ -273,8 +273,9 @@ def _trace(
             kept = kept - phi
             kept.store(penalties.kept_sum, tile)
         unpriced = weight.multiply_add(kept, stein.multiply_add(influence, -(share * stream)))
-        unpriced.store(penalties.keys, tile)
-        return cost_scale.multiply_add(Lanes.load(builder, penalties.removal_cost, tile), unpriced)
+        penalised = cost_scale.multiply_add(Lanes.load(builder, penalties.removal_cost, tile), unpriced)
+        penalised.store(penalties.keys, tile)
+        return penalised
 
     def process(tile: Any, k0: Lanes, phi: Lanes) -> None:
         """Do the operation with the kernel values of a tile."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import logging
 import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numba
 from llvmlite import ir
 from llvmlite.binding import add_symbol
 from numba import types
@@ -21,6 +23,7 @@ from numba.extending import intrinsic
 
 from steinstream._engine.jit import jit
 
+_log = logging.getLogger("steinstream")
 _BYTES, _SIZE = ir.IntType(8).as_pointer(), ir.IntType(64)
 _SYMBOL = "steinstream_find_address"
 
@@ -72,18 +75,26 @@ def _address(context: Any, builder: Any, name: str, kinds: tuple[Any, ...]) -> A
         find = cgutils.get_or_insert_function(module, kind, _SYMBOL)
         builder.call(find, [cell, context.insert_const_bytes(module, key), _SIZE(len(key))])
         with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(cell))):
-            convention.return_user_exc(builder, RuntimeError, (f"The function {name} could not be compiled.",))
+            convention.return_user_exc(
+                builder, RuntimeError, (f"The function {name} could not be compiled; the log has the reason.",)
+            )
     return builder.load(cell)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_int64)
 def _find_address(cell: Any, key: int, length: int) -> None:
-    """Compile a function, or load it from the cache, and write its address. Called by compiled code."""
+    """Compile a function, or load it from the cache, and write its address. Called by compiled code.
+
+    An exception cannot pass through compiled code: it is logged, and the caller raises another one.
+    """
     name, kinds = pickle.loads(ctypes.string_at(key, length))
-    dispatcher = _functions[name]
-    dispatcher.compile(kinds)
-    compiled = dispatcher.overloads[kinds]
-    cell[0] = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    try:
+        dispatcher = _functions[name]
+        dispatcher.compile(kinds)
+        compiled = dispatcher.overloads[kinds]
+        cell[0] = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    except Exception:
+        _log.exception("The function %s could not be compiled with numba %s.", name, numba.__version__)
 
 
 add_symbol(_SYMBOL, ctypes.cast(_find_address, ctypes.c_void_p).value)

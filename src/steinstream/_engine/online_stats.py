@@ -10,6 +10,7 @@ import numpy as np
 
 from steinstream._engine.jit import bare, jit
 from steinstream._engine.kernel_pair import diagonal
+from steinstream._engine.late_calls import called_late
 
 #: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last
 #: doubled, and the draws between the two doublings before. The bound is kappa * sampling + budget + diagonal * forced,
@@ -82,33 +83,32 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
     return draws.shape[0]
 
 
-@bare
-def update_bound(trace, kernel, draws, scores, sizes, limits) -> None:
-    """Add the draws and steps of a run to the terms of the bound. ``sizes`` are the numbers of draws after each step.
+@called_late()
+def update_bound(kernel, batch, limits, log, step):
+    """Add a step, and its draws, to the terms of the bound in ``log.trace``.
 
     Reference: `reference.bound`.
     """
-    cap = float(limits.cap)
-    for i in range(scores.shape[0]):
+    trace, cap, first = log.trace, float(limits.cap), step * batch.candidates
+    for i in range(first, first + batch.candidates):
         if trace.count >= trace.doubling:
             trace.previous_count, trace.previous_diagonals = trace.count, trace.diagonals
             trace.doubling += trace.count
             trace.count = trace.diagonals = 0.0
         trace.count += 1.0
-        trace.diagonals += diagonal(kernel, draws, scores, i)
-    for step in range(sizes.shape[0]):
-        before, after = trace.kept, trace.kept + 1.0
-        shrink = (before / after) ** 2
-        sampling = shrink * trace.sampling + 1.0 / after**2
-        budget, forced = shrink * trace.budget, shrink * trace.forced
-        if before == cap and limits.floor[step] == cap:  # exactly one draw is removed, the one that costs least
-            rest = 1.0 - 1.0 / before**2
-            sampling, budget, forced = rest * sampling, rest * budget, rest * forced + 1.0 / before**2
-        else:
-            budget += limits.budget[step] + limits.share[step] / after**2
-            while after > cap:
-                after -= 1.0
-                forced += 1.0 / after**2
-            trace.ceiling_sampling, trace.ceiling_budget, trace.ceiling_forced = sampling, budget, forced
-        trace.sampling, trace.budget, trace.forced = sampling, budget, forced
-        trace.kept = sizes[step]
+        trace.diagonals += diagonal(kernel, batch.draws, batch.scores, i)
+    before, after = trace.kept, trace.kept + 1.0
+    shrink = (before / after) ** 2
+    sampling = shrink * trace.sampling + 1.0 / after**2
+    budget, forced = shrink * trace.budget, shrink * trace.forced
+    if before == cap and limits.floor[step] == cap:  # exactly one draw is removed, the one that costs least
+        rest = 1.0 - 1.0 / before**2
+        sampling, budget, forced = rest * sampling, rest * budget, rest * forced + 1.0 / before**2
+    else:
+        budget += limits.budget[step] + limits.share[step] / after**2
+        while after > cap:
+            after -= 1.0
+            forced += 1.0 / after**2
+        trace.ceiling_sampling, trace.ceiling_budget, trace.ceiling_forced = sampling, budget, forced
+    trace.sampling, trace.budget, trace.forced = sampling, budget, forced
+    trace.kept = log.sizes[step]

@@ -114,7 +114,7 @@ class Penalties(NamedTuple):
     stream_sum: Array  # (slots,): b
     base_row: Array  # (slots,): phi with the latest state
     removal_cost: Array  # (slots,): cost of the copy that is removed first; -inf if all are pinned
-    keys: Array  # (slots,): keys of the last search
+    keys: Array  # (slots,): penalised keys of the last search
     next_removed: Integers  # (slots,): label of the copy that is removed first, or NONE
     cost: Array  # (labels,)
     pinned: Flags  # (labels,)
@@ -449,15 +449,6 @@ def candidate_key(state, kernel, penalties, batch, new, influence):
     return fma(scalars.cost_scale, batch.costs[new], key)
 
 
-@inlined
-def penalised_key(penalties, slot):
-    """Return the key of a slot plus its cost term.
-
-    Reference: `reference.Reference.next_removed`.
-    """
-    return fma(penalties.scalars.cost_scale, penalties.removal_cost[slot], penalties.keys[slot])
-
-
 # -- slots and labels ----------------------------------------------------------------------------------------------
 
 
@@ -523,7 +514,7 @@ def insert_sums(state, penalties, slot):
         for other in range(state.scalars.slots):
             penalties.kept_sum[other] += penalties.base_row[other]
         penalties.kept_sum[slot], penalties.stream_sum[slot] = scalars.new_kept_sum, scalars.new_stream_sum
-        penalties.keys[slot] = scalars.new_key
+        penalties.keys[slot] = scalars.new_penalised_key
         scalars.kept_total += 2.0 * scalars.new_kept_sum
         add_to_stream_total(scalars, scalars.new_stream_sum)
 

@@ -71,10 +71,10 @@ def row_of_state(state, kernel, penalties, operation, draw, slots, workers):
     tiles = (slots + LANES - 1) // LANES
     if tiles == 0:
         return 0.0, 0.0, -np.inf
-    arrays, terms = row_arrays(state, draw), row_penalties(penalties)
     if workers > 1 and worth_sharing(slots, draw.shape[1]):
-        return shared_row(kernel, operation, arrays, terms, tiles, workers)
-    compute_row(kernel, operation, arrays, terms, 0, tiles)
+        return shared_row(state, kernel, penalties, operation, draw, tiles, workers)
+    arrays = row_arrays(state, draw)
+    compute_row(kernel, operation, arrays, row_penalties(penalties), 0, tiles)
     return combine_lanes(arrays.lanes)
 
 
@@ -85,20 +85,25 @@ def worth_sharing(slots: int, dim: int) -> bool:
 
 
 @called_late(types.UniTuple(types.float64, 3), parallel=True, _nrt=True)
-def shared_row(kernel, operation, arrays, penalties, tiles, workers):
+def shared_row(state, kernel, penalties, operation, draw, tiles, workers):
     """Compute a row in one piece per worker.
 
     Reference: `kernels.Kernel.matrix`.
     """
     pieces = min(workers, tiles)  # each piece has at least one tile
     sums, errors, largest = np.zeros((pieces, LANES)), np.zeros((pieces, LANES)), np.zeros((pieces, LANES))
-    base_sums, total = np.zeros((pieces, LANES)), arrays.lanes.base_sums
-    draw, stored, copies, row = arrays.draw, arrays.tiles, arrays.copies, arrays.row
-    influence, influence_low = arrays.influence, arrays.influence_low
+    base_sums, total, terms = np.zeros((pieces, LANES)), state.lane_base_sums, row_penalties(penalties)
+    stored, copies, row, influence, influence_low = (
+        state.tiles,
+        state.copies,
+        state.row,
+        state.influence,
+        state.influence_low,
+    )
     for piece in numba.prange(pieces):
         lanes = LaneResults(sums[piece], errors[piece], largest[piece], base_sums[piece])
         mine = RowArrays(draw, stored, copies, influence, influence_low, row, lanes)
-        compute_row(kernel, operation, mine, penalties, piece * tiles // pieces, (piece + 1) * tiles // pieces)
+        compute_row(kernel, operation, mine, terms, piece * tiles // pieces, (piece + 1) * tiles // pieces)
     high, low, top = 0.0, 0.0, -np.inf
     for piece in range(pieces):
         lanes = LaneResults(sums[piece], errors[piece], largest[piece], base_sums[piece])
@@ -392,7 +397,7 @@ def remove_label(state, penalties, slot, log, removed):
     compare_copies(state, penalties, slot)
 
 
-@inlined
+@called_late()
 def free_slot(state, penalties, slot):
     """Copy the last slot into this one and make the last one spare. Storage bookkeeping."""
     scalars = state.scalars

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from steinstream.io import Chain
 
 
+_COMPILING = "compiling (first use only)"
 _LOG_INTERVAL = "STEINSTREAM_LOG_INTERVAL"  # environment variable: seconds between two lines of a log
 _LOG_SHARE = 0.1  # of the work between two lines
 
@@ -112,11 +113,11 @@ class Bar:
     def show_compilation(self, begins: bool) -> None:
         """Show that a compilation begins or ended."""
         if self._compilation is None:
-            if self._log is not None:
-                self._log.note("compiling (first use only)")
             before = compile_clock.seconds
             duration = _Duration(lambda: compile_clock.seconds - before)
-            self._compilation = self._progress.add_task("compiling (first use only)", status="", time=duration)
+            self._compilation = self._progress.add_task(_COMPILING, status="", time=duration)
+            if self._log is not None:
+                self._log.note(_COMPILING)
         self._progress.update(self._compilation, total=None if begins else 1.0, completed=0.0 if begins else 1.0)
 
     def show(self, done: float, status: str = "") -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import threads
-from steinstream._engine.online_stats import update_bound
 from steinstream._engine.penalties import (
     Penalties,
     add_diagonals,
@@ -183,7 +182,7 @@ class Dictionary:
             workers = self._chooser.choose() if shareable else None
             part = slice(done, last)
             room = np.zeros((self.size + last - done, 3), dtype=np.int64)
-            log = StepLog(sizes[part], squared_ksds[part], squared_mmds[part], room)
+            log = StepLog(sizes[part], squared_ksds[part], squared_mmds[part], room, self._trace)
             began = time.perf_counter()
             ran, removed = thin_block(
                 self._state,
@@ -201,7 +200,6 @@ class Dictionary:
             if done < last:
                 self._state = enlarged(self._state)
                 self._penalties = self._penalties and enlarged_penalties(self._penalties, self._state)
-        update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
         if not self.layout.has_scores:
             squared_ksds[:] = np.nan
         return StepRecords(sizes, squared_ksds, squared_mmds, np.concatenate(dropped))
