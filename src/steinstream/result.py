@@ -309,14 +309,17 @@ class Kept:
         Returns
         -------
         Summary
-            Weighted statistics of the kept draws and, if the kept set has a subsample of its stream, of that subsample
-            without its burn-in; printing it shows a table with the differences in standard deviations of the stream.
+            Weighted statistics of the kept draws and of the stream without its burn-in; printing it shows a table with
+            the differences in standard deviations of the stream. A set that was read from a file is compared with its
+            summary of the stream (npz), or shown alone.
 
         """
         if not all(0 <= q <= 1 for q in quantiles):
             raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
         names = self.names or tuple(f"x{i}" for i in range(self.draws.shape[1]))
-        return summarise(self.draws, self._shares(), names, quantiles, self.ids, self.stream)
+        summary = self.stream_summary
+        known = None if summary is None or summary.features is not None else (summary.draws, summary.weights)
+        return summarise(self.draws, self._shares(), names, quantiles, self.ids, self.stream, known)
 
     def expect(
         self,

@@ -16,6 +16,9 @@ Each check also has a sensitivity: the smallest fault that it finds with a proba
 plus 1.28 standard errors. A check that did not fire excludes only faults that are larger. experiments/diagnosis
 measures the false-alarm rates, which faults are detected, and whether faults as large as the sensitivity are.
 
+Findings that fired have an order: a fault explains others, which are its consequences. Wrong scores explain a wrong
+mean; a lost mode explains a wrong spread.
+
 A clean run is a chain that has converged, has an effective sample size of at least 100 and the scores of its own
 target, thinned to at least 20 draws that resemble the stream at least as well as a random subset.
 
@@ -54,7 +57,6 @@ _SEPARATE = {"size": check_size, "stuck": check_stuck, "drift": check_drift, "ch
 
 #: Checks that need a stream with enough effective draws.
 _COMPARISONS = {
-    "scores": check_scores,
     "burn-in": check_burn_in,
     "weights": check_weights,
     "regions": check_regions,
@@ -66,13 +68,19 @@ _COMPARISONS = {
 }
 
 #: Names of all checks, in the order of the findings.
-CHECKS = ("constant", "slow", *_SEPARATE, *_COMPARISONS)
+CHECKS = ("constant", "slow", *_SEPARATE, "scores", *_COMPARISONS)
 
-#: Checks that also fire because of wrong scores or weights, and the advice in this case.
-_CONSEQUENCES = ("regions", "mean", "quantiles", "spread", "ranges", "directions")
-_CAUSES = {
-    "scores": "probably caused by the scores: correct them first",
-    "weights": "probably caused by the weights: correct them first",
+#: Differences between kept draws and stream; the first one that fired explains the others.
+_DIFFERENCES = ("regions", "spread", "ranges", "mean", "quantiles", "directions")
+
+#: Checks that explain others if they fired, causes first.
+_EXPLAINS = {
+    "stuck": ("chains", "drift", "slow"),
+    "chains": ("slow",),
+    "drift": ("slow",),
+    "scores": _DIFFERENCES,
+    "weights": _DIFFERENCES,
+    "size": _DIFFERENCES,
 }
 
 
@@ -127,38 +135,54 @@ def diagnose(
         context, constant = DiagnosticContext(draws, ids, stream, names, weights).without_constants()
         slow = check_slow(context)
         findings = [check_constant(constant), slow, *(check(context) for check in _SEPARATE.values())]
+        of_target = "the scores are not those of the target"
+        findings.append(skipped("scores", of_target) if proxy else check_scores(context, is_slow=slow.fired))
         for name, check in _COMPARISONS.items():
-            reason = _reason_to_skip(name, slow, context, proxy)
-            found = skipped(name, reason) if reason else check(context)
-            findings += [] if found is None else [found]
+            too_few = "the stream has too few effective draws"
+            findings.append(skipped(name, too_few) if slow.fired else check(context))
         notes += notes_of_data(context, slow.value, has_scores=context.has_scores and not proxy)
-    return Diagnosis(_with_common_cause(findings), notes, len(draws), len(context.draws), slow.value)
+        findings = _with_causes(findings, context)
+    return Diagnosis(tuple(findings), notes, len(draws), len(context.draws), slow.value)
 
 
-def diagnose_scores(stream: Block) -> Finding | None:
-    """Run the check of the scores alone; return None without scores or with too few effective draws."""
+def diagnose_scores(stream: Block) -> Finding:
+    """Run the check of the scores alone."""
     with np.errstate(all="ignore"):
         context, _ = DiagnosticContext(stream.draws, stream.ids, stream).without_constants()
-        return check_scores(context) if context.has_scores and not check_slow(context).fired else None
+        return check_scores(context, is_slow=check_slow(context).fired)
 
 
 def _nothing_checked(reason: str, notes: tuple[str, ...]) -> Diagnosis:
     return Diagnosis(tuple(skipped(name, reason) for name in CHECKS), notes)
 
 
-def _reason_to_skip(name: str, slow: Finding, context: DiagnosticContext, proxy: bool) -> str:
-    """Return why a comparison cannot be made; empty if it can."""
-    if name == "scores" and proxy:
-        return "the scores are not those of the target"
-    if name == "scores" and not context.has_scores:
-        return "no scores"
-    return "the stream has too few effective draws" if slow.fired else ""
+def _with_causes(findings: list[Finding], context: DiagnosticContext) -> list[Finding]:
+    """Name the cause of each finding that another one probably explains, and replace its advice."""
+    fired = [one.name for one in findings if one.fired]
+    causes: dict[str, str] = {}
+    for cause, explained in {**_EXPLAINS, _main_difference(fired, context): _DIFFERENCES}.items():
+        if cause in fired:
+            causes |= {name: cause for name in explained if name in fired and name not in (cause, *causes)}
+    return [
+        replace(one, cause=causes[one.name], advice=f"probably a consequence of {causes[one.name]}")
+        if one.name in causes
+        else one
+        for one in findings
+    ]
 
 
-def _with_common_cause(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Replace the advice of findings that are probably consequences of another one."""
-    fired = {finding.name for finding in findings if finding.fired}
-    advice = next((advice for cause, advice in _CAUSES.items() if cause in fired), None)
-    if advice is None:
-        return tuple(findings)
-    return tuple(replace(one, advice=advice) if one.name in _CONSEQUENCES and one.fired else one for one in findings)
+def _main_difference(fired: list[str], context: DiagnosticContext) -> str:
+    """Return the difference that explains the others; empty if there is none.
+
+    Wrong proportions may be a consequence themselves: a set that is too wide has wrong proportions in all regions.
+    """
+    found = [name for name in _DIFFERENCES if name in fired]
+    if found[:1] == ["regions"] and len(found) > 1 and not _proportions_explain(context):
+        return found[1]
+    return found[0] if found else ""
+
+
+def _proportions_explain(context: DiagnosticContext) -> bool:
+    """Return whether mean and spread of the kept draws are right for their proportions in two or four regions."""
+    similar = [context.with_proportions_of_kept(centres) for centres in context.partitions[:2]]
+    return any(not check_mean(one).fired and not check_spread(one).fired for one in similar)

@@ -89,6 +89,18 @@ class DiagnosticContext:
         """Return the same draws with equal weights."""
         return DiagnosticContext(self.all_kept, self.ids, self.stream, self.names)
 
+    def with_proportions_of_kept(self, centres: Array) -> DiagnosticContext:
+        """Return a context whose stream is the largest part with the proportions of the kept draws in some regions."""
+        inside = region_membership(self.standardise(self.draws), [centres])
+        kept = self.weights @ region_membership(self.standardise(self.kept), [centres])
+        total = (inside.sum(axis=0)[kept > 0] / kept[kept > 0]).min()
+        chosen = []
+        for cell, proportion in zip(inside.T, kept, strict=True):
+            rows = np.flatnonzero(cell)
+            chosen.append(rows[np.linspace(0, len(rows), int(total * proportion), endpoint=False).astype(np.int64)])
+        stream = self.stream.take(self._rows[np.sort(np.concatenate(chosen))])
+        return DiagnosticContext(self.all_kept, self.ids, stream, self.names, self._raw_weights)
+
     # -- burn-in -------------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -50,6 +50,8 @@ class Finding:
         The measured value in short: "largest found +0.08 sd (x3)".
     skipped : str
         The reason why the check was skipped; empty if it was not.
+    cause : str
+        Name of the finding of which this one is probably a consequence; empty if there is none.
 
     """
 
@@ -65,6 +67,7 @@ class Finding:
     detects: str = ""
     found: str = ""
     skipped: str = ""
+    cause: str = ""
 
     def __str__(self) -> str:
         if self.fired:
@@ -131,8 +134,10 @@ class Diagnosis:
 
     @property
     def fired(self) -> tuple[Finding, ...]:
-        """Findings that exceeded their threshold."""
-        return tuple(finding for finding in self.findings if finding.fired)
+        """Findings that exceeded their threshold: each cause is followed by its consequences."""
+        fired = [finding for finding in self.findings if finding.fired]
+        causes = [finding for finding in fired if not finding.cause]
+        return tuple(one for cause in causes for one in (cause, *(f for f in fired if f.cause == cause.name)))
 
     @property
     def passed(self) -> tuple[Finding, ...]:
@@ -163,7 +168,10 @@ class Diagnosis:
         return known[name]
 
     def __str__(self) -> str:
-        lines = [self._outcome(), *(f"  {finding}" for finding in self.fired)]
+        lines, number = [self._outcome()], 0
+        for finding in self.fired:
+            number += not finding.cause
+            lines.append(f"     {finding}" if finding.cause else f"  {number}. {finding}")
         if self.passed:
             lines += [f"Sensitivity ({POWER:.0%} probability) of the checks that did not fire:"]
             lines += [f"  {finding}" for finding in self.passed]
@@ -176,7 +184,10 @@ class Diagnosis:
         made = len(self.findings) - len(self.skipped)
         if not made:
             return ""
-        names = f": {', '.join(finding.name for finding in self.fired)}" if self.fired else ""
+        causes = [finding.name for finding in self.fired if not finding.cause]
+        names = f": {', '.join(causes)}" if causes else ""
+        if len(causes) < len(self.fired):
+            names += f" (and as a consequence {', '.join(finding.name for finding in self.fired if finding.cause)})"
         effective = "" if math.isnan(self.effective) else f" (effective sample size {count(round(self.effective))})"
         return (
             f"{len(self.fired) or 'None'} of {made} checks fired{names}; {count(self.kept)} kept draws and "

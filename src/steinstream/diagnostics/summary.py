@@ -35,7 +35,8 @@ class Summary:
         The same numbers for the stream without its burn-in; None if the stream is not known.
     standard_error : array or None
         Standard error of the difference of the means if the kept draws were independent, in standard deviations of
-        the stream, (d,). None without a stream.
+        the stream, (d,). If only weighted draws of the stream are known, without the error of the stream itself. None
+        without a stream.
     count : int
         Number of draws.
 
@@ -146,6 +147,7 @@ def summarise(
     quantiles: Sequence[float],
     ids: Integers,
     stream: Block | None,
+    weighted_stream: tuple[Array, Array] | None = None,
 ) -> Summary:
     """Summarise kept draws and their stream.
 
@@ -163,6 +165,8 @@ def summarise(
         Identifiers of the kept draws, (n, 2).
     stream : Block or None
         Draws of the stream.
+    weighted_stream : tuple of array, optional
+        Draws of the stream, (k, d), and how many draws each of them represents, (k,), if ``stream`` is not available.
 
     Returns
     -------
@@ -170,15 +174,21 @@ def summarise(
         The table.
 
     """
+    own = _statistics(draws, weights, names, quantiles)
+    if (stream is None or len(stream.draws) < _MIN_STREAM) and weighted_stream is not None:
+        points, masses = weighted_stream
+        total = float(masses.sum())
+        other = Summary(*_statistics(points, masses / total, names, quantiles), count=round(total))
+        return Summary(*own, other, np.full(draws.shape[1], 1.0 / math.sqrt(len(draws))), len(draws))
     if stream is None or len(stream.draws) < _MIN_STREAM:
-        return Summary(*_statistics(draws, weights, names, quantiles), count=len(draws))
+        return Summary(*own, count=len(draws))
     with np.errstate(all="ignore"):
         context = DiagnosticContext(draws, ids, stream)
         settled = context.draws
         error = context.standard_error(settled)
         equal = np.full(len(settled), 1.0 / len(settled))
         other = Summary(*_statistics(settled, equal, names, quantiles), count=len(settled))
-        return Summary(*_statistics(draws, weights, names, quantiles), other, error, len(draws))
+        return Summary(*own, other, error, len(draws))
 
 
 def weighted_quantiles(draws: Array, weights: Array, probabilities: Array) -> Array:

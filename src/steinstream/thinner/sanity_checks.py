@@ -60,8 +60,10 @@ class SanityChecks:
 
 
 def _problem_of_scores(stream: Block, late: Block) -> str:
-    finding = diagnose_scores(stream) if is_suspicious(late.draws, late.scores) else None
-    if finding is None or not finding.fired:
+    if not is_suspicious(late.draws, late.scores):
+        return ""
+    finding = diagnose_scores(stream)
+    if not finding.fired:
         return ""
     advice = finding.advice[0].upper() + finding.advice[1:]
     return (

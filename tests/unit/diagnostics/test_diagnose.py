@@ -60,6 +60,50 @@ def test_real_posteriors_thinned_by_defaults_pass(path):
     assert found.ok and [one.name for one in found.skipped] == ["weights"], found
 
 
+# -- causes and consequences -------------------------------------------------------------------------------------------
+
+
+def causes(found):
+    """Return the findings that are not explained by others."""
+    return [one.name for one in found.fired if not one.cause]
+
+
+def without_scores(x):
+    return as_stream(x)._replace(scores=np.zeros((len(x), 0)))
+
+
+def test_a_lost_mode_is_one_cause():
+    x = np.random.default_rng(0).normal(size=(4000, 2))
+    x[:800, 0] += 8.0
+    x = np.random.default_rng(1).permutation(x)
+    stream, rows = without_scores(x), np.flatnonzero(x[:, 0] < 4.0)[::8]
+    found = diagnose(x[rows], stream.ids[rows], stream)
+    assert causes(found) == ["regions"] and {"mean", "spread", "quantiles"} <= fired(found)
+    assert found["mean"].advice == "probably a consequence of regions"
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+def test_a_wrong_width_is_one_cause_although_it_changes_proportions(ratio):
+    x = np.random.default_rng(0).standard_t(4, size=(4000, 5))
+    stream = without_scores(x)
+    found = diagnose(ratio * x[::10], stream.ids[::10], stream)
+    assert causes(found) == ["spread"] and {"ranges", "quantiles"} <= fired(found)
+
+
+def test_a_chain_that_stops_is_stuck_and_therefore_slow():
+    x = np.random.default_rng(0).normal(size=(4000, 2))
+    x[2000:] = x[2000]
+    found = diagnose(x[::40], as_stream(x).ids[::40], without_scores(x))
+    assert causes(found) == ["stuck"] and found["slow"].cause == "stuck"
+
+
+def test_two_faults_are_two_causes():
+    x = np.random.default_rng(0).normal(size=(4000, 2))
+    x[:1000] += 3.0
+    x[:, 1] = 1.0
+    assert causes(diagnose(x[::40], as_stream(x).ids[::40], without_scores(x))) == ["constant", "drift"]
+
+
 # -- any stream --------------------------------------------------------------------------------------------------------
 
 

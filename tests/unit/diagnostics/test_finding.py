@@ -52,12 +52,21 @@ def test_a_diagnosis_prints_every_finding_and_note():
     text = str(Diagnosis((GOOD, BAD, SKIPPED), ("heavy tails in x0",), 10, 200))
     assert repr(Diagnosis((GOOD, BAD, SKIPPED), ("heavy tails in x0",), 10, 200)) == text
     assert text.splitlines()[1:] == [
-        f"  {BAD}",
+        f"  1. {BAD}",
         "Sensitivity (90% probability) of the checks that did not fire:",
         f"  {GOOD}",
         "Not checked: scores (no scores).",
         "Note: heavy tails in x0.",
     ]
+
+
+def test_causes_are_numbered_and_followed_by_their_consequences():
+    slow = Finding("slow", 9.0, 50.0, True, "effective sample size 9", "probably a consequence of stuck", cause="stuck")
+    burn_in = Finding("burn-in", 0.1, 0.0, True, "1 kept draw precedes convergence", "discard it")
+    diagnosis = Diagnosis((slow, BAD, GOOD, burn_in))
+    assert diagnosis.fired == (BAD, slow, burn_in)
+    assert "3 of 4 checks fired: stuck, burn-in (and as a consequence slow);" in diagnosis.verdict
+    assert str(diagnosis).splitlines()[1:4] == [f"  1. {BAD}", f"     {slow}", f"  2. {burn_in}"]
 
 
 def test_findings_are_available_by_name_and_by_state():

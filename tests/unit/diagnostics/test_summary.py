@@ -31,6 +31,17 @@ def test_the_numbers_are_those_of_kept_draws_and_stream():
     assert table.standard_error == pytest.approx(error, rel=0.05)
 
 
+def test_a_set_from_a_file_is_compared_with_the_summary_of_its_stream(tmp_path):
+    kept = kept_set()
+    kept.save(tmp_path / "kept.npz")
+    table, before = ss.Kept.load(tmp_path / "kept.npz").summary(), kept.summary()
+    assert np.array_equal(table.mean, before.mean) and table.stream.count == 3000
+    assert np.allclose(table.stream.mean, before.stream.mean, atol=0.02)
+    assert np.allclose(table.stream.sd, before.stream.sd, rtol=0.02)
+    assert np.allclose(table.difference["95%"], before.difference["95%"], atol=0.05)
+    assert table.standard_error == pytest.approx(1 / np.sqrt(60)) and "3000 draws of the stream" in str(table)
+
+
 def test_rows_and_dictionary_have_the_same_numbers():
     table = kept_set().summary(quantiles=(0.1, 0.9))
     assert table.columns == ("parameter", "set", "mean", "sd", "10%", "90%")
@@ -63,7 +74,7 @@ def test_the_table_is_aligned():
 
 
 def test_a_set_without_its_stream_shows_the_kept_draws_only():
-    kept = replace(kept_set(), stream=None)
+    kept = replace(kept_set(), stream=None, stream_summary=None)
     table = kept.summary()
     assert table.stream is None and table.difference == {} and table.standard_error is None
     assert [line.split()[0] for line in str(table).splitlines()] == ["mean", "mu", "log_tau"]

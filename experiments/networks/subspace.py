@@ -1,12 +1,13 @@
-"""Figure and table of docs/networks.md: ``python experiments/networks/picture.py``.
+"""Networks in a subspace, in docs/networks.md: ``python experiments/networks/subspace.py``.
 
-Runs the code of the page, then the same chain with other seeds. The exact result is computed by importance sampling
-from a wide Gaussian. Writes docs/networks.png and prints the table. One to two minutes; requires torch and
-matplotlib.
+Runs the code of the page, then the same chain with other seeds. The posterior is computed by importance sampling from a
+wide Gaussian. Writes subspace.csv, one row per method and chain, and docs/networks.png, and prints the table of the
+page. One to two minutes; requires torch and matplotlib.
 """
 
 from __future__ import annotations
 
+import csv
 import doctest
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from steinstream._typing import Array
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+RESULTS = Path(__file__).with_name("subspace.csv")
+COLUMNS = ("method", "chain", "mean", "sd")
 PAGE = Path(__file__).parent.parent.parent / "docs" / "networks.md"
 SEEDS = range(5)
 WIDTH, DRAWS, BATCH = 1.3, 400_000, 20_000
@@ -30,20 +33,35 @@ def main() -> None:
     torch.set_num_threads(1)
     page = run_page()
     truth = importance(page)
-    errors: dict[str, list[tuple[float, float]]] = {"30 kept": [], "30 at even distances": [], "all 3000": []}
+    errors: dict[str, list[tuple[float, float]]] = {"30 kept": [], "30 evenly spaced": [], "all 3000": []}
     for seed in SEEDS:
         collector, chain = page["collected"](seed) if seed else (page["collector"], page["chain"])
         every = predictions(page, chain)
         online = collector.predictions
         errors["30 kept"].append(error(page, truth, online.mean, np.sqrt(online.variance)))
         some = every[50::100]
-        errors["30 at even distances"].append(error(page, truth, some.mean(axis=0), some.std(axis=0)))
+        errors["30 evenly spaced"].append(error(page, truth, some.mean(axis=0), some.std(axis=0)))
         errors["all 3000"].append(error(page, truth, every.mean(axis=0), every.std(axis=0)))
-    print("| error of | " + " | ".join(errors) + " |")
-    for row, name in enumerate(("the mean", "the spread")):
-        middle = [np.sqrt(np.mean(np.square(pairs), axis=0))[row] for pairs in errors.values()]
-        print(f"| {name} | " + " | ".join(f"{value:.4f}" for value in middle) + " |")
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows((name, k, *pair) for name, pairs in errors.items() for k, pair in enumerate(pairs))
+    print(table())
     draw(page, errors)
+
+
+def table() -> str:
+    """Return the table of the page from subspace.csv."""
+    errors: dict[str, list[list[float]]] = {}
+    with RESULTS.open(newline="") as file:
+        for row in csv.DictReader(file):
+            errors.setdefault(row["method"], []).append([float(row[name]) for name in COLUMNS[2:]])
+    lines = [f"| error of | {' | '.join(errors)} |", "|---" * (1 + len(errors)) + "|"]
+    for column, name in enumerate(("mean", "standard deviation")):
+        values = [np.array(pairs)[:, column] for pairs in errors.values()]
+        cells = [f"{v.mean():.4f} ± {v.std(ddof=1) / np.sqrt(len(v)):.4f}" for v in values]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def run_page() -> dict[str, Any]:
@@ -106,11 +124,11 @@ def draw(page: dict[str, Any], errors: dict[str, list[tuple[float, float]]]) -> 
     for place, pairs in enumerate(errors.values()):
         values = np.array(pairs)
         for column, colour in ((0, "C0"), (1, "C1")):
-            label = ("mean", "spread")[column] if place == 0 else None
+            label = ("mean", "sd")[column] if place == 0 else None
             x = np.full(len(values), place + 0.16 * (2 * column - 1))
             right.plot(x, values[:, column], ".", color=colour, label=label)
     right.set_yscale("log")
-    right.set_xticks(range(3), [name.replace(" at ", "\nat ").replace("even ", "even\n") for name in errors])
+    right.set_xticks(range(3), [name.replace(" ", "\n", 1) for name in errors])
     right.set_title("error, five chains")
     right.legend(frameon=False)
     for axes in (left, middle, right):
