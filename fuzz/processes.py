@@ -23,7 +23,7 @@ import numpy as np
 
 from fuzz.oracle import snapshot
 from fuzz.runner import WALL_SECONDS, fork, scratch
-from fuzz.soak import same_draws
+from fuzz.soak import own_traceback, python_starts, same_draws
 
 _SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 _STARTED = 0.05  # share of the processes that are started and not forked
@@ -121,13 +121,7 @@ def finish(process: int) -> int | None:
 def _trace(folder: Path) -> str:
     """Return a traceback of this package in the messages; one of Python itself, before the program starts, is not."""
     text = (folder / "messages.txt").read_text(errors="replace")
-    return text[-1500:] if "Traceback" in text and "steinstream" in text else ""
-
-
-def _python_starts(folder: Path) -> bool:
-    """Return whether Ctrl-C stopped Python itself, before the program began."""
-    text = (folder / "messages.txt").read_text(errors="replace")
-    return "KeyboardInterrupt" in text and "steinstream" not in text
+    return text[-1500:] if own_traceback(text) else ""
 
 
 _REFERENCES: dict[str, bytes] = {}
@@ -172,7 +166,7 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
             code = finish(process)
         else:
             code = os.waitstatus_to_exitcode(status)
-        if code == 1 and _python_starts(folder):
+        if code == 1 and python_starts((folder / "messages.txt").read_text(errors="replace")):
             continue
         if code not in (0, 128 + number, -number):
             return f"{name}: code {code} after {number.name}: {(folder / 'messages.txt').read_text()[-500:]}"
