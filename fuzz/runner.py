@@ -24,7 +24,7 @@ from fuzz.oracle import run_case
 PROCESSOR_SECONDS = 20.0  # limit of a case
 WALL_SECONDS = 200.0  # the same in a process that waits, on a machine that is shared
 ADDRESS_SPACE = 5 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
-_BATCH = 200
+_BATCH = 2000
 
 
 class Result(NamedTuple):

@@ -145,7 +145,7 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
         client.url = ""
         codes[str(code)] += 1
         text = (folder / "errors.txt").read_text()
-        if code not in (0, 128 + number, -number) and not python_starts(text) or own_traceback(text):
+        if (code not in (0, 128 + number, -number) and not python_starts(text)) or own_traceback(text):
             failures.append(f"code {code} after {number.name}: {text[-2000:]}")
     sampler.stop.set()
     sampler.join()

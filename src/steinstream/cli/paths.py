@@ -132,6 +132,8 @@ def save_kept(kept: Kept, output: Path) -> None:
 
     write = FORMATS["csv"].write
     if output == STANDARD and write is not None:
+        if sys.stdout is None:
+            raise OutputError("Standard output is closed.", "Give -o the name of a file.")
         write(kept, sys.stdout.buffer)
     else:
         kept.save(output)
