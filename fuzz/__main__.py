@@ -95,7 +95,7 @@ def main() -> None:
             if time.monotonic() > until:
                 break
     if scenarios:
-        failures += processes.run(scenarios, files, seed, end, counts)
+        failures += processes.run_scenarios(scenarios, files, seed, end, counts)
     summary = {"seed": seed, "counts": dict(sorted(counts.items())), "failures": failures}
     print(json.dumps(summary, indent=1))
     if options.result:
