@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -45,9 +45,11 @@ _REPEATED = {
 }
 
 
-def run_scenarios(kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts: Counter[str]) -> list[str]:
-    """Run scenarios in turn until the time is over; count them, and return what went wrong."""
-    folder, failures, number = scratch(), list[str](), 0
+def run_scenarios(
+    kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts: Counter[str]
+) -> Iterator[str]:
+    """Run scenarios in turn until the time is over, count them, and yield what went wrong in each; empty if nothing."""
+    folder, number = scratch(), 0
     try:
         draws = np.random.default_rng(0).normal(size=(1000, 3))
         for name, data in files.items():
@@ -61,12 +63,9 @@ def run_scenarios(kinds: list[str], files: dict[str, bytes], seed: int, end: flo
             problem = KINDS[kind](folder, Random(f"{seed} {kind} {number}"), counts)
             counts[kind] += 1
             number += 1
-            if problem:
-                failures.append(f"{kind} {number - 1}: {problem}")
-                print(failures[-1], flush=True)
+            yield f"{kind} {number - 1}: {problem}" if problem else ""
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return failures
 
 
 def start(words: list[str], folder: Path, choose: Random, prepare: Callable[[], None] = lambda: None) -> int:
