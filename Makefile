@@ -24,7 +24,7 @@ endif
 
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench quality quality-quick readme reproduce reproduce-check experiments beyond compare clean
+.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -81,6 +81,16 @@ check: docs test test-all lint types wheel doctest ## all of the above
 DATA ?= # a folder with the published chains and observations, if there is one
 bench: $(VENV)/bench ## speed and memory against C and against peers, as ratios from one run
 	$(BIN)/python benchmarks/run.py
+
+MINUTES ?= # of make fuzz (10 by default) and make soak (60)
+fuzz: $(ALL)/all-tools ## mutated files, options, signals, full disks, closed pipes: ten minutes; make fuzz MINUTES=60 ARGS="--seed 1"
+	$(ALLBIN)/python -m fuzz $(if $(strip $(MINUTES)),--minutes $(MINUTES)) $(ARGS)
+
+fuzz-guided: $(ALL)/fuzz ## the readers, guided by coverage (atheris): make fuzz-guided MINUTES=10
+	$(ALLBIN)/python -m fuzz.guided $(if $(strip $(MINUTES)),--minutes $(MINUTES)) $(ARGS)
+
+soak: $(ALL)/all-tools ## follow a growing file under random kills: one hour
+	$(ALLBIN)/python -m fuzz.soak $(if $(strip $(MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
 quality: $(ALL)/quality ## errors of kept sets against stride and peers on 31 targets: 20 minutes; continues an interrupted run
 	$(ALLBIN)/python -m benchmarks.quality $(if $(strip $(DATA)),--data $(DATA))

@@ -17,9 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from fuzz import cases, processes, seeds
-from fuzz.runner import Result, minimised, run_batches, scratch, warm_up
+from fuzz.runner import TOO_SLOW, Result, minimised, run_batches, scratch, warm_up
 
 CORPUS = Path(__file__).parent / "corpus"
+_PROGRESS = 200  # results between two writes of the counts
 _SHARE_OF_PROCESSES = 0.3  # of the time, for signals, full disks and closed pipes
 
 
@@ -78,12 +79,16 @@ def main() -> None:
     wanted = options.only.split(",") if options.only else [*cases.available(files), *processes.KINDS]
     kinds, scenarios = ([kind for kind in wanted if kind in known] for known in (cases.KINDS, processes.KINDS))
     known = set[str]()
+
+    def summary() -> dict[str, object]:
+        return {"seed": seed, "counts": dict(sorted(counts.items())), "failures": failures}
+
     if kinds:
         until = end if not scenarios else end - 60 * options.minutes * _SHARE_OF_PROCESSES
         for result in run_batches(itertools.islice(makers(kinds, files, seed), options.cases)):
             counts[result.kind] += 1
             counts[f"code {result.code}"] += 1
-            if result.code < 0 and result.case and not replayed(result.case).problem:
+            if result.problem in TOO_SLOW and result.case and not replayed(result.case).problem:
                 counts["slow because of a compilation"] += 1
             elif result.problem:
                 short = result.problem.strip().splitlines()
@@ -92,21 +97,27 @@ def main() -> None:
                     known.add(failures[-1])
                     print(f"{result.kind}\n{result.problem}", flush=True)
                     print(f"written to {save(result)}\n", flush=True)
+            if counts.total() % _PROGRESS == 0:
+                write(options.result, summary())
             if time.monotonic() > until:
                 break
     if scenarios:
-        failures += processes.run(scenarios, files, seed, end, counts)
-    summary = {"seed": seed, "counts": dict(sorted(counts.items())), "failures": failures}
-    print(json.dumps(summary, indent=1))
-    if options.result:
-        add(options.result, summary)
+        for problem in processes.run_scenarios(scenarios, files, seed, end, counts):
+            if problem:
+                failures.append(problem)
+                print(problem, flush=True)
+            write(options.result, summary())
+    print(json.dumps(summary(), indent=1))
+    write(options.result, summary())
     sys.exit(bool(failures))
 
 
-def add(path: Path, summary: dict[str, object]) -> None:
-    """Add the counts of a run to a file."""
-    runs = json.loads(path.read_text()) if path.exists() else []
-    path.write_text(json.dumps([*runs, summary], indent=1) + "\n")
+def write(path: Path | None, summary: dict[str, object]) -> None:
+    """Write the counts of a run to a file, next to those of other seeds."""
+    if path is not None:
+        runs = json.loads(path.read_text()) if path.exists() else []
+        runs = [run for run in runs if run["seed"] != summary["seed"]]
+        path.write_text(json.dumps([*runs, summary], indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -146,15 +146,19 @@ def read_arrays(data: bytes) -> dict[str, Any]:
         return dict(file)
 
 
+def _member(name: str) -> zipfile.ZipInfo:
+    return zipfile.ZipInfo(name)  # without the time, so that the same seed gives the same bytes
+
+
 def npz_bytes(arrays: Mapping[str, Any], choose: Random) -> bytes:
     """Return arrays as an npz file, sometimes compressed or with a member that occurs twice."""
     file = io.BytesIO()
     kind = zipfile.ZIP_STORED if choose.random() < 0.8 else choose.choice([8, 12, 14])
     with zipfile.ZipFile(file, "w", kind) as archive:
         for name, array in arrays.items():
-            archive.writestr(f"{name}.npy", npy_bytes(array))
+            archive.writestr(_member(f"{name}.npy"), npy_bytes(array), kind)
             if choose.random() < 0.01:
-                archive.writestr(choose.choice(["x", f"{name}", "../up.npy", f"{name}/"]), b"?")
+                archive.writestr(_member(choose.choice(["x", f"{name}", "../up.npy", f"{name}/"])), b"?")
     return file.getvalue()
 
 
@@ -176,7 +180,7 @@ def mutate_npz(data: bytes, choose: Random) -> bytes:
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
             for key, member in members.items():
-                archive.writestr(f"{key}.npy", member)
+                archive.writestr(_member(f"{key}.npy"), member)
         return file.getvalue()
     return npz_bytes(arrays, choose)
 

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 def run_case(case: Case, folder: Path) -> Outcome:
     """Run a case in an empty folder and check every promise."""
     write_files(case, folder)
-    before = snapshot(folder)
+    before, peak_before = snapshot(folder), _peak_megabytes()
     code, out, err = run_words(case.words, folder)
     problem = _wrong_end(case, code, err) or _changed_files(case, folder, before, code)
     if not problem and code in (0, 3):
@@ -44,10 +44,14 @@ def run_case(case: Case, folder: Path) -> Outcome:
             problem = _wrong_result(case, folder)
         except Exception:
             problem = "the result cannot be checked: " + traceback.format_exc(limit=-3)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if not problem and peak > MEGABYTES:
+    peak = _peak_megabytes()
+    if not problem and peak > max(MEGABYTES, peak_before):
         problem = f"{peak:.0f} MB of memory"
     return Outcome(code, out, err, problem)
+
+
+def _peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def write_files(case: Case, folder: Path) -> None:
@@ -215,21 +219,17 @@ def _not_of_the_chain(case: Case, folder: Path, kept: Any) -> str:
         format=given["format"],
         parameters=parameters.split(",") if isinstance(parameters, str) else parameters,
     )
-    draws, scores, rows = _independent_rows(case, folder / given["chain"][0]), None, {}
-    if draws is None or parameters is not None:
-        for block in chain.blocks(64):
-            rows |= {
-                tuple(one): (x, s) for one, x, s in zip(block.ids.tolist(), block.draws, block.scores, strict=True)
-            }
-    for one, draw, at in zip(kept.ids.tolist(), kept.draws, range(len(kept)), strict=True):
-        if rows:
-            expected, scores = rows[tuple(one)]
-            if kept.scores is not None and not np.array_equal(scores, kept.scores[at]):
-                return f"the score of {one} is {kept.scores[at]}, in the file {scores}"
-        else:
-            expected = draws[one[0], one[1]] if draws is not None else draw
-        if not np.array_equal(expected, draw):
-            return f"the draw {one} is {draw}, in the file {expected}"
+    draws = None if parameters is not None else _independent_rows(case, folder / given["chain"][0])
+    rows: dict[tuple[int, ...], list[bytes]] = {}  # a damaged file may have several draws with the same id
+    for block in chain.blocks(64):
+        for one, draw, score in zip(block.ids.tolist(), block.draws, block.scores, strict=True):
+            rows.setdefault(tuple(one), []).append(draw.tobytes() + score.tobytes())
+    for at, one in enumerate(kept.ids.tolist()):
+        draw, score = kept.draws[at], b"" if kept.scores is None else kept.scores[at].tobytes()
+        if draw.tobytes() + score not in rows[tuple(one)]:
+            return f"the draw {one} is {draw}, but not in the file"
+        if draws is not None and not np.array_equal(draws[one[0], one[1]], draw):
+            return f"the draw {one} is {draw}, in the file {draws[one[0], one[1]]}"
     return ""
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -23,10 +23,10 @@ import numpy as np
 
 from fuzz.oracle import snapshot
 from fuzz.runner import WALL_SECONDS, fork, scratch
-from fuzz.soak import same_draws
+from fuzz.soak import own_traceback, python_starts, same_draws
 
 _SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-_STARTED = 0.05  # share of the processes that are started and not forked
+_STARTED = 0.02  # share of the processes that are started and not forked
 
 #: Commands that are killed and resumed; the result is out.npz.
 _RESUMED = {
@@ -45,11 +45,13 @@ _REPEATED = {
 }
 
 
-def run(kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts: Counter[str]) -> list[str]:
-    """Run scenarios in turn until the time is over; count them, and return what went wrong."""
-    folder, failures, number = scratch(), list[str](), 0
+def run_scenarios(
+    kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts: Counter[str]
+) -> Iterator[str]:
+    """Run scenarios in turn until the time is over, count them, and yield what went wrong in each; empty if nothing."""
+    folder, number = scratch(), 0
     try:
-        draws = np.random.default_rng(0).normal(size=(3000, 3))
+        draws = np.random.default_rng(0).normal(size=(1000, 3))
         for name, data in files.items():
             if "/" not in name:
                 (folder / name).write_bytes(data)
@@ -61,12 +63,9 @@ def run(kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts
             problem = KINDS[kind](folder, Random(f"{seed} {kind} {number}"), counts)
             counts[kind] += 1
             number += 1
-            if problem:
-                failures.append(f"{kind} {number - 1}: {problem}")
-                print(failures[-1], flush=True)
+            yield f"{kind} {number - 1}: {problem}" if problem else ""
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return failures
 
 
 def start(words: list[str], folder: Path, choose: Random, prepare: Callable[[], None] = lambda: None) -> int:
@@ -75,12 +74,17 @@ def start(words: list[str], folder: Path, choose: Random, prepare: Callable[[], 
         with (folder / "messages.txt").open("w") as messages:
             command = [sys.executable, "-m", "steinstream", *words]
             return subprocess.Popen(command, cwd=folder, stdout=messages, stderr=messages, preexec_fn=prepare).pid
-    return fork(lambda: _command(words, folder, prepare))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until the command has begun
+    try:
+        return fork(lambda: _command(words, folder, prepare))
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def _command(words: list[str], folder: Path, prepare: Callable[[], None]) -> int:
     """Run a command in this process, with small blocks and a checkpoint after each of them."""
-    from steinstream.cli import _hooks, main
+    from steinstream.__main__ import run
+    from steinstream.cli import _hooks
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
@@ -92,17 +96,21 @@ def _command(words: list[str], folder: Path, prepare: Callable[[], None]) -> int
     thin = sys.modules["steinstream.cli.thin"]
     with (
         patch.object(sys, "argv", ["steinstream", *words]),
-        patch.object(thin, "_ROWS", 256),
+        patch.object(thin, "_ROWS", 100),
         patch.object(_hooks, "_SAVE_INTERVAL", -1.0),
         patch.dict(os.environ, {"STEINSTREAM_LOG_INTERVAL": "inf"}),
     ):
         try:
-            main()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        except KeyboardInterrupt:
+            return 130
+        try:
+            run()
         except SystemExit as ended:
-            code = ended.code or 0
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    return int(code)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            return int(ended.code or 0)
+    return 1
 
 
 def finish(process: int) -> int | None:
@@ -121,13 +129,7 @@ def finish(process: int) -> int | None:
 def _trace(folder: Path) -> str:
     """Return a traceback of this package in the messages; one of Python itself, before the program starts, is not."""
     text = (folder / "messages.txt").read_text(errors="replace")
-    return text[-1500:] if "Traceback" in text and "steinstream" in text else ""
-
-
-def _python_starts(folder: Path) -> bool:
-    """Return whether Ctrl-C stopped Python itself, before the program began."""
-    text = (folder / "messages.txt").read_text(errors="replace")
-    return "KeyboardInterrupt" in text and "steinstream" not in text
+    return text[-1500:] if own_traceback(text) else ""
 
 
 _REFERENCES: dict[str, bytes] = {}
@@ -172,7 +174,7 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
             code = finish(process)
         else:
             code = os.waitstatus_to_exitcode(status)
-        if code == 1 and _python_starts(folder):
+        if code == 1 and python_starts((folder / "messages.txt").read_text(errors="replace")):
             continue
         if code not in (0, 128 + number, -number):
             return f"{name}: code {code} after {number.name}: {(folder / 'messages.txt').read_text()[-500:]}"

@@ -23,8 +23,9 @@ from fuzz.oracle import run_case
 
 PROCESSOR_SECONDS = 20.0  # limit of a case
 WALL_SECONDS = 200.0  # the same in a process that waits, on a machine that is shared
+TOO_SLOW = (f"more than {PROCESSOR_SECONDS:.0f} s of processor time", f"no end after {WALL_SECONDS:.0f} s")
 ADDRESS_SPACE = 5 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
-_BATCH = 200
+_BATCH = 2000
 
 
 class Result(NamedTuple):
@@ -134,9 +135,9 @@ def _wait(process: int, answers: object) -> str:
     begun, used = time.monotonic(), processor_seconds(process)
     while not select.select([answers], [], [], 0.5)[0]:
         if processor_seconds(process) - used > PROCESSOR_SECONDS:
-            return f"more than {PROCESSOR_SECONDS:.0f} s of processor time"
+            return TOO_SLOW[0]
         if time.monotonic() - begun > WALL_SECONDS:
-            return f"no end after {WALL_SECONDS:.0f} s"
+            return TOO_SLOW[1]
     return ""
 
 

@@ -112,14 +112,18 @@ def main(command: click.Command = commands, name: str = "steinstream") -> None:
 def _discard_output() -> None:
     """Discard output that cannot be written; otherwise Python would try again at its end and print a traceback."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(problem: str, remedy: str) -> None:
     """Print an error and its remedy, and exit."""
-    click.echo(f"error: {problem}", err=True)
-    if remedy:
-        click.echo(f"       {remedy}", err=True)
+    try:
+        click.echo(f"error: {problem}", err=True)
+        if remedy:
+            click.echo(f"       {remedy}", err=True)
+    except OSError:  # standard error is full or closed: the exit code has to do
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(2)

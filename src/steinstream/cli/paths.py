@@ -120,6 +120,8 @@ def save_kept(kept: Kept, output: Path) -> None:
 
     form = FORMATS["csv"]
     if output == STANDARD and form.write is not None:
+        if sys.stdout is None:
+            raise OutputError("Standard output is closed.", "Give -o the name of a file.")
         form.layouts.get(str(layout()), form.write)(kept, sys.stdout.buffer)
     else:
         kept.save(output, layout())

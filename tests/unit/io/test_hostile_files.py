@@ -5,18 +5,20 @@ import shutil
 import time
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
 import steinstream as ss
+from fuzz import seeds
+from fuzz.mutations import mutate_bytes
 from steinstream.errors import InputError, OutputError, SteinstreamError
 from steinstream.io import _csv_rows, check_output, open_chain, read_kept, write_kept
 from steinstream.io.zarr import is_own_store
 from steinstream.result import Kept
 
-RANDOM = np.random.default_rng(0)
-DRAWS = RANDOM.normal(size=(2, 40, 3))
+DRAWS = seeds.DRAWS
 
 
 @pytest.fixture(scope="module")
@@ -27,104 +29,30 @@ def kept():
 # -- mutated files -----------------------------------------------------------------------------------------------------
 
 
-def tree():
-    xr = pytest.importorskip("xarray")
-    dims, coords = ("chain", "draw", "unconstrained_parameter"), {"chain": np.arange(2), "draw": np.arange(40)}
-    stats = {"gradient": (dims, -DRAWS), "unconstrained_draw": (dims, DRAWS)}
-    labels = {"unconstrained_parameter": np.array(["a", "b", "c"], object)}
-    posterior = xr.Dataset({"mu": (("chain", "draw"), DRAWS[..., 0]), "p": (("chain", "draw", "k"), DRAWS)}, coords)
-    return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": xr.Dataset(stats, {**coords, **labels})})
+def needing(module, write):
+    """Return a function that writes a file, and skips the test without a library."""
 
+    def skip_or_write(path):
+        pytest.importorskip(module)
+        write(path)
 
-def write_netcdf(path, kept):
-    pytest.importorskip("h5netcdf")
-    tree().to_netcdf(path, engine="h5netcdf")
-
-
-def write_classic(path, kept):
-    pytest.importorskip("scipy")
-    xr = pytest.importorskip("xarray")
-    dims = ("chain", "draw", "k")
-    xr.Dataset({"draws": (dims, DRAWS), "scores": (dims, -DRAWS)}).to_netcdf(path, engine="scipy")
-
-
-def write_emcee(path, kept):
-    h5py = pytest.importorskip("h5py")
-    blobs = np.zeros((40, 2), [("score", float, 3)])
-    blobs["score"] = -DRAWS.transpose(1, 0, 2)
-    with h5py.File(path, "w") as file:
-        group = file.create_group("mcmc")
-        group.attrs.update({"nwalkers": 2, "ndim": 3, "iteration": 40})
-        group["chain"], group["blobs"] = DRAWS.transpose(1, 0, 2), blobs
-
-
-def write_zarr(version):
-    def write(path, kept):
-        pytest.importorskip("zarr")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree().to_zarr(path, zarr_format=version)
-
-    return write
-
-
-def write_npz(path, kept):
-    np.savez(path, draws=DRAWS, scores=-DRAWS)
-
-
-def write_npy(path, kept):
-    np.save(path, DRAWS)
-
-
-def write_csv(path, kept):
-    path.write_text("chain,draw,a,score_a\n" + "".join(f"0,{i},{i}.5,-{i}\n" for i in range(50)))
-
-
-def write_parquet(path, kept):
-    arrow = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyarrow.parquet")
-    arrow.parquet.write_table(arrow.table({"a": DRAWS[0, :, 0], "score_a": -DRAWS[0, :, 0]}), path)
-
-
-def write_result(path, kept):
-    pytest.importorskip({".nc": "h5netcdf", ".zarr": "zarr"}.get(path.suffix, "json"))
-    write_kept(kept, path)
+    return skip_or_write
 
 
 FILES = {
-    "chain.nc": (write_netcdf, 20),
-    "classic.nc": (write_classic, 60),
-    "run.h5": (write_emcee, 20),
-    "version2.zarr": (write_zarr(2), 15),
-    "version3.zarr": (write_zarr(3), 15),
-    "chain.npz": (write_npz, 60),
-    "chain.npy": (write_npy, 60),
-    "chain.csv": (write_csv, 60),
-    "chain.parquet": (write_parquet, 60),
-    "kept.npz": (write_result, 60),
-    "kept.nc": (write_result, 20),
-    "kept.zarr": (write_result, 15),
+    "chain.nc": (needing("h5netcdf", seeds.write_netcdf), 20),
+    "classic.nc": (needing("scipy", seeds.write_classic), 60),
+    "run.h5": (needing("h5py", seeds.write_emcee), 20),
+    "version2.zarr": (needing("zarr", partial(seeds.write_zarr, version=2)), 15),
+    "version3.zarr": (needing("zarr", partial(seeds.write_zarr, version=3)), 15),
+    "chain.npz": (seeds.write_npz, 60),
+    "chain.npy": (lambda path: np.save(path, DRAWS), 60),
+    "chain.csv": (seeds.write_csv, 60),
+    "chain.parquet": (needing("pyarrow", seeds.write_parquet), 60),
+    "kept.npz": (seeds.write_kept_set, 60),
+    "kept.nc": (needing("h5netcdf", seeds.write_kept_set), 20),
+    "kept.zarr": (needing("zarr", seeds.write_kept_set), 15),
 }
-
-
-def mutated(data, choose):
-    """Return bytes with one of six kinds of damage."""
-    data, how, length = bytearray(data), choose.randrange(6), choose.choice([1, 2, 4, 8, 32, 100])
-    at, other = choose.randrange(len(data)), choose.randrange(len(data))
-    if how == 0:
-        return bytes(data[:at])
-    if how == 1:
-        for _ in range(length):
-            data[choose.randrange(len(data))] = choose.randrange(256)
-    elif how == 2:
-        data[at : at + length] = bytes(len(data[at : at + length]))
-    elif how == 3:
-        data[at : at + length] = b"\xff" * len(data[at : at + length])
-    elif how == 4:
-        del data[at : at + length]
-    else:
-        data[at : at + length] = data[other : other + length]
-    return bytes(data)
 
 
 def read_everything(path):
@@ -150,9 +78,9 @@ def read_everything(path):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_read_or_refused_with_one_error(name, kept, tmp_path, capfd):
+def test_a_damaged_file_is_read_or_refused_with_one_error(name, tmp_path, capfd):
     write, cases = FILES[name]
-    write(tmp_path / name, kept)
+    write(tmp_path / name)
     whole = tmp_path / name
     assert read_everything(whole)
     refused = 0
@@ -167,7 +95,7 @@ def test_a_damaged_file_is_read_or_refused_with_one_error(name, kept, tmp_path, 
             one = choose.choice([*read_first * len(files), *files])
         else:
             one = shutil.copy(whole, path)
-        one.write_bytes(mutated(one.read_bytes(), choose))
+        one.write_bytes(mutate_bytes(one.read_bytes(), choose))
         refused += not read_everything(path)
     assert refused
     assert "Traceback" not in capfd.readouterr().err
@@ -251,6 +179,33 @@ def test_a_text_file_can_contain_a_file_name_that_is_not_utf8(tmp_path):
     assert (tmp_path / "report.html").read_bytes() == b"a?.npz"
 
 
+@pytest.mark.parametrize("change", [{"nwalkers": 2**40}, {"iteration": 10**12}, {"ndim": 4}, {"nwalkers": 0}])
+def test_an_emcee_file_with_other_sizes_than_its_arrays_is_refused(change, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    seeds.write_emcee(tmp_path / "run.h5")
+    with h5py.File(tmp_path / "run.h5", "r+") as file:
+        file["mcmc"].attrs.update(change)
+    with pytest.raises(InputError, match="expected"):
+        open_chain(tmp_path / "run.h5")
+
+
+def test_blocks_whose_arrays_do_not_fit_are_refused(tmp_path, monkeypatch):
+    np.savez(tmp_path / "c.npz", draws=DRAWS[0], scores=DRAWS[0])
+    chain = open_chain(tmp_path / "c.npz")
+    read = chain._read
+    monkeypatch.setattr(chain, "_read", lambda *how: (b._replace(scores=np.hstack([b.scores] * 2)) for b in read(*how)))
+    with pytest.raises(InputError, match=r"scores \(40, 6\) do not fit 40 ids and 3 parameters"):
+        list(chain.blocks())
+
+
+def test_a_followed_file_whose_header_is_not_csv_is_refused(tmp_path):
+    from steinstream.io.csv_follow import FollowedFiles
+
+    (tmp_path / "c.csv").write_bytes(b"a\rb,c\n1,2\n")
+    with pytest.raises(InputError, match="cannot be read as csv"):
+        FollowedFiles([tmp_path / "c.csv"]).read()
+
+
 # -- kept sets ---------------------------------------------------------------------------------------------------------
 
 WRONG = {
@@ -275,6 +230,7 @@ WRONG = {
     "prefixes of another length": ({"prefix_ksd": np.ones(3)}, "prefix_ksd"),
     "settings that are not a table": ({"settings": np.array("[1]")}, "."),
     "a kernel with unknown settings": ({"settings": np.array('{"kernel": "IMQ(power=2)"}')}, "."),
+    "an unknown kernel": ({"settings": np.array('{"kernel": "Matern(c=1.0)"}')}, "Unknown kernel"),
     "a kernel with an invalid setting": ({"settings": np.array('{"kernel": "IMQ(c=-1.0)"}')}, "."),
     "a variable of another length": (
         {"variable/v": np.ones(5), "variable/v/dims": np.array([], dtype="U1")},
@@ -313,6 +269,28 @@ def test_a_kept_set_with_an_invalid_draw_is_refused_in_trees(suffix, kept, tmp_p
         read_kept(tmp_path / f"kept{suffix}")
 
 
+@pytest.mark.parametrize("name", ["a\0", "\udcff"])
+def test_a_name_that_no_file_can_store_is_refused(name, kept, tmp_path):
+    from dataclasses import replace
+
+    for suffix in (".npz", ".csv"):
+        named = replace(kept, variables={name: ss.Variable(np.ones(8))})
+        with pytest.raises(InputError, match="No file can store the name"):
+            write_kept(named, tmp_path / f"kept{suffix}")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/a"])
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_a_variable_whose_name_is_a_path_is_refused_in_trees(name, suffix, kept, tmp_path):
+    pytest.importorskip({".nc": "h5netcdf", ".zarr": "zarr"}[suffix])
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="cannot store the name"):
+        write_kept(replace(kept, variables={name: ss.Variable(np.ones(8))}), tmp_path / f"kept{suffix}")
+    assert not [*tmp_path.iterdir()]
+
+
 # -- Zarr stores are replaced only if they are ours --------------------------------------------------------------------
 
 
@@ -322,7 +300,7 @@ def test_only_a_store_that_we_wrote_is_replaced(kept, tmp_path):
     write_kept(kept, own)
     assert is_own_store(own)
     write_kept(kept, own)
-    tree().to_zarr(foreign, zarr_format=2)
+    seeds.write_zarr(foreign, 2)
     (own / "notes.txt").write_text("mine")
     for path in (own, foreign):
         before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}

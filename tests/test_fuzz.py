@@ -1,0 +1,159 @@
+"""The quick part of ``make fuzz``: the committed corpus, some hundred cases, and the numbers in docs/robustness.md."""
+
+import itertools
+import json
+import re
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from fuzz import cases, mutations, seeds
+from fuzz.__main__ import CORPUS, makers
+from fuzz.oracle import run_case
+from fuzz.runner import minimised
+from fuzz.soak import same_draws
+
+ROOT = Path(__file__).resolve().parents[1]
+CASES = 300
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seeds")
+    seeds.make_in_process(folder)
+    return seeds.contents(folder)
+
+
+def failures(result):
+    return f"{result.problem}\n{result.err}" if result.problem else ""
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_case_of_the_corpus_ends_as_promised(path, tmp_path):
+    case = cases.Case.from_json(path.read_text())
+    assert not failures(run_case(case, tmp_path / "case"))
+
+
+def test_generated_cases_end_as_promised(files, tmp_path):
+    kinds = cases.available(files)
+    codes = set()
+    for make in itertools.islice(makers(kinds, files, 0), CASES):
+        case = make()
+        outcome = run_case(case, tmp_path / "case")
+        assert not failures(outcome), case.words
+        codes.add(outcome.code)
+    assert {0, 2} <= codes  # some mutations are harmless, others are not
+
+
+def test_the_same_seed_gives_the_same_cases(files):
+    first, second = (
+        [make().to_json() for make in itertools.islice(makers(["csv", "npz", "options"], files, 7), 30)]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+# -- the oracle notices what it must -----------------------------------------------------------------------------------
+
+
+def thinned(files, *options):
+    return cases.Case("npz", ["thin", "chain.npz", "-o", "out.npz", *options], {"chain.npz": files["chain.npz"]})
+
+
+@pytest.mark.parametrize("array", ["draws", "ids", "ksd", "scores"])
+def test_a_wrong_result_is_noticed(array, files, tmp_path, monkeypatch):
+    from steinstream.result import Kept
+
+    save = Kept.save
+
+    def forge(kept, path):
+        save(kept, path)
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        arrays[array] = np.roll(arrays[array], 1, 0) if arrays[array].ndim else arrays[array] * 1.01
+        np.savez(path, **arrays)
+
+    assert not run_case(thinned(files), tmp_path / "case").problem
+    monkeypatch.setattr(Kept, "save", forge)
+    assert run_case(thinned(files), tmp_path / "case").problem
+
+
+def test_a_changed_input_a_traceback_and_a_left_file_are_noticed(files, tmp_path, monkeypatch):
+    from steinstream.cli import paths
+
+    thin = __import__("sys").modules["steinstream.cli.thin"]
+    for damage, noticed in (
+        (lambda: Path("chain.npz").write_bytes(b"x"), "chain.npz was changed"),
+        (lambda: Path("left.tmp").write_bytes(b"x"), "left.tmp was changed or left behind"),
+        (lambda: 1 / 0, "ZeroDivisionError"),
+    ):
+
+        def save(kept, output, damage=damage):
+            paths.save_kept(kept, output)
+            damage()
+
+        monkeypatch.setattr(thin, "save_kept", save)
+        assert noticed in run_case(thinned(files), tmp_path / "case").problem
+
+
+def test_a_failing_case_becomes_smaller():
+    case = cases.Case("x", ["thin", "a", "--size", "3"], {"a": b"..!" * 50 + b"bad" + b"?" * 99, "b": b"unused"})
+    smaller = minimised(case, lambda case: b"bad" in case.files.get("a", b"") and "thin" in case.words)
+    assert smaller.files == {"a": b"bad"} and smaller.words == ["thin"]
+
+
+def test_forged_checkpoints_have_a_valid_checksum(files, tmp_path):
+    from steinstream.io import checkpoint
+
+    changed = 0
+    for number in range(20):
+        (tmp_path / "x").write_bytes(mutations.mutate_checkpoint(files["size.state"], Random(number)))
+        try:
+            changed += bool(checkpoint.read(tmp_path / "x"))
+        except checkpoint.CheckpointError as error:
+            assert "checksum" not in error.problem
+    assert changed > 10
+
+
+# -- soak --------------------------------------------------------------------------------------------------------------
+
+
+def test_different_kept_sets_are_not_the_same(tmp_path):
+    for name, value in (("a.npz", 1.0), ("b.npz", 1.0), ("c.npz", np.nextafter(1.0, 2.0))):
+        np.savez(tmp_path / name, draws=np.array([value]), settings=np.array(name))
+    assert same_draws(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert not same_draws(tmp_path / "a.npz", tmp_path / "c.npz")
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_states_the_committed_results():
+    runs, soak = (json.loads((ROOT / "fuzz" / name).read_text()) for name in ("results.json", "soak.json"))
+    text = (ROOT / "docs" / "robustness.md").read_text()
+    stated = {name: number.replace(" ", "") for name, number in re.findall(r"^\| ([^|]+?) \| ([\d ]+) \|$", text, re.M)}
+    counts = {}
+    for run in runs:
+        for name, count in run["counts"].items():
+            counts[name] = counts.get(name, 0) + count
+    assert stated == {name: str(number) for name, number in table(counts, soak).items()}
+    assert not any(run["failures"] for run in runs) and not soak["failures"]
+
+
+def table(counts, soak):
+    """Return the rows of the table of counts."""
+    stops = {name: number for name, number in counts.items() if name.startswith("stopped by")}
+    formats = {name: counts[name] for name in cases.KINDS}
+    others = {name: counts.get(name, 0) for name in ("closed pipe", "full device", "no descriptor", "full disks")}
+    return {
+        **formats,
+        "all files and options": sum(formats.values()),
+        **stops,
+        "all signals": sum(stops.values()),
+        **others,
+        "minutes of the soak test": round(soak["minutes"]),
+        "draws in it": soak["draws"],
+        "signals in it": sum(soak["signals"].values()),
+    }
