@@ -33,7 +33,8 @@ AVOID = {  # pattern: what to write instead
     r"for ever": "permanently",
 }
 REST = {  # pages that still use words of the list
-    "docs/blind-spots.md", "docs/command-line.md", "docs/integrations/without-scores.md", "experiments/diagnosis/README.md",
+    "docs/blind-spots.md", "docs/command-line.md", "docs/integrations/without-scores.md",
+    "experiments/diagnosis/README.md",
 }  # fmt: skip
 FILES = [path for path in (*pages(), *sorted((ROOT / "src").rglob("*.py"))) if path.name != "summary.md"]
 
