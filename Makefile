@@ -46,10 +46,12 @@ endif
 		$(if $(NEWER),"$$($(PPL)/$(BINDIR)/python --version) in $(PPL)=$(PPL)/ran.xml")
 	@$(if $(NEWER),,echo "No Python 3.12 or 3.13 was found for $(PPL); name one: make test-all NEWER=/path/to/python3.12")
 
-lint: $(VENV)/lint ## style, import layers, docstrings
+lint: $(VENV)/lint ## style, import layers, docstrings, spelling and language
 	$(BIN)/ruff check --output-format concise .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m pytest tests/test_language.py
 
 types: $(VENV)/lint ## strict types
 	$(BIN)/mypy

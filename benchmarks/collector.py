@@ -1,12 +1,12 @@
-"""The collector on a ResNet-20: what a call costs beside one forward and backward pass.
+"""The collector on a ResNet-20: cost of a call relative to one forward and backward pass.
 
-100 networks of 0.27 million weights are kept. The score is at hand, as after the sampler's own backward pass; a call is
-all the rest: weights and score to one vector, a pass over what is kept, the thinner, the files. *turned away*: the draw
-is not kept, as most are not. *replaces*: it is, and another goes, so that a file of 2.2 MB and the checkpoint are
-written and a file is deleted. *synced* files are forced to disk. The pass is that of 128 images of 32 x 32 with filter
-response normalisation, on one thread and on all that torch takes; ratios are to the faster one. *scales*: coordinates
-with a scale for each weight that follow the stream, the default, whose state is a larger checkpoint; else one length
-scale.
+100 networks of 0.27 million weights are kept. The score is available after the backward pass of the sampler, so a call
+only converts weights and score to vectors, compares them with the kept networks and writes files. *turned away*: the
+new network is not kept, as in most calls. *replaces*: it is kept and another one is removed, so that a file of 2.2 MB
+and the checkpoint are written and a file is deleted. *synced* files are forced to disk. The pass is that of 128 images
+of 32 x 32 pixels with filter response normalisation, on one thread and on all threads; ratios are to the faster one.
+*scales*: a streaming preconditioner with one scale per weight (the default), which makes the checkpoint larger.
+*length*: one length scale.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def costs(results: str) -> str:
     (many,) = (row for row in rows(results, "ksd") if (row["points"], row["d"]) == ("100000", "10"))
     (start,) = (row for row in rows(results, "startup") if row["process"] == "steinstream --help")
     large = f"{float(many['all threads, s']):.2g} s, {float(many['memory, MB']):.0f} MB"
-    faster = f"{float(same['so many times faster']):.0f} times as fast"
+    faster = f"{float(same['same ids, times faster']):.0f} times as fast"
     values = {
         "a step with KSD alone, relative to a loop in C with plain sums": f"{min(steps):.1f} to {max(steps):.1f}",
         "a step at draw 10 000 000, relative to draw 10 000": f"{float(long['late / early']):.2f}",

@@ -72,7 +72,7 @@ def measure(stream: Stream, rounds: int) -> Row:
         "steinstream, s": best["ours"],
         "times faster": speedup,
         "the same ids, s": best["same"],
-        "so many times faster": alike,
+        "same ids, times faster": alike,
         "their KSD": ksd["theirs"],
         "our KSD": ksd["ours"],
         "our KSD / theirs": ksd["ours"] / ksd["theirs"],

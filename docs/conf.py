@@ -6,7 +6,7 @@ the repository. Nothing is downloaded, neither when the site is built nor when i
 
 import re
 from importlib.metadata import version as version_of
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from docutils import nodes
 from docutils.utils.math import MathError
@@ -20,7 +20,14 @@ copyright = author
 version = release = version_of("steinstream")
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "docs/**.ipynb", "experiments/**.md", "benchmarks/**.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = [
+    "docs/**.md",
+    "docs/**.ipynb",
+    "experiments/**.md",
+    "benchmarks/**.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+]
 exclude_patterns = [".*", "*/_build", "dist", "src", "tests", "experiments/runs"]
 suppress_warnings = ["myst.header"]  # a summary may begin with its second heading
 
@@ -102,10 +109,31 @@ def formula(page, node):
     text = re.sub(r"\\log\s*(?=[\\\w])", r"\\,\\log\\, ", node.astext())  # MathML has no space around functions
     try:
         found = tex2mathml(text, as_block=isinstance(node, nodes.math_block))
-        page.body.append(re.sub(r"<mo( class=\"\w+\")?>([|‖])</mo>", r'<mo lspace="0" rspace="0">\2</mo>', found))
+        page.body.append(re.sub(r"<mo(?: \w+=\"\w+\")?>([|‖])</mo>", r'<mo lspace="0" rspace="0">\1</mo>', found))
     except MathError as problem:
         logging.getLogger(__name__).warning("%s", problem, location=node)
     raise nodes.SkipNode
+
+
+ACCESSIBLE = {  # what axe-core reports about the markup of Sphinx and of the theme, and its replacement
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
+    '<th class="head"><p></p></th>': '<td class="head"></td>',
+    "<pre>": '<pre tabindex="0">',  # wide code and tables can be scrolled with the keyboard
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+}
+
+
+def make_accessible(app, exception):
+    """Replace markup that assistive technology cannot use, in every page."""
+    if exception is None and app.builder.name == "html":
+        for page in Path(app.outdir).rglob("*.html"):
+            old = text = page.read_text(encoding="utf-8")
+            for found, replacement in ACCESSIBLE.items():
+                text = text.replace(found, replacement)
+            if text != old:
+                page.write_text(text, encoding="utf-8")
 
 
 def setup(app):
@@ -115,3 +143,4 @@ def setup(app):
     app.connect("autodoc-skip-member", without_aliases)
     app.connect("source-read", fitted)
     app.connect("doctree-read", unbroken)
+    app.connect("build-finished", make_accessible)

@@ -202,7 +202,7 @@ def test_every_page_is_reachable_in_two_clicks():
 def test_the_page_of_settings_lists_every_setting():
     """With its option, if it has one."""
     text = (ROOT / "docs" / "settings.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, flags=re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*)\|", text, flags=re.MULTILINE))
     assert rows.keys() == set(config.NAMES)
     for name, option in rows.items():
         assert bool(option.strip()) == (name in config.COMMAND_LINE), name

@@ -63,8 +63,10 @@ def thin(
         objective requires it.
     config : ThinConfig, optional
         Settings. Default: the default settings.
-    costs, pinned : array_like, optional
-        Cost of keeping each draw, and whether it must stay, (n,) or (chains, n).
+    costs : array_like, optional
+        Cost of keeping each draw, (n,) or (chains, n).
+    pinned : array_like of bool, optional
+        Whether a draw must stay, (n,) or (chains, n).
     features : array_like or callable, optional
         Features of the draws, (n, ...) or (chains, n, ...), or a function of one draw (d,) that returns them:
         predictions of a network, outputs of a surrogate model. The stream term then compares the features instead of

@@ -201,8 +201,10 @@ def agreement(one: ArrayLike, other: ArrayLike) -> float:
 
     Parameters
     ----------
-    one, other : array_like of shape (inputs, classes)
+    one : array_like of shape (inputs, classes)
         Probabilities.
+    other : array_like of shape (inputs, classes)
+        Probabilities to compare with.
 
     Returns
     -------
@@ -224,8 +226,10 @@ def total_variation(one: ArrayLike, other: ArrayLike) -> float:
 
     Parameters
     ----------
-    one, other : array_like of shape (inputs, classes)
+    one : array_like of shape (inputs, classes)
         Probabilities.
+    other : array_like of shape (inputs, classes)
+        Probabilities to compare with.
 
     Returns
     -------

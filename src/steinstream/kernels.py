@@ -120,10 +120,14 @@ class Kernel:
 
         Parameters
         ----------
-        x, sx : array
-            Draws and scores (n, d).
-        y, sy : array
-            Draws and scores (m, d).
+        x : array
+            Draws (n, d).
+        sx : array
+            Scores of ``x``.
+        y : array
+            Draws (m, d).
+        sy : array
+            Scores of ``y``.
 
         Returns
         -------

@@ -73,12 +73,16 @@ class Plan:
         The KSD to reach.
     bound : float
         Square root of the bound on E KSD^2, at most ``radius``.
-    draws, steps : int
-        Number of draws, and number of steps with ``candidates`` draws each.
+    draws : int
+        Number of draws.
+    steps : int
+        Number of steps with ``candidates`` draws each.
     kept : int
         Number of draws kept at the end.
-    growth, budget : str, float or str
-        Schedules.
+    growth : str
+        Growth.
+    budget : float or str
+        Budget.
     candidates : int
         Number of candidates per step.
     kappa : float
@@ -143,8 +147,10 @@ def plan(
     ----------
     radius : float
         The KSD to reach.
-    draws, scores : array_like of shape (n, d) or (chains, n, d)
-        Warm-up: draws and their scores, from which the constants of the bound are estimated.
+    draws : array_like of shape (n, d) or (chains, n, d)
+        Draws of a warm-up, from which the constants of the bound are estimated.
+    scores : array_like of shape (n, d) or (chains, n, d)
+        Scores of the draws.
     growth : str or float, default "power:1.5"
         ``"power:A"``, or A itself, with 1 < A < 2; ``"linear"``; or ``"sqrt"``.
     budget : str, default "constant"

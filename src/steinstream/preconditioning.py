@@ -221,8 +221,10 @@ class Preconditioner:
 
         Parameters
         ----------
-        draws, scores : array
-            Draws and scores, (n, d) each.
+        draws : array
+            Draws, (n, d).
+        scores : array
+            Scores, (n, d).
 
         Returns
         -------

@@ -38,9 +38,14 @@ class History(NamedTuple):
 
     Attributes
     ----------
-    step, size, ksd, mmd : array
-        Steps, numbers of kept draws, KSD and MMD, of equal length. KSD is NaN without scores, MMD without a stream
-        term.
+    step : array
+        Steps.
+    size : array
+        Number of kept draws after each step.
+    ksd : array
+        KSD after each step; NaN without scores.
+    mmd : array
+        MMD after each step; NaN without a stream term.
 
     Examples
     --------

@@ -60,15 +60,23 @@ class ComparisonRow:
         Name of the method.
     size : int
         Number of selected draws.
-    mean_error, sd_error, quantile_error : float
-        Errors of the means, the sds and the 5 % and 95 % quantiles against the whole chain, divided by those of evenly
-        spaced draws. Below 1 is better than keeping every k-th draw.
-    ksd, normalised_ksd : float
-        KSD of the selected draws, and KSD times sqrt(size); nan without scores.
+    mean_error : float
+        Error of the means compared with the whole chain, divided by that of evenly spaced draws. Below 1 is better
+        than keeping every k-th draw.
+    sd_error : float
+        The same for standard deviations.
+    quantile_error : float
+        The same for the 5 % and 95 % quantiles.
+    ksd : float
+        KSD of the selected draws; nan without scores.
+    normalised_ksd : float
+        KSD times sqrt(size); nan without scores.
     distinct : int
         Number of different draws among the selected.
-    seconds, reading : float
-        Time of the method and of reading draws, in seconds.
+    seconds : float
+        Time of the method, in seconds.
+    reading : float
+        Time of reading draws, in seconds.
     megabytes : float
         Peak memory of the method; nan if the system does not report it.
     problem : str

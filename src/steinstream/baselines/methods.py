@@ -599,7 +599,7 @@ spmcmc = baseline(_spmcmc)
 def _spmcmc_fixed_drops(problem: SelectionProblem, *, drop_rate: float = _MAX_DROP_RATE) -> Block:
     """Select as SPMCMC, and drop draws at fixed steps (Chen et al. 2019, appendix A.6.5).
 
-    Each step adds the best draw of the next group. At the drop sites, which are fixed in advance, the least influential
+    Each step adds the best draw of the next group. At the drop sites, which are fixed in advance, the worst
     draw (the one whose removal leaves the smallest KSD) is removed first, even if KSD increases. For a drop rate r
     there are size / (1 - r) steps, and the sites are evenly spaced from step 10 to the last, as in the authors' public
     code; for fewer than ten draws they start earlier. The set grows linearly and ends with ``size`` draws. One pass
@@ -648,7 +648,7 @@ def drop_sites(steps: int, size: int) -> Integers:
 
 
 def _best_of_groups(problem: SelectionProblem, steps: int, growth: schedules.Schedule) -> Block:
-    """Add the best draw of each group; after step t remove the least influential draws until ``growth(t)`` are left."""
+    """Add the best draw of each group; after step t remove the worst draws until ``growth(t)`` are left."""
     thinner = _thinner(problem, growth=growth, budget=np.inf, stream_weight=0.0)
     for group in _groups(problem, steps):
         thinner.select(group.draws, group.scores, ids=group.ids)

@@ -111,8 +111,10 @@ class Diagnosis:
         One finding per check: fired, passed or skipped. ``diagnosis[name]`` returns the finding of one check.
     notes : tuple of str
         Properties of the run that limit what the checks can find.
-    kept, stream : int
-        Number of kept draws, and of the draws of the stream with which they were compared.
+    kept : int
+        Number of kept draws.
+    stream : int
+        Number of draws of the stream with which they were compared.
     effective : float
         Smallest effective sample size of these draws of the stream; NaN if it was not computed.
 

@@ -27,8 +27,10 @@ class Summary:
     ----------
     names : tuple of str
         Parameter names.
-    mean, sd : array
-        Weighted means and standard deviations of the kept draws, (d,).
+    mean : array
+        Weighted means of the kept draws, (d,).
+    sd : array
+        Weighted standard deviations of the kept draws, (d,).
     quantiles : dict
         Probability -> weighted quantiles of the kept draws, (d,).
     stream : Summary or None

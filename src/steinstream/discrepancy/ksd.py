@@ -61,8 +61,10 @@ def ksd(
 
     Parameters
     ----------
-    draws, scores : array_like
-        Draws and scores, (n, d) each.
+    draws : array_like
+        Draws, (n, d).
+    scores : array_like
+        Scores, (n, d).
     kernel : Kernel or str, optional
         Base kernel. Default: `IMQ`.
     preconditioner : Preconditioner or array_like, optional
@@ -109,8 +111,10 @@ def normalised_ksd(
 
     Parameters
     ----------
-    draws, scores : array_like
-        Draws and scores, (n, d) each.
+    draws : array_like
+        Draws, (n, d).
+    scores : array_like
+        Scores, (n, d).
     kernel : Kernel or str, optional
         Base kernel. Default: `IMQ`.
     preconditioner : Preconditioner or array_like, optional
@@ -143,8 +147,10 @@ def cumulative_ksd(
 
     Parameters
     ----------
-    draws, scores : array_like
-        Draws and scores, (n, d) each. Consecutive repeats are evaluated once.
+    draws : array_like
+        Draws, (n, d). Consecutive repeats are evaluated once.
+    scores : array_like
+        Scores, (n, d).
     kernel : Kernel or str, optional
         Base kernel. Default: `IMQ`.
     preconditioner : Preconditioner or array_like, optional
@@ -232,8 +238,10 @@ def squared_ksd_debiased(
 
     Parameters
     ----------
-    draws, second_scores : array
-        Draws and their second scores, (n, d) each.
+    draws : array
+        Draws, (n, d).
+    second_scores : array
+        Second scores of the draws, (n, d).
     diagonal_excess : float
         Increase of k0(x, x) by the noise: `SecondScoreNoise.diagonal_excess`.
     kernel : Kernel

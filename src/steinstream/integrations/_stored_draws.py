@@ -23,8 +23,10 @@ class ScoredDraws(NamedTuple):
 
     Attributes
     ----------
-    draws, scores : array
-        Unconstrained draws and their scores, (n, d) or (chains, n, d).
+    draws : array
+        Unconstrained draws, (n, d) or (chains, n, d).
+    scores : array
+        Scores of the draws, in the same shape.
     names : tuple of str
         Names of the d unconstrained parameters.
     variables : mapping

@@ -57,9 +57,11 @@ def thin(
         Tree with unconstrained draws and their scores, or with draws alone.
     size : int, optional
         Number of draws to keep: see `ThinConfig`.
-    draws, scores : str, optional
-        Variables as GROUP/NAME, or whole groups. Default: ``sample_stats/unconstrained_draw`` or the group
-        ``unconstrained_posterior``, and ``sample_stats/gradient``.
+    draws : str, optional
+        Variables as GROUP/NAME, or a whole group. Default: ``sample_stats/unconstrained_draw`` or the group
+        ``unconstrained_posterior``.
+    scores : str, optional
+        The same for the scores. Default: ``sample_stats/gradient``.
     negate_scores : bool, default False
         Change the sign of the scores, for tools that store minus the gradient.
     config : ThinConfig, optional

@@ -842,8 +842,10 @@ def chain_of_datatree(
     ----------
     tree : xarray.DataTree
         The tree, in memory or opened lazily from a file.
-    draws_name, scores_name : str
+    draws_name : str
         Variables as GROUP/NAME, separated by commas, or a whole GROUP. Default: see :mod:`steinstream.io.arviz`.
+    scores_name : str
+        The same for the scores.
     negate : bool, default False
         Change the sign of the scores.
     path : str or Path, optional

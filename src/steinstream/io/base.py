@@ -113,8 +113,10 @@ class Chain(ABC):
         Whether to change the sign of the scores, for tools that write minus the gradient.
     has_scores : bool
         Whether the file contains scores. Without them, the scores of a block have shape (n, 0).
-    draws_from, scores_from : str
-        Location of draws and scores in the file.
+    draws_from : str
+        Location of the draws in the file.
+    scores_from : str
+        Location of the scores in the file.
     scores_hint : str
         How to get scores for this kind of file, in one line.
     taken : Taken

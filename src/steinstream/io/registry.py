@@ -113,9 +113,11 @@ def open_chain(
         The file.
     scores : path, optional
         Separate file of the scores (npy, csv). Default: the scores are in the same file, or there are none.
-    draws_name, scores_name : str
+    draws_name : str
         Names of arrays (npz), variables or groups (NetCDF, Zarr), columns of lists (parquet) or, separated by commas,
-        columns of numbers (csv, parquet). If ``scores_name`` is given, a file without these scores is an error.
+        columns of numbers (csv, parquet).
+    scores_name : str
+        The same for the scores. If it is given, a file without these scores is an error.
     negate : bool, default False
         Change the sign of the scores, for tools that write minus the gradient.
     format : str, optional

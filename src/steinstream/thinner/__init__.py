@@ -267,8 +267,12 @@ class Thinner:
             Identifiers (chain, index), (m, 2). Default: consecutive indices of ``chain``.
         chain : int, default 0
             Chain of candidates without ids.
-        costs, pinned, features : array_like, optional
-            Costs and pins, (m,), and features, (m, ...): see `extend`.
+        costs : array_like, optional
+            Cost of each draw, (m,).
+        pinned : array_like, optional
+            Whether a draw must stay, (m,).
+        features : array_like, optional
+            Features of the draws, (m, ...): see `extend`.
 
         Returns
         -------
@@ -571,8 +575,10 @@ class Thinner:
         ----------
         path : path
             File that `save` wrote.
-        growth, budget : callable, optional
-            The functions that the thinner was created with, if they were functions: a file cannot hold them.
+        growth : callable, optional
+            Growth with which the thinner was created, if it was a function: a file cannot hold it.
+        budget : callable, optional
+            Budget with which the thinner was created, if it was a function.
         features : callable, optional
             The function of the features that the thinner was created with, if any.
 

@@ -76,8 +76,12 @@ class Subspace:
 
         Parameters
         ----------
-        first, midpoint, second : torch.Tensor of shape (p,)
-            Weights of the networks, at z = (1, 0), (0, 1) and (-1, 0).
+        first : torch.Tensor of shape (p,)
+            Weights of the network at z = (1, 0).
+        midpoint : torch.Tensor of shape (p,)
+            Weights of the network at z = (0, 1).
+        second : torch.Tensor of shape (p,)
+            Weights of the network at z = (-1, 0).
 
         Returns
         -------

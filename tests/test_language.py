@@ -1,0 +1,59 @@
+"""Plain technical English: words and phrases that are avoided in the docs, the README and the source.
+
+Run by ``make lint``. Code blocks of pages are not read. `REST` lists pages that are not rewritten yet.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.pages import ROOT, pages, text_of
+
+AVOID = {  # pattern: what to write instead
+    r"anew": "again",
+    r"so (?:many|much)": "name the number",
+    r"(?:is|are|was|were) told": "is reported",
+    r"tells": "reports, shows",
+    r"lends?": "supplies",
+    r"whoever": "the caller",
+    r"at hand": "available",
+    r"what is kept": "the kept draws",
+    r"what (?:KSDT|it|a thinner|the thinner) keeps": "the kept draws",
+    r"beside": "next to",
+    r"(?<!there )(?:is|are) no(?! (?:longer|more|better|worse|smaller|larger|fewer))": "is not a; there are no",
+    r"of late": "recently",
+    r"as a rule": "usually",
+    r"the house": "use a word of the field",
+    r"the door": "validation",
+    r"alike": "similar, in the same way",
+    r"honest(?:y|ly)?": "debiased, exact",
+    r"blame[ds]?": "attribute",
+    r"for ever": "permanently",
+}
+REST = {  # pages that still use words of the list
+    "docs/blind-spots.md", "docs/command-line.md", "docs/integrations/without-scores.md",
+    "experiments/diagnosis/README.md",
+}  # fmt: skip
+FILES = [path for path in (*pages(), *sorted((ROOT / "src").rglob("*.py"))) if path.name != "summary.md"]
+
+
+def prose(path) -> str:
+    """Return the text of a page without code, or the source of a module."""
+    if path.suffix == ".py":
+        return path.read_text()
+    blank = re.compile(r"^```.*?^```|^    .*?$", flags=re.DOTALL | re.MULTILINE)
+    text = blank.sub(lambda code: "\n" * code[0].count("\n"), text_of(path))
+    return re.sub(r"`[^`\n]*`|\]\([^)\n]*\)", "", text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_word_of_the_list_is_used(path):
+    name, text = str(path.relative_to(ROOT)), prose(path)
+    if name in REST:
+        pytest.skip("not rewritten yet")
+    for pattern, better in AVOID.items():
+        for found in re.finditer(rf"\b(?:{pattern})\b", text, flags=re.IGNORECASE):
+            line = text.count("\n", 0, found.start()) + 1
+            pytest.fail(f"{name}, line {line}: {found[0]!r}; write: {better}")
