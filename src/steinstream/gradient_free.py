@@ -260,7 +260,24 @@ class _Stream(NamedTuple):
     def of(cls, block: Block, both: Array, ratios: Array, config: ThinConfig, size: int) -> _Stream:
         """Summarise the chain without its burn-in.
 
-        ``both`` are draws and scores in the coordinates of the kernel, ``size`` is the number of draws to keep.
+        Parameters
+        ----------
+        block : Block
+            The chain.
+        both : array
+            Draws and scores in the coordinates of the kernel, (n, 2 d).
+        ratios : array
+            Density ratios, (n,).
+        config : ThinConfig
+            Settings.
+        size : int
+            Number of draws to keep.
+
+        Returns
+        -------
+        _Stream
+            What the stream term needs.
+
         """
         from steinstream._engine.density_ratio import WholeStream  # loads numba
 
@@ -300,7 +317,7 @@ def fitted_gaussian(subsample: Subsample) -> Gaussian:
 
     draws = subsample.second_halves().draws
     if len(draws) == 0:
-        raise InputError("There are no valid draws to fit a Gaussian to.")
+        raise InputError("A Gaussian cannot be fitted: no draw is valid.")
     fitted = Preconditioner.estimate("covariance", draws, centred=True)
     factor = fitted.factor if fitted.factor.ndim == 2 else np.diag(fitted.factor)
     return Gaussian(draws.mean(axis=0), factor @ factor.T / (2.0 * draws.shape[1]))

@@ -502,10 +502,7 @@ class Kept:
             if on_bad == "raise" or not good.any():
                 row = int(np.flatnonzero(~good)[0])
                 raise InputError(f"The score of kept draw {row} is not finite.", 'Leave out such draws: on_bad="skip".')
-            from steinstream.postprocess.ordering import take_draws  # facade
-
-            some = replace(take_draws(self, np.flatnonzero(good)), mmd=math.nan, bound=None, weights=None)
-            return some.with_scores(s[good])
+            return replace(self.take(good), weights=None).with_scores(s[good])
         SteinIdentity(x.shape[1]).updated(x, s).require_plausible()
         value = ksd(x, s, kernel=self.kernel, preconditioner=self.preconditioner, weights=self.weights)
         return replace(self, scores=s, ksd=value, settings={**self.settings, "has_scores": True})
@@ -584,10 +581,64 @@ class Kept:
             The first ``count`` draws.
 
         """
-        from steinstream.postprocess.ordering import first_draws  # facade
-
-        first = first_draws(self, count)
+        if self.order is None:
+            raise InputError("The kept draws have no order.", "Call ordered() first.")
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= len(self):
+            raise InputError(f"The number of first draws must be an integer from 1 to {len(self)}, got {count!r}.")
+        ksds, mmds = (None if curve is None else curve[:count] for curve in (self.prefix_ksd, self.prefix_mmd))
+        first = replace(
+            self.take(np.arange(count)),
+            weights=None,
+            settings={name: value for name, value in self.settings.items() if name not in ("weights", "bound")},
+            ksd=math.nan if ksds is None else float(ksds[-1]),
+            mmd=math.nan if mmds is None else float(mmds[-1]),
+            prefix_ksd=ksds,
+            prefix_mmd=mmds,
+        )
         return first.weighted() if weighted else first
+
+    def take(self, rows: ArrayLike) -> Kept:
+        """Return some of the kept draws, with everything that is stored for each draw.
+
+        Parameters
+        ----------
+        rows : array_like
+            Indices or a mask of the draws.
+
+        Returns
+        -------
+        Kept
+            These draws, in the given order. Their KSD and MMD are not computed: they are NaN.
+
+        Examples
+        --------
+        >>> import steinstream as ss
+        >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
+        >>> kept = ss.thin(draws, -draws, size=50)
+        >>> len(kept.take(kept.draws[:, 0] > 0))
+        25
+
+        """
+        chosen = np.arange(len(self))[np.asarray(rows)]
+        arrays: dict[str, Any] = {
+            name: getattr(self, name) for name in ("draws", "scores", "ids", "second_scores", "weights")
+        }
+        arrays = {name: array[chosen] for name, array in arrays.items() if array is not None}
+        variables = _rows_of(self.variables, chosen)
+        groups = {name: one if name in MODEL_GROUPS else _rows_of(one, chosen) for name, one in self.groups.items()}
+        summary = None if self.stream_summary is None else self.stream_summary.take(chosen)
+        return replace(
+            self,
+            **arrays,
+            variables=variables,
+            groups=groups,
+            stream_summary=summary,
+            ksd=math.nan,
+            mmd=math.nan,
+            bound=None,
+            prefix_ksd=None,
+            prefix_mmd=None,
+        )
 
     def with_names(self, names: Sequence[str]) -> Kept:
         """Set the parameter names, which reports, plots, files and findings use.
@@ -765,3 +816,8 @@ def _as_weights(weights: ArrayLike, count: int) -> Array:
     if share.shape != (count,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
         raise wrong
     return share
+
+
+def _rows_of(variables: Mapping[str, Variable], rows: Integers) -> dict[str, Variable]:
+    """Return variables at some of the draws."""
+    return {name: one._replace(values=one.values[rows]) for name, one in variables.items()}

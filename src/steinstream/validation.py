@@ -133,9 +133,20 @@ def id_tuples(ids: Integers) -> Ids:
 
 
 def as_floats(values: ArrayLike, what: str) -> Array:
-    """Convert a user's array of real numbers to a contiguous float64 array; ``what`` names it in messages.
+    """Convert a user's array of real numbers to a contiguous float64 array.
 
-    The dimensions of an ``xarray.DataArray`` are ordered by their names. Masked entries become NaN.
+    Parameters
+    ----------
+    values : array_like
+        The array. Dimensions of an ``xarray.DataArray`` are ordered by their names. Masked entries become NaN.
+    what : str
+        Name of the array in messages.
+
+    Returns
+    -------
+    array
+        The numbers.
+
     """
     reject_path(values, what)
     given: Any = values
@@ -244,9 +255,22 @@ def reject_path(values: object, what: str) -> None:
 
 
 def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | None = None) -> tuple[Array, Array]:
-    """Convert draws to (n, d) and scores to the same shape, in float64; ``dim`` is the expected d.
+    """Convert draws and scores to float64 arrays of the same shape.
 
-    Without scores, the array of scores has shape (n, 0).
+    Parameters
+    ----------
+    draws : array_like
+        Draws, (n, d).
+    scores : array_like or None
+        Their scores, (n, d).
+    dim : int, optional
+        Expected number of dimensions.
+
+    Returns
+    -------
+    tuple of array
+        Draws (n, d), and scores (n, d) or, without scores, (n, 0).
+
     """
     scores = _in_order_of(draws, scores)
     x = _as_table(draws, "draws")
@@ -282,7 +306,7 @@ def as_chains(draws: ArrayLike, scores: ArrayLike | None) -> list[Block]:
     parts = [None] * len(chains) if s is None else [*s] if x.ndim == 3 else [s]
     arrays = [as_draws_and_scores(*pair) for pair in zip(chains, parts, strict=True)]
     if sum(len(x) for x, _ in arrays) == 0:
-        raise InputError("There are no draws to thin.")
+        raise InputError("No draws are given.")
     return [Block(x, s, consecutive_ids(chain, 0, len(x))) for chain, (x, s) in enumerate(arrays)]
 
 

@@ -128,8 +128,8 @@ def compare(
     draws : array_like, path_like or Chain
         Draws of shape (n, d) or (chains, n, d), a file, or a result of :func:`steinstream.io.open_chain`.
     scores : array_like of the same shape, optional
-        Gradient of the log density at each draw, if ``draws`` is an array. Without scores there is no KSD, and methods
-        that require scores fail.
+        Gradient of the log density at each draw, if ``draws`` is an array. Without scores KSD is not computed, and
+        methods that require scores fail.
     sizes : sequence of int, default (50, 200, 500)
         Numbers of draws to select.
     methods : sequence of str, optional
@@ -218,12 +218,25 @@ class ChainReference:
     stride_errors: Mapping[int, Array]
 
     def relative_errors(self, draws: Array) -> Array:
-        """Errors of means, sds and quantiles of some draws, divided by those of as many evenly spaced draws.
+        """Compare the errors of means, sds and quantiles of some draws with those of evenly spaced draws.
 
+        Parameters
+        ----------
+        draws : array
+            Draws, (n, d).
+
+        Returns
+        -------
+        array
+            Errors of means, sds and tail quantiles, divided by those of n evenly spaced draws, (3,).
+
+        Examples
+        --------
         >>> x = np.arange(100.0)[:, None]
         >>> problem = problem_from_arrays(x, None, 10)
         >>> reference_of(problem, [10]).relative_errors(x[5::10]).round(2).tolist()
         [0.17, 1.0, 0.81]
+
         """
         error, unit = self.errors(draws), self.stride_errors[len(draws)]
         with np.errstate(divide="ignore", invalid="ignore"):

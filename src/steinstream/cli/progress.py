@@ -80,7 +80,7 @@ def _log_interval() -> float:
 
 
 class Bar:
-    """A progress bar with one line per stage of the work, and its log if there is no terminal.
+    """A progress bar with one line per stage of the work, and its log without a terminal.
 
     Compilation has a line of its own, and its time is not part of any stage.
     """

@@ -245,7 +245,7 @@ def load_function(text: str) -> Callable[[Any], Any]:
     Raises
     ------
     InputError
-        If there is no such module or function.
+        If the module or the function does not exist.
 
     """
     module, _, name = text.rpartition(":")
@@ -259,7 +259,9 @@ def load_function(text: str) -> Callable[[Any], Any]:
     except ModuleNotFoundError as error:
         if error.name != title.partition(".")[0]:
             raise InputError(f"{module} cannot be imported: {error}.", "Install what it imports.") from None
-        raise InputError(f"There is no module {module}.", "Run the command in its folder, or give the file.") from None
+        raise InputError(
+            f"The module {module} does not exist.", "Run the command in its folder, or give the file."
+        ) from None
     function = getattr(loaded, name, None)
     if not callable(function):
         raise InputError(f"{module} has no function {name}.", "Define it at the top level of the module.")

@@ -43,7 +43,7 @@ class Finding:
     sensitivity : float
         The smallest fault that the check finds with a probability of 90 %, in the unit of ``value``: the threshold plus
         1.28 standard errors. If a check compares several parameters, it is that of the least sensitive one. NaN if the
-        check was skipped or if there is no such number.
+        check was skipped or has no such number.
     detects : str
         The sensitivity in words, for both directions: "differences above 0.21 sd".
     found : str
@@ -166,7 +166,7 @@ class Diagnosis:
         """Return the finding of the check with this name."""
         known = {finding.name: finding for finding in self.findings}
         if name not in known:
-            raise KeyError(f"There is no check {name!r}. The checks are {listing(known, 20)}.")
+            raise KeyError(f"No check is named {name!r}. The checks are {listing(known, 20)}.")
         return known[name]
 
     def __str__(self) -> str:

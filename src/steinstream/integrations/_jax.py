@@ -63,9 +63,20 @@ def _on_host(count: int, rows: tuple[Any, ...]) -> tuple[Array, ...]:
 
 
 def as_block(draws: Array, scores: Array, thinner: Thinner) -> Block:
-    """Return a chunk (n, chains, d) as a block that continues the stream, with one draw of each chain in turn.
+    """Convert a chunk to a block that continues the stream, with one draw of each chain in turn.
 
-    Without scores, ``scores`` has no columns.
+    Parameters
+    ----------
+    draws, scores : array
+        Draws and scores, (n, chains, d); without scores, ``scores`` has no columns.
+    thinner : Thinner
+        The thinner, whose next ids are used.
+
+    Returns
+    -------
+    Block
+        The draws, (n * chains, d).
+
     """
     count, chains = draws.shape[:2]
     indices = np.arange(count)[:, None] + [thinner.next_index(each) for each in range(chains)]

@@ -38,8 +38,8 @@ class Backend(_Base):  # type: ignore[misc]
     log_density : callable, optional
         Log density of one position, written with JAX or PyTorch.
     field : str, optional
-        Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``; an error if there is no such
-        blob. Default: ``"score"``, if there is one.
+        Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``; an error if it is
+        missing. Default: ``"score"``, if there is one.
     names : tuple of str, optional
         Parameter names.
     transform : callable, optional
@@ -140,7 +140,7 @@ class Backend(_Base):  # type: ignore[misc]
                 return None
             if name not in known:
                 raise InputError(
-                    f"There is no blob {name!r} among the blobs ({', '.join(known) or 'none with a name'}).",
+                    f"The blob {name!r} is not among the blobs ({', '.join(known) or 'none with a name'}).",
                     f"To add scores, {self._remedy}",
                 )
             blobs = blobs[name]

@@ -61,7 +61,7 @@ class UnconstrainedModel:
     Raises
     ------
     InputError
-        If no model is given and there is no context.
+        If no model is given and no context is active.
 
     """
 
@@ -105,7 +105,7 @@ class UnconstrainedModel:
 
     @property
     def why_no_scores(self) -> str:
-        """Why there are no scores, and what to do."""
+        """Why the scores are missing, and what to do."""
         if self.discrete:
             return (
                 f"The discrete parameters {', '.join(self.discrete)} have no score; marginalise them, for example with "
@@ -229,7 +229,7 @@ def _as_model(model: Any) -> Any:
     try:
         return pymc.modelcontext(None)
     except TypeError:
-        raise InputError("There is no model.", "Pass the model, or use with model:.") from None
+        raise InputError("No model is given.", "Pass the model, or use with model:.") from None
 
 
 class _Draw(NamedTuple):
@@ -345,7 +345,9 @@ class _Run:
     def kept(self) -> Kept:
         """The kept draws of all chains so far, without variables."""
         if not self.draws:
-            raise InputError("There are no draws after tuning yet.", "Run pm.sample first, with draws after tuning.")
+            raise InputError(
+                "No draws after tuning were received yet.", "Run pm.sample first, with draws after tuning."
+            )
         sets = [thinner.kept for thinner in self.thinners.values() if thinner.seen > thinner.skipped]
         if not sets:
             raise InputError(
@@ -421,7 +423,7 @@ class Callback(_RunResult):
     Raises
     ------
     InputError
-        If there is no model, or both a thinner and settings are given.
+        If no model is known, or both a thinner and settings are given.
 
     """
 
@@ -463,7 +465,7 @@ class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
     Raises
     ------
     InputError
-        If there is no model, the thinner has draws, or both a thinner and settings are given.
+        If no model is known, the thinner has draws, or both a thinner and settings are given.
 
     """
 

@@ -341,7 +341,7 @@ class LiveRun:
     def kept(self) -> Kept:
         """The kept draws so far, with the constrained draws as variables."""
         if self.thinner is None or self._convergence is None or not self._has_draws:
-            raise InputError("There are no kept draws yet.", "Wait for more draws.")
+            raise InputError("No draws are kept yet.", "Wait for more draws.")
         kept, first = self.thinner.kept, self._chains[0]
         titles = first.rows.preamble.titles or []
         table = parse_lines(first.rows.path, titles, self._output_rows.select(kept.ids.tolist()))
@@ -420,7 +420,7 @@ class _PipeReader:
             return
         if text:
             if not self._started and self.path is not None:
-                self.path.unlink(missing_ok=True)  # both ends are open, so the name is no longer needed
+                self.path.unlink(missing_ok=True)  # both ends are open, so the name can be removed
             self._started = True
             if lines := self._lines.add(text):
                 self._feed(lines)

@@ -1,6 +1,6 @@
 """Columns of a table of draws: which are draws, scores, ids and variables.
 
-Column ``score_NAME`` is the score of column ``NAME``. If there are no such columns, the draws have no scores, and every
+Column ``score_NAME`` is the score of column ``NAME``. Without such columns, the draws have no scores, and every
 column of numbers is a parameter unless its name has another meaning: ids, numbers of rows, log densities, weights,
 columns of a sampler. Alternatively the user lists the columns by name, separated by commas.
 
@@ -95,7 +95,17 @@ class TableColumns(NamedTuple):
 
 
 def not_a_parameter(title: str) -> str | None:
-    """Return why a column with this title is not a parameter; None if it may be one.
+    """Return why a column with this title is not a parameter.
+
+    Parameters
+    ----------
+    title : str
+        Title of the column.
+
+    Returns
+    -------
+    str or None
+        The reason; None if the column may be a parameter.
 
     Examples
     --------

@@ -54,11 +54,11 @@ def dependent_variables(variables: Mapping[str, Array]) -> dict[str, str]:
         rest -= rest @ basis.T @ basis  # twice, because of rounding
         linear = np.linalg.norm(rest, axis=1) <= _TOLERANCE * np.linalg.norm(columns, axis=1)
         varied = [len(np.unique(column)) == len(rows) for column in columns]
-        alike = [ranks.get(_ranks(column)) for column in columns]
+        same_ranks = [ranks.get(_ranks(column)) for column in columns]
         if np.ptp(columns, axis=1).any() and linear.all() and len(basis) < len(rows) // 2:
-            found[name] = f"function of {alike[0]}" if len(alike) == 1 and alike[0] else _LINEAR
-        elif all(varied) and None not in alike:
-            found[name] = f"function of {alike[0]}" if len(set(alike)) == 1 else "function of other variables"
+            found[name] = f"function of {same_ranks[0]}" if len(same_ranks) == 1 and same_ranks[0] else _LINEAR
+        elif all(varied) and None not in same_ranks:
+            found[name] = f"function of {same_ranks[0]}" if len(set(same_ranks)) == 1 else "function of other variables"
         else:
             continuous = columns[varied]
             ranks = {key: name for column in continuous for key in (_ranks(column), _ranks(-column))} | ranks

@@ -147,7 +147,7 @@ class _Finder:
                     f"{_NUTPIE} If no parameter is constrained, use draws_name={_POSTERIOR} (--draws-name "
                     f"{_POSTERIOR}).",
                 )
-            return self._without_scores(f"{place} is not used, because there are no unconstrained draws")
+            return self._without_scores(f"{place} is not used, because unconstrained draws are missing")
         return _Found(*self._with_scores(name, scores), {})
 
     def _with_scores(self, name: str, scores: list[_Part]) -> tuple[list[_Part], list[_Part]]:
@@ -861,7 +861,7 @@ def chain_of_datatree(
     Raises
     ------
     InputError
-        If the tree does not contain draws, or if ``scores_name`` is given and there is no such variable.
+        If the tree does not contain draws, or if ``scores_name`` is given and does not exist.
 
     """
     chosen = None if parameters is None else tuple(parameters)

@@ -170,7 +170,7 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 
     """
     if not Path(path).is_file():
-        raise CheckpointError(f"There is no checkpoint at {path}.")
+        raise CheckpointError(f"No checkpoint exists at {path}.")
     try:
         with zipfile.ZipFile(path) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):

@@ -126,6 +126,19 @@ def find_stan_columns(header: Sequence[str], path: Path) -> StanColumns:
 
     A diagnostic file has the columns of the sampler, then NAME..., p_NAME..., g_NAME... Every other file is an output
     file, with the columns of the sampler, then those of the model.
+
+    Parameters
+    ----------
+    header : sequence of str
+        Titles of the columns.
+    path : Path
+        The file, for messages.
+
+    Returns
+    -------
+    StanColumns
+        The columns.
+
     """
     first = _first_parameter(header)
     dim = (len(header) - first) // 3

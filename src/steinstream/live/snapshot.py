@@ -52,7 +52,7 @@ class Check(NamedTuple):
     state : {"passed", "warning", "open"}
         Result; ``"open"`` if there are too few draws for it.
     text : str
-        The problem, or why there is no result; empty if the check has passed.
+        The problem, or why a result is missing; empty if the check has passed.
 
     """
 

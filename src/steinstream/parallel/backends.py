@@ -218,7 +218,7 @@ def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None
         try:
             own = Client(client, timeout=CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise ClusterError(f"There is no Dask scheduler at {client}: {error}.", "Check the address.") from None
+            raise ClusterError(f"No Dask scheduler answers at {client}: {error}.", "Check the address.") from None
         with own:
             yield DaskBackend(_with_workers(own, tell))
     else:

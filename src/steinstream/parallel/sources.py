@@ -302,7 +302,7 @@ def as_given_chains(chains: Any, options: dict[str, Any]) -> list[GivenChain]:
                 "Pass files, arrays of draws, pairs (draws, scores), delayed ones, or functions that yield these.",
             )
     if not given:
-        raise InputError("There are no chains to thin.", "Pass at least one.")
+        raise InputError("No chains are given.", "Pass at least one.")
     for name in SECOND_FILES:
         if options.get(name) and len(given) > 1:
             raise InputError(

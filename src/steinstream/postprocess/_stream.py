@@ -85,7 +85,18 @@ def largest_stream_weight(sets: Sequence[Kept]) -> float:
 def objective_terms(kept: Kept, gamma: float | None = None) -> ObjectiveTerms:
     """Return the objective by which a set was kept; a set without a summary of its stream stands for the stream.
 
-    ``gamma`` is the weight of the stream term; by default, that by which the set was kept.
+    Parameters
+    ----------
+    kept : Kept
+        The kept set.
+    gamma : float, optional
+        Weight of the stream term. Default: that by which the set was kept.
+
+    Returns
+    -------
+    ObjectiveTerms
+        KSD and stream term of the kept draws.
+
     """
     kernel, preconditioner = as_kernel(kept.kernel), kept.preconditioner or Preconditioner.identity()
     preconditioner.require(kept.draws.shape[1])

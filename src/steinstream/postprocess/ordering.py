@@ -9,9 +9,7 @@ evaluations of both kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from steinstream.errors import InputError
 from steinstream.kernels import as_kernel
 from steinstream.postprocess._greedy import half_diagonal
 from steinstream.postprocess._stream import ObjectiveTerms, objective_terms
-from steinstream.result import MODEL_GROUPS, Kept, Variable
+from steinstream.result import Kept
 
 
 def order_draws(kept: Kept) -> Kept:
@@ -48,12 +46,12 @@ def order_draws(kept: Kept) -> Kept:
         raise InputError("The kept set is empty and cannot be ordered.", "Push draws first.")
     terms = objective_terms(kept)
     indices, mmds = _greedy(terms)
-    ordered = take_draws(kept, indices)
+    ordered = kept.take(indices)
     curve = None
     if ordered.scores is not None:
         kernel, preconditioner = as_kernel(kept.kernel), kept.preconditioner
         curve = cumulative_ksd(ordered.draws, ordered.scores, kernel=kernel, preconditioner=preconditioner)
-    return replace(ordered, prefix_ksd=curve, prefix_mmd=mmds)
+    return replace(ordered, ksd=kept.ksd, mmd=kept.mmd, bound=kept.bound, prefix_ksd=curve, prefix_mmd=mmds)
 
 
 def _greedy(terms: ObjectiveTerms) -> tuple[Integers, Array | None]:
@@ -87,57 +85,3 @@ def _greedy(terms: ObjectiveTerms) -> tuple[Integers, Array | None]:
         if terms.scores is not None:
             add_row(compiled, tiles, new, stein)
     return selected, None if terms.stream is None else np.sqrt(np.maximum(mmds, 0.0))
-
-
-def first_draws(kept: Kept, count: int) -> Kept:
-    """Return the first draws of an ordered set, with equal weights.
-
-    Parameters
-    ----------
-    kept : Kept
-        A result of :func:`order_draws`.
-    count : int
-        Number of draws.
-
-    Returns
-    -------
-    Kept
-        The first ``count`` draws, with their KSD and MMD.
-
-    Raises
-    ------
-    InputError
-        If the set has no order, or fewer draws.
-
-    """
-    if kept.order is None:
-        raise InputError("The kept draws have no order.", "Call ordered() first.")
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= len(kept):
-        raise InputError(f"The number of first draws must be an integer from 1 to {len(kept)}, got {count!r}.")
-    ksds, mmds = (None if curve is None else curve[:count] for curve in (kept.prefix_ksd, kept.prefix_mmd))
-    return replace(
-        take_draws(kept, np.arange(count)),
-        weights=None,
-        bound=None,
-        settings={name: value for name, value in kept.settings.items() if name not in ("weights", "bound")},
-        ksd=float("nan") if ksds is None else float(ksds[-1]),
-        mmd=float("nan") if mmds is None else float(mmds[-1]),
-        prefix_ksd=ksds,
-        prefix_mmd=mmds,
-    )
-
-
-def take_draws(kept: Kept, indices: Integers) -> Kept:
-    """Return the draws at these indices, with everything that is stored per draw; KSD and MMD are not computed."""
-    arrays: dict[str, Any] = {
-        name: getattr(kept, name) for name in ("draws", "scores", "ids", "second_scores", "weights")
-    }
-    arrays = {name: array[indices] for name, array in arrays.items() if array is not None}
-    variables = _rows_of(kept.variables, indices)
-    groups = {name: one if name in MODEL_GROUPS else _rows_of(one, indices) for name, one in kept.groups.items()}
-    summary = None if kept.stream_summary is None else kept.stream_summary.take(indices)
-    return replace(kept, **arrays, variables=variables, groups=groups, stream_summary=summary)
-
-
-def _rows_of(variables: Mapping[str, Variable], indices: Integers) -> dict[str, Variable]:
-    return {name: one._replace(values=one.values[indices]) for name, one in variables.items()}

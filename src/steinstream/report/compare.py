@@ -83,6 +83,12 @@ class ChainComparison:
         The mean is compared, and the fractions of the draws below the 5, 50 and 95 % quantiles of the chain by Cohen's
         h, the difference of 2 arcsin(sqrt(p)). These differences are nearly normal for every distribution; that of the
         sd is not.
+
+        Returns
+        -------
+        array
+            The largest difference of each parameter.
+
         """
         if self.chain is None:
             raise ValueError("The set has no chain to compare with.")

@@ -476,10 +476,7 @@ class Thinner:
     @property
     @exclusive
     def objective(self) -> float:
-        """The objective: KSD^2 plus the stream term and the term of the costs; NaN if no draws are kept.
-
-        Without scores it is the stream term alone, the squared MMD relative to its value for one draw of the stream.
-        """
+        """KSD^2 plus the stream term and the term of the costs; without scores the stream term; NaN if empty."""
         return self._view().require_dictionary().objective if len(self) else math.nan
 
     @property

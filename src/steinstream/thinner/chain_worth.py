@@ -174,10 +174,25 @@ class ChainWorth:
 
 
 def trust_in(effective_draws: float | None, kept: int) -> float:
-    """Return the trust in a chain that is worth this number of independent draws; 1 if that is not known.
+    """Return the trust in a chain.
 
+    Parameters
+    ----------
+    effective_draws : float or None
+        Number of independent draws that the chain is worth; None if it is not known.
+    kept : int
+        Number of kept draws.
+
+    Returns
+    -------
+    float
+        Factor of the stream weight, between 0.03 and 1; 1 if the worth is not known.
+
+    Examples
+    --------
     >>> trust_in(500.0, 100), trust_in(None, 100)
     (0.5, 1.0)
+
     """
     if effective_draws is None:
         return 1.0
@@ -218,7 +233,7 @@ def describe_trust(settings: Mapping[str, Any]) -> str | None:
         return None
     text = f"The chain is worth about {_rounded(worth)} independent draws"
     if trust is not None and trust < 0.5:
-        text += ", so the target's scores decide" if settings.get("has_scores") else ", and there are no scores"
+        text += ", so the target's scores decide" if settings.get("has_scores") else ", and scores are missing"
         text += "" if settings.get("has_scores") else " to correct it: the kept draws are no better than the chain"
     if burn_in and burn_in >= _MENTIONED * settings.get("seen", 0):
         chains = settings.get("burn_in_chains", 1)

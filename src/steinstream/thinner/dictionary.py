@@ -339,10 +339,7 @@ class Dictionary:
 
     @property
     def bound(self) -> float | None:
-        """Upper bound on the root of the expected objective for independent draws, as in `thinner.bound`.
-
-        None with costs or pins, which may require the removal of a draw that is not the cheapest one.
-        """
+        """Upper bound on the root of the expected objective, as in `thinner.bound`; None with costs or pinned draws."""
         penalties = self._penalties
         if self._cost_weight or (penalties is not None and penalties.pinned.any()):
             return None

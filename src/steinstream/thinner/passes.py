@@ -84,13 +84,13 @@ class Pass:
 def start_pass(config: ThinConfig, state: ThinnerState, observer: Observer | None = None) -> StepInfo:
     """Start another pass over the same draws."""
     if len(state) == 0:
-        raise InputError("There are no kept draws that another pass could improve.", "Add draws first.")
+        raise InputError("No draws are kept that another pass could improve.", "Add draws first.")
     step = StepInfo((), (), len(state), float("nan"))
     if state.dictionary is None:
         step = end_warmup(config, state, state.pending, observer)
     kept = state.require_dictionary()
     if kept.size == 0:
-        raise InputError("There are no kept draws that another pass could improve.", "Add draws first.")
+        raise InputError("No draws are kept that another pass could improve.", "Add draws first.")
     bound = state.bound
     kept.refresh_stream_sums()
     state.current_pass = state.current_pass.next(kept.contents().ids[:, :2], kept.ksd, bound, kept.objective)
@@ -182,6 +182,21 @@ def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sampl
 
     The subsample represents the stream, without its burn-in. The weight of the stream term falls if the chain is worth
     few independent draws, as in a run.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings, with a size.
+    preconditioner : Preconditioner
+        The preconditioner.
+    sample : Block
+        Subsample of the stream.
+
+    Returns
+    -------
+    SampleChoice or None
+        The chosen draws.
+
     """
     size, weight = config.size or 0, config.stream_weight
     if weight:

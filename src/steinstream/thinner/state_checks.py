@@ -230,11 +230,11 @@ def _layout(root: _Fields, dim: int) -> DrawLayout | None:
     if fields["stream_on"] not in STREAM_ON:
         raise fields.wrong("stream_on", f"it is {fields['stream_on']!r}, expected one of {', '.join(STREAM_ON)}")
     if fields.flag("has_second_scores") and not fields.flag("has_scores"):
-        raise fields.wrong("has_second_scores", "there are no scores")
+        raise fields.wrong("has_second_scores", "scores are missing")
     fields.flag("has_scores")
     if fields["features"] is None:
         if fields["stream_on"] != DRAWS:
-            raise fields.wrong("stream_on", "there are no features")
+            raise fields.wrong("stream_on", "features are missing")
         return DrawLayout.restored(fields.values())
     features = fields.part("features")
     expected = FeatureMap(features.whole("width", 1, 1 << 27))

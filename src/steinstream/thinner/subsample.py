@@ -169,7 +169,7 @@ def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Precondition
     """
     held = subsample.block
     if len(held.draws) == 0:
-        raise InputError("There are no valid draws to thin.")
+        raise InputError("No draw is valid.")
     if config.validate_scores and held.has_scores:
         identity = SteinIdentity(held.draws.shape[1])
         identity.updated(held.draws, held.scores).require_plausible()

@@ -23,7 +23,7 @@ pytestmark = [
 
 def test_an_address_without_a_scheduler_is_an_error(monkeypatch):
     monkeypatch.setattr("steinstream.parallel.backends.CONNECT_TIMEOUT", 1.0)
-    with pytest.raises(ss.parallel.ClusterError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9"):
+    with pytest.raises(ss.parallel.ClusterError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         ss.parallel.thin([normal(0)], size=10, client="tcp://127.0.0.1:9")
 
 

@@ -378,7 +378,7 @@ class Collector:
                 total += length * self._weights.derivative(network, log_posterior(network, *part))
             count += length
         if count == 0:
-            raise InputError("There are no data to compute a score from.", "Pass batches as data.")
+            raise InputError("No data are given to compute a score from.", "Pass batches as data.")
         score = total / count
         return score if self.subspace is None else self._in_subspace(x, score)
 
