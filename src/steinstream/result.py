@@ -68,14 +68,6 @@ class History(NamedTuple):
         return cls(np.array([step]), np.array([size]), np.array([ksd]), np.array([mmd]))
 
 
-class States(NamedTuple):
-    """Distinct states among the kept draws, with the number of kept draws in each."""
-
-    draws: Array
-    scores: Array | None
-    multiplicity: Integers
-
-
 class Variable(NamedTuple):
     """A further quantity of each kept draw, such as a constrained parameter of the user's model.
 
@@ -424,16 +416,6 @@ class Kept:
         from steinstream.postprocess.forward_runs import average_outputs  # facade
 
         return average_outputs(self, outputs, columns=columns, quantiles=quantiles, processes=processes)
-
-    def states(self) -> States:
-        """Return the distinct states with their multiplicity, which a forward simulation has to be run for."""
-        if len(self) == 0:
-            return States(self.draws, self.scores, np.zeros(0, dtype=np.int64))
-        both = self.draws if self.scores is None else np.hstack([self.draws, self.scores])
-        _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
-        rows = np.sort(first)
-        counts = np.bincount(inverse.ravel(), minlength=len(first))[np.argsort(first)]
-        return States(self.draws[rows], None if self.scores is None else self.scores[rows], counts)
 
     def require_scores(self, what: str) -> Array:
         """Return the scores, or raise an `InputError` that says what needs them."""

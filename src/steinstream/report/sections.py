@@ -91,7 +91,7 @@ def _describe_skipped(kept: Kept) -> str:
 
 
 def _describe_fraction(kept: Kept, total: int | None) -> str:
-    states = len(kept.states().multiplicity)
+    states = len(np.unique(kept.draws, axis=0))
     distinct = "" if states == len(kept) else f", {count(states)} distinct"
     return (f"{100.0 * len(kept) / total:.2g} % of the draws" if total else "draws") + distinct
 
