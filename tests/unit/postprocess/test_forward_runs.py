@@ -184,6 +184,21 @@ def test_failed_runs_are_left_out_and_the_others_reweighted(kept, tmp_path):
     assert f"run {number[1]} (status 137)" in text and f"{average.lost_weight:.1%} of the weight" in text
 
 
+def test_an_output_may_have_the_name_of_a_parameter(kept):
+    runs = kept.to_runs()
+    copied = {"run": runs.run, "a": [f"{x:.6g}" for x in runs.draws[:, 0]], "b": runs.draws[:, 1] ** 2}
+    assert kept.average(copied).names == ("b",)
+
+
+def test_files_of_spreadsheets_are_read(kept, tmp_path):
+    lines = ["run,größe", *(f"{run},{run / 2}" for run in kept.to_runs().run)]
+    (tmp_path / "outputs.csv").write_text("\ufeff" + "\r\n".join(lines) + "\r\n", encoding="utf-8", newline="")
+    assert kept.average(tmp_path / "outputs.csv").names == ("größe",)
+    (tmp_path / "outputs.csv").write_text("\n".join(lines).replace(",", ";"), encoding="utf-8")
+    with pytest.raises(InputError, match="no commas between its columns"):
+        kept.average(tmp_path / "outputs.csv")
+
+
 def test_the_runs_after_the_last_output_are_not_failures(kept):
     runs = kept.to_runs()
     average = kept.average({"run": runs.run[:10], "y": runs.draws[:10, 0]})
@@ -227,7 +242,7 @@ def test_outputs_of_another_kept_set_are_refused(kept, tmp_path):
         ({"run": [10_000], "y": [1.0]}, "a row for run 10000, which is not a run"),
         ({"chain": [7], "draw": [0], "y": [1.0]}, "a row for chain 7, draw 0"),
         ({"id": [1], "y": [1.0]}, "no column run; it has id, y"),
-        ({"run": [1], "a": [1.0]}, "no column of outputs"),
+        ({"run": [1], "host": ["x"]}, "no column of outputs"),
         ({"run": runs.run, "chain": runs.ids[:, 0], "draw": runs.ids[::-1, 1], "y": runs.draws[:, 0]}, "contradict"),
         ({"run": runs.run, "y": [np.nan] * len(runs.run)}, "no column of outputs"),
         ({"run": runs.run, "y": runs.draws[:, 0], "status": ["x"] * len(runs.run)}, "All runs failed"),
