@@ -392,9 +392,10 @@ class Kept:
         ----------
         outputs : path, mapping, DataFrame, array_like or callable
             A table (csv, csv.gz, parquet, a DataFrame, or columns by name) with a column ``run``, or ``chain`` and
-            ``draw``, and one column per output, in any order; an array (or npy file) with one row per run, in the
-            order of `to_runs`; or the simulation, a function of one draw. A run failed if it has no row, an output
-            that is not a finite number, or a ``status`` that is neither 0 nor a word such as "ok" or "completed".
+            ``draw``, and one column per output, in any order; for an `ordered` set, an array (or npy file) with one
+            row per run, in the order of `to_runs`; or the simulation, a function of one draw. A run failed if it has no
+            row, an output that is not a finite number, or a ``status`` that is neither 0 nor a word such as "ok" or
+            "completed".
         columns : sequence of str, optional
             Columns of the table that are outputs. Default: all columns of numbers, except those of `to_runs`.
         quantiles : sequence of float, default (0.05, 0.5, 0.95)

@@ -447,6 +447,11 @@ def _found_outputs(kept: Kept, runs: Runs, outputs: Any, columns: Sequence[str] 
     if callable(outputs):
         values, reasons, shape = _simulated(outputs, runs.draws, processes)
     else:
+        if kept.order is None:  # a file may not contain what determines the order
+            raise InputError(
+                "An array of outputs requires kept draws with an order of use, which identifies its rows.",
+                f"Pass a table with a column {RUN}, or call ordered() before to_runs().",
+            )
         values, reasons, shape = _rows_of_array(outputs, len(runs.run), "run")
     places = ["".join(f"[{at}]" for at in place) for place in np.ndindex(*shape)]
     return _Found(tuple(f"output{place}" for place in places), values, reasons, shape, {})
