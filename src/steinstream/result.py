@@ -73,14 +73,6 @@ class History(NamedTuple):
         return cls(np.array([step]), np.array([size]), np.array([ksd]), np.array([mmd]))
 
 
-class States(NamedTuple):
-    """Distinct states among the kept draws, with the number of kept draws in each."""
-
-    draws: Array
-    scores: Array | None
-    multiplicity: Integers
-
-
 class Variable(NamedTuple):
     """A further quantity of each kept draw, such as a constrained parameter of the user's model.
 
@@ -416,9 +408,10 @@ class Kept:
         ----------
         outputs : path, mapping, DataFrame, array_like or callable
             A table (csv, csv.gz, parquet, a DataFrame, or columns by name) with a column ``run``, or ``chain`` and
-            ``draw``, and one column per output, in any order; an array (or npy file) with one row per run, in the
-            order of `to_runs`; or the simulation, a function of one draw. A run failed if it has no row, an output
-            that is not a finite number, or a ``status`` that is neither 0 nor a word such as "ok" or "completed".
+            ``draw``, and one column per output, in any order; for an `ordered` set, an array (or npy file) with one
+            row per run, in the order of `to_runs`; or the simulation, a function of one draw. A run failed if it has no
+            row, an output that is not a finite number, or a ``status`` that is neither 0 nor a word such as "ok" or
+            "completed".
         columns : sequence of str, optional
             Columns of the table that are outputs. Default: all columns of numbers, except those of `to_runs`.
         quantiles : sequence of float, default (0.05, 0.5, 0.95)
@@ -440,16 +433,6 @@ class Kept:
         from steinstream.postprocess.forward_runs import average_outputs  # facade
 
         return average_outputs(self, outputs, columns=columns, quantiles=quantiles, processes=processes)
-
-    def states(self) -> States:
-        """Return the distinct states with their multiplicity, which a forward simulation has to be run for."""
-        if len(self) == 0:
-            return States(self.draws, self.scores, np.zeros(0, dtype=np.int64))
-        both = self.draws if self.scores is None else np.hstack([self.draws, self.scores])
-        _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
-        rows = np.sort(first)
-        counts = np.bincount(inverse.ravel(), minlength=len(first))[np.argsort(first)]
-        return States(self.draws[rows], None if self.scores is None else self.scores[rows], counts)
 
     def require_scores(self, what: str) -> Array:
         """Return the scores, or raise an `InputError` that says what needs them."""

@@ -25,10 +25,10 @@ def average(
 ) -> None:
     """Average OUTPUTS, the results of the simulations that the command runs listed for KEPT.
 
-    OUTPUTS is a table (csv, csv.gz, parquet) with a column run, or chain and draw, and one column per output; or an npy
-    array with one row per run in the order of the list. A run failed if it has no row, an output that is not a finite
-    number, or a status that is neither 0 nor a word such as ok. Failed runs are left out, and the weights of the
-    others are divided by their sum.
+    OUTPUTS is a table (csv, csv.gz, parquet) with a column run, or chain and draw, and one column per output; or, if
+    KEPT has an order of use, an npy array with one row per run in this order. A run failed if it has no row, an output
+    that is not a finite number, or a status that is neither 0 nor a word such as ok. Failed runs are left out, and the
+    weights of the others are divided by their sum.
 
     \b
     Example: steinstream average kept.npz outputs.csv

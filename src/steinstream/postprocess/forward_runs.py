@@ -447,6 +447,11 @@ def _found_outputs(kept: Kept, runs: Runs, outputs: Any, columns: Sequence[str] 
     if callable(outputs):
         values, reasons, shape = _simulated(outputs, runs.draws, processes)
     else:
+        if kept.order is None:  # a file may not contain what determines the order
+            raise InputError(
+                "An array of outputs requires kept draws with an order of use, which identifies its rows.",
+                f"Pass a table with a column {RUN}, or call ordered() before to_runs().",
+            )
         values, reasons, shape = _rows_of_array(outputs, len(runs.run), "run")
     places = ["".join(f"[{at}]" for at in place) for place in np.ndindex(*shape)]
     return _Found(tuple(f"output{place}" for place in places), values, reasons, shape, {})
@@ -461,11 +466,16 @@ def _read(path: Path) -> Any:
             return np.load(path, allow_pickle=False)
         if path.suffix == ".parquet":
             return need("pyarrow.parquet", "parquet").read_table(path).to_pydict()
-        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
             lines = [line for line in csv.reader(file) if line]
     if not lines:
         raise InputError(f"{path} is empty.", f"Write a table with the columns {RUN} and one per output.")
     header = [title.strip() for title in lines[0]]
+    if len(header) == 1 and any(other in header[0] for other in ";\t"):
+        raise InputError(
+            f"{path} has no commas between its columns: {header[0]!r}.", "Write it with commas and points."
+        )
     repeated = [title for title, times in Counter(header).items() if times > 1]
     if repeated:
         raise InputError(f"{path} has several columns {repeated[0]!r}.", "Give each column its own name.")
@@ -485,7 +495,7 @@ def _from_table(
 ) -> _Found:
     """Match the rows of a table with the runs."""
     place = _places(runs, table, title)
-    names, ignored = _output_columns(kept, runs, table, columns, title)
+    names, ignored = _output_columns(_columns(kept, runs), place, table, columns, title)
     status = [_failure(value) for value in table.get(STATUS, [0] * len(place))]
     numbers = np.array([[_number(value) for value in table[name]] for name in names]).T.reshape(len(place), len(names))
     values, reasons = np.full((len(runs.run), len(names)), np.nan), [_NO_OUTPUT] * len(runs.run)
@@ -527,21 +537,33 @@ _OTHER_SET = "Use the kept set for which the table of runs was written."
 
 
 def _output_columns(
-    kept: Kept, runs: Runs, table: dict[str, list[Any]], columns: Sequence[str] | None, title: str
+    of_runs: dict[str, AnyArray],
+    place: list[int],
+    table: dict[str, list[Any]],
+    columns: Sequence[str] | None,
+    title: str,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns that are outputs, and why others are not."""
-    of_runs = {*_columns(kept, runs), STATUS}
+    """Return the columns that are outputs, and why others are not; columns of the list of runs may be copied."""
     if columns is not None:
         missing = next((name for name in columns if name not in table), None)
         if missing is not None:
             raise InputError(f"{title} has no column {missing}; it has {listing(table)}.", "Choose other columns.")
         return list(columns), {}
-    others = [name for name in table if name not in of_runs]
+    own = (RUN, CHAIN, DRAW, WEIGHT, MULTIPLICITY, STATUS)
+    copied = [name for name in table if name in of_runs and _same(table[name], of_runs[name][place])]
+    others = [name for name in table if name not in (*own, *copied)]
     texts = {name: "not numbers" for name in others if all(math.isnan(_number(value)) for value in table[name])}
     names = [name for name in others if name not in texts]
     if not names:
         raise InputError(f"{title} has no column of outputs; it has {listing(table)}.", "Add one column per output.")
     return names, texts
+
+
+def _same(cells: list[Any], values: AnyArray) -> bool:
+    """Return whether a column has these values, up to the digits with which it was written."""
+    if values.dtype.kind not in "biuf":
+        return [str(cell) for cell in cells] == [str(value) for value in values.tolist()]
+    return np.allclose([_number(cell) for cell in cells], values.astype(np.float64), rtol=1e-4, equal_nan=True)
 
 
 def _number(value: Any) -> float:

@@ -64,7 +64,7 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
     """Return the most important numbers. ``evenly_spaced`` is the KSD of the same number of evenly spaced draws."""
     seen = kept.settings.get("seen")
     total = seen if isinstance(seen, int) else None
-    has_scores, states = kept.scores is not None, len(kept.states().multiplicity)
+    has_scores, states = kept.scores is not None, len(np.unique(kept.draws, axis=0))
     weighted = "with weights; " if kept.weights is not None else ""
     effective = "1 / Σw² of the weights" if kept.weights is not None else "equal weights"
     rows: list[tuple[str, str, float | int | None, str]] = [

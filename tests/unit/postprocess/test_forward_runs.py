@@ -132,17 +132,10 @@ def test_tables_arrays_and_functions_give_the_same_average(kept, tmp_path):
     np.save(tmp_path / "outputs.npy", values)
     frame.to_csv(tmp_path / "outputs.csv.gz", index=False)
     by_id = {"chain": runs.ids[:, 0], "draw": runs.ids[:, 1], "y": values[:, 0], "z": values[:, 1]}
-    given = [
-        frame,
-        frame.set_index("run"),
-        by_id,
-        values,
-        output,
-        tmp_path / "outputs.npy",
-        tmp_path / "outputs.csv.gz",
-    ]
-    for outputs in given:
-        average = kept.average(outputs)
+    tables = [frame, frame.set_index("run"), by_id, output, tmp_path / "outputs.csv.gz"]
+    arrays = [values, tmp_path / "outputs.npy"]
+    for outputs, own in [*((table, kept) for table in tables), *((array, kept.ordered()) for array in arrays)]:
+        average = own.average(outputs)
         np.testing.assert_allclose(average.mean, kept.expect(output), rtol=1e-12)
         assert average.to_dataframe().shape == (2, len(average.table()))
     assert kept.average(frame, columns=["z"]).names == ("z",)
@@ -182,6 +175,21 @@ def test_failed_runs_are_left_out_and_the_others_reweighted(kept, tmp_path):
     text = repr(average)
     assert f"{len(good)} of {len(number)} runs are used." in text
     assert f"run {number[1]} (status 137)" in text and f"{average.lost_weight:.1%} of the weight" in text
+
+
+def test_an_output_may_have_the_name_of_a_parameter(kept):
+    runs = kept.to_runs()
+    copied = {"run": runs.run, "a": [f"{x:.6g}" for x in runs.draws[:, 0]], "b": runs.draws[:, 1] ** 2}
+    assert kept.average(copied).names == ("b",)
+
+
+def test_files_of_spreadsheets_are_read(kept, tmp_path):
+    lines = ["run,größe", *(f"{run},{run / 2}" for run in kept.to_runs().run)]
+    (tmp_path / "outputs.csv").write_text("\ufeff" + "\r\n".join(lines) + "\r\n", encoding="utf-8", newline="")
+    assert kept.average(tmp_path / "outputs.csv").names == ("größe",)
+    (tmp_path / "outputs.csv").write_text("\n".join(lines).replace(",", ";"), encoding="utf-8")
+    with pytest.raises(InputError, match="no commas between its columns"):
+        kept.average(tmp_path / "outputs.csv")
 
 
 def test_the_runs_after_the_last_output_are_not_failures(kept):
@@ -227,16 +235,18 @@ def test_outputs_of_another_kept_set_are_refused(kept, tmp_path):
         ({"run": [10_000], "y": [1.0]}, "a row for run 10000, which is not a run"),
         ({"chain": [7], "draw": [0], "y": [1.0]}, "a row for chain 7, draw 0"),
         ({"id": [1], "y": [1.0]}, "no column run; it has id, y"),
-        ({"run": [1], "a": [1.0]}, "no column of outputs"),
+        ({"run": [1], "host": ["x"]}, "no column of outputs"),
         ({"run": runs.run, "chain": runs.ids[:, 0], "draw": runs.ids[::-1, 1], "y": runs.draws[:, 0]}, "contradict"),
         ({"run": runs.run, "y": [np.nan] * len(runs.run)}, "no column of outputs"),
         ({"run": runs.run, "y": runs.draws[:, 0], "status": ["x"] * len(runs.run)}, "All runs failed"),
-        (np.zeros(3), "there are"),
-        ([["a"]], "not an array of numbers"),
+        (np.zeros(3), "requires kept draws with an order of use"),
         (tmp_path / "none.csv", "no such file"),
     ):
         with pytest.raises(InputError, match=message):
             kept.average(table)
+    for array, message in ((np.zeros(3), "there are"), ([["a"]], "not an array of numbers")):
+        with pytest.raises(InputError, match=message):
+            kept.ordered().average(array)
     with pytest.raises(InputError, match="no column z"):
         kept.average({"run": runs.run, "y": runs.draws[:, 0]}, columns=["z"])
     for content, message in (
@@ -314,3 +324,24 @@ def test_draws_without_scores_can_be_run():
     draws = np.random.default_rng(0).normal(size=(2000, 2))
     average = ss.thin(draws, size=40).average(lambda x: x)
     np.testing.assert_allclose(average.mean, draws.mean(axis=0), atol=0.05)
+
+
+def test_runs_have_the_same_numbers_after_a_file_that_may_not_keep_the_order(kept, tmp_path):
+    names = ["kept.npz"]
+    try:
+        import h5netcdf  # noqa: F401
+
+        names.append("kept.nc")
+    except ImportError:
+        pass
+    before = kept.to_runs()
+    numbers = {tuple(pair): run for pair, run in zip(before.ids.tolist(), before.run.tolist(), strict=True)}
+    for name in names:
+        kept.save(tmp_path / name)
+        loaded = ss.Kept.load(tmp_path / name)
+        after = loaded.to_runs()
+        assert {tuple(p): r for p, r in zip(after.ids.tolist(), after.run.tolist(), strict=True)} == numbers
+        average = loaded.average({"run": before.run, "y": before.draws[:, 0]})
+        assert float(average.mean[0]) == pytest.approx(kept.mean()[0])
+        kept.ordered().save(tmp_path / name)
+        np.testing.assert_array_equal(ss.Kept.load(tmp_path / name).to_runs().run, kept.ordered().to_runs().run)

@@ -80,8 +80,8 @@ def test_repeated_states_are_stored_once_and_counted():
     assert len(thinner.state.dictionary.state()["copies"]) == 20
     kept = thinner.kept
     assert len(kept) == 1000 and np.array_equal(kept.draws, x)
-    states = kept.states()
-    assert len(states.draws) == 20 and (states.multiplicity == 50).all()
+    runs = kept.to_runs()
+    assert len(runs.draws) == 20 and (runs.multiplicity == 50).all()
     assert kept.ksd == ss.ksd(x, -x)
 
 
@@ -263,7 +263,7 @@ def test_a_set_that_has_forgotten_its_stream_is_diagnosed_with_the_chain(tmp_pat
 def test_repeated_states_show_in_what_is_printed():
     x = np.repeat(np.random.default_rng(0).normal(size=(60, 2)), 10, axis=0)
     kept = thin_by_ksd(x, -x, size=100)
-    assert f"Kept(100 of 600 draws, {len(kept.states().draws)} distinct, " in repr(kept)
+    assert f"Kept(100 of 600 draws, {len(kept.to_runs().run)} distinct, " in repr(kept)
 
 
 def test_tensors_that_want_a_gradient_are_taken():
