@@ -185,9 +185,13 @@ def test_other_formats_are_recognised_on_standard_input(chain, tmp_path, steinst
     assert np.array_equal(ss.Kept.load(tmp_path / "piped.npz").ids, ss.Kept.load(tmp_path / "kept.npz").ids)
 
 
-def test_follow_reads_a_pipe_on_standard_input(steinstream, table, tmp_path):
+def test_follow_reads_standard_input_to_its_end(steinstream, table, tmp_path):
     ran = steinstream("follow", "-", "-o", "piped.npz", "--size", 9, input=table.read_text())
     assert ran.returncode == 0, ran.stderr
+    with table.open() as file:  # a file on standard input ends, too
+        ran = steinstream("follow", "-", "-o", "redirected.npz", "--size", 9, stdin=file)
+    assert ran.returncode == 0, ran.stderr
+    assert np.array_equal(ss.Kept.load(tmp_path / "piped.npz").ids, ss.Kept.load(tmp_path / "redirected.npz").ids)
     assert steinstream("follow", table, "-o", "kept.npz", "--size", 9, "--until-idle", 0).returncode == 0
     assert np.array_equal(ss.Kept.load(tmp_path / "piped.npz").ids, ss.Kept.load(tmp_path / "kept.npz").ids)
 

@@ -51,11 +51,6 @@ class FollowRequest(NamedTuple):
     until_idle: float | None
     messages: Messages
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options on which the result depends, besides the settings."""
-        return self.files.settings
-
 
 @click.command(cls=Command, short_help="Thin a file while a sampler writes it.")
 @growing_chains_options
@@ -185,7 +180,7 @@ class FollowRun:
                 f"{self.checkpoint.path} belongs to {', '.join(note['files'])}, not to {', '.join(names)}.",
                 "Give the same files as before, or delete the checkpoint to start again.",
             )
-        self.checkpoint.check_settings(note, self.request.config, self.request.options)
+        self.checkpoint.check_settings(note, self.request.config, self.request.files.settings)
         self.checkpoint.check_heads(note["heads"], self.request.paths)
         self.thinner = thinner
         self.files = self._open(note["taken"])
@@ -308,7 +303,7 @@ class FollowRun:
             "command": "follow",
             "files": [path.name for path in self.request.paths],
             "config": self.request.config.to_dict(),
-            "options": self.request.options,
+            "options": self.request.files.settings,
             "taken": [chain.taken for chain in self.files.chains],
             "heads": [head_fingerprint(head) for head in self.files.heads],
         }

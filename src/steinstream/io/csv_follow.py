@@ -319,7 +319,9 @@ class FollowedFiles:
     def __init__(
         self, paths: Sequence[Path], *, starts: Sequence[int] | None = None, patience: float = np.inf, **options: Any
     ) -> None:
-        self._tails = [PipeTail(path) if path.is_fifo() else FileTail(path) for path in paths]
+        # Standard input ends, whether it is a pipe or a file; a file that is named can grow.
+        pipes = [path.is_fifo() or path.parent == Path("/dev") for path in paths]
+        self._tails = [PipeTail(path) if pipe else FileTail(path) for path, pipe in zip(paths, pipes, strict=True)]
         counts = starts or [0] * len(paths)
         self.chains = [
             GrowingCsv(path, chain, start=start, alone=len(paths) == 1, **options)

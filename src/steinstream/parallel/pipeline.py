@@ -282,15 +282,30 @@ def _inspect(file: UnopenedFile) -> FileContents | Failure:
 class Leaf(NamedTuple):
     """A finished leaf."""
 
-    number: int
-    handle: Any
-    """Handle of its kept set, which stays on the worker."""
     title: str
     ksd: float
     mmd: float
     warning: str
     """Why the scores do not match the draws; empty if they do."""
     facts: PartFacts
+    number: int = 0
+    handle: Any = None
+    """Handle of its kept set, which stays on the worker."""
+
+    @classmethod
+    def of(cls, fixed: bool, total: int | None, kept: Kept | Failure) -> Leaf | Failure:
+        """Describe a kept set, without a preconditioner that is known already (``fixed``).
+
+        If ``total`` is given, a failure raises an `InputError`.
+        """
+        if isinstance(kept, Failure):
+            if total is not None:
+                raise _unreadable([kept], total)
+            return kept
+        facts = PartFacts.of(kept)
+        facts = facts._replace(preconditioner=Preconditioner.identity()) if fixed else facts
+        leaf = kept.settings["leaf"]
+        return cls(leaf["title"], kept.ksd, kept.mmd, leaf["warning"], facts)
 
     def summary(self) -> dict[str, Any]:
         """Return title, number of draws, kept draws, KSD and MMD; None where a measure is not defined."""
@@ -307,7 +322,7 @@ def thin_leaves(
     try:
         fixed = isinstance(worker.config.preconditioner, Preconditioner)
         total = len(sources) if on_corrupt == "raise" else None
-        facts = backend.submit(partial(_leaf_facts, fixed, total), [(handle,) for handle in handles])
+        facts = backend.submit(partial(Leaf.of, fixed, total), [(handle,) for handle in handles])
         for done, _ in enumerate(backend.as_completed(facts), start=1):
             show("thinning", done, len(sources))
         known = backend.gather(facts)  # in one request: one request per leaf would take as long as Dask's tasks
@@ -315,23 +330,8 @@ def thin_leaves(
         backend.cancel(handles)
         raise
     failures = [one for one in known if isinstance(one, Failure)]
-    leaves = [Leaf(number, handles[number], *one) for number, one in enumerate(known) if not isinstance(one, Failure)]
+    leaves = [one._replace(number=n, handle=handles[n]) for n, one in enumerate(known) if isinstance(one, Leaf)]
     return leaves, failures
-
-
-def _leaf_facts(fixed: bool, total: int | None, kept: Kept | Failure) -> tuple[Any, ...] | Failure:
-    """Return the fields of a `Leaf` after its handle, without a preconditioner that is known already (``fixed``).
-
-    If ``total`` is given, a failure raises an `InputError`.
-    """
-    if isinstance(kept, Failure):
-        if total is not None:
-            raise _unreadable([kept], total)
-        return kept
-    facts = PartFacts.of(kept)
-    facts = facts._replace(preconditioner=Preconditioner.identity()) if fixed else facts
-    leaf = kept.settings["leaf"]
-    return leaf["title"], kept.ksd, kept.mmd, leaf["warning"], facts
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------
