@@ -469,9 +469,10 @@ def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict
         for key, array in arrays.items():
             values = read_rows(array, dims, chains, draws)
             if values.dtype.kind == "O":  # text such as the message of a divergence; None if there was none
-                values = np.where(np.equal(values, None), "", values)
-                if not all(isinstance(one, str) for one in values.ravel()):
+                text = ["" if one is None else one for one in values.ravel().tolist()]
+                if not all(isinstance(one, str) for one in text):
                     continue
+                values = np.array(text, dtype=object).reshape(values.shape)
             found[name][key] = _variable(text_as_str(values), array.other_dims(dims), coords)
     return found
 
