@@ -468,8 +468,8 @@ def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict
         found[name] = {}
         for key, array in arrays.items():
             values = read_rows(array, dims, chains, draws)
-            if values.dtype.kind == "O":  # text such as the message of a divergence; None if there was none
-                text = ["" if one is None else one for one in values.ravel().tolist()]
+            if values.dtype.kind == "O":  # text such as the message of a divergence; None or NaN if there was none
+                text = ["" if one is None or one != one else one for one in values.ravel().tolist()]
                 if not all(isinstance(one, str) for one in text):
                     continue
                 values = np.array(text, dtype=object).reshape(values.shape)
