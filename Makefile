@@ -22,9 +22,15 @@ NEWER := $(shell for python in $(PYTHON) python3.13 python3.12 $(HOME)/.pyenv/ve
 endif
 endif
 
+# The functions for R are tested if the machine has R with rstan.
+R_PACKAGES := r-base-core r-cran-rstan r-cran-brms r-cran-rstanarm r-cran-posterior g++ make
+ifneq ($(filter test-r test-all check,$(MAKECMDGOALS)),)
+HAS_R := $(shell Rscript -e 'library(posterior); suppressMessages(library(rstan))' >/dev/null 2>&1 && echo yes)
+endif
+
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
+.PHONY: demo test test-all test-r lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -41,10 +47,18 @@ ifneq ($(NEWER),)
 	$(BIN)/python tests/ran.py --left-out $(ALL)/ran.xml > $(PPL)/left-out.txt
 	$(PPL)/$(BINDIR)/python -m pytest $(PARALLEL) @$(PPL)/left-out.txt --junitxml=$(PPL)/ran.xml
 endif
+	$(if $(HAS_R),$(MAKE) test-r)
 	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml" \
-		"$$($(ALLBIN)/python --version) in $(ALL)=$(ALL)/ran.xml" \
+		$(if $(HAS_R),"R=$(VENV)/ran-r.xml") "$$($(ALLBIN)/python --version) in $(ALL)=$(ALL)/ran.xml" \
 		$(if $(NEWER),"$$($(PPL)/$(BINDIR)/python --version) in $(PPL)=$(PPL)/ran.xml")
 	@$(if $(NEWER),,echo "No Python 3.12 or 3.13 was found for $(PPL); name one: make test-all NEWER=/path/to/python3.12")
+
+test-r: $(VENV)/test ## the functions for R, with rstan, brms and rstanarm: a few minutes
+ifeq ($(HAS_R),yes)
+	STEINSTREAM_TEST_R=1 $(BIN)/python -m pytest tests/integrations/test_r.py --junitxml=$(VENV)/ran-r.xml
+else
+	@echo "R with rstan and posterior was not found. Debian and Ubuntu: apt-get install --no-install-recommends $(R_PACKAGES)"
+endif
 
 lint: $(VENV)/lint ## style, import layers, docstrings, spelling and language
 	$(BIN)/ruff check --output-format concise .

@@ -40,6 +40,8 @@ def main() -> None:
         command("demo", "--draws", "11000", "-o", f"{folder}/demo")
         if len(Path(out).read_text().splitlines()) != 51:
             raise SystemExit("kept.csv has the wrong number of lines")
+    if "thin_draws <- function" not in Path(command("r-file").strip()).read_text(encoding="utf-8"):
+        raise SystemExit("the functions for R are missing")
     print(f"the wheel of steinstream {ss.__version__} works: {kept}")
 
 

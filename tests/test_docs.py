@@ -26,8 +26,8 @@ OWN_TESTS = {  # pages of optional tools, each run by the tests of its tool
     "blackjax.md": "integrations/test_blackjax.py", "emcee.md": "integrations/test_emcee.py",
     "generic.md": "integrations/test_generic.py", "numpyro.md": "integrations/test_numpyro.py",
     "nutpie.md": "integrations/test_nutpie.py", "pymc.md": "integrations/test_pymc.py",
-    "stan.md": "integrations/test_stan.py", "without-scores.md": "unit/test_gradient_free.py",
-    "gallery.md": "test_docs.py",
+    "r.md": "integrations/test_r.py", "stan.md": "integrations/test_stan.py",
+    "without-scores.md": "unit/test_gradient_free.py", "gallery.md": "test_docs.py",
 }  # fmt: skip
 WITH_COMMANDS = [page for page in pages() if any(block.language == "console" for block in blocks(page))]
 MODULES = (
@@ -69,9 +69,11 @@ def test_every_example_in_python_is_run_by_some_test():
     for page in pages():
         for block in blocks(page):
             place = f"{named(page)}, line {block.line}"
-            assert block.language in ("python", "console", "{eval-rst}", "{toctree}"), f"{place}: {block.language!r}"
+            assert block.language in ("python", "r", "console", "{eval-rst}", "{toctree}"), (
+                f"{place}: {block.language!r}"
+            )
             assert block.language != "python" or block.text.startswith(">>> "), f"{place}: not a doctest"
-        if not any(block.language == "python" for block in blocks(page)) or page in WITH_COMMANDS:
+        if not any(block.language in ("python", "r") for block in blocks(page)) or page in WITH_COMMANDS:
             continue
         if page.name in OWN_TESTS:
             assert re.search(page.name, (ROOT / "tests" / OWN_TESTS[page.name]).read_text()), page.name
@@ -94,7 +96,7 @@ def sections(text):
     parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)[1:]
     found = {}
     for heading, body in zip(parts[::2], parts[1::2], strict=True):
-        command = re.match(r"`steinstream (\w+)", heading)
+        command = re.match(r"`steinstream ([\w-]+)", heading)
         found[command[1] if command else heading.lower().replace(" ", "-")] = body
     return found
 

@@ -89,7 +89,7 @@ def test_an_unknown_layout_is_an_error(tmp_path):
 
 def test_the_file_for_r_exists(steinstream):
     path = steinstream("r-file").stdout.strip()
-    text = Path(path).read_text()
+    text = Path(path).read_text(encoding="utf-8")
     assert "thin_draws <- function(fit, size = NULL" in text and "draws_and_scores <- function(fit" in text
 
 

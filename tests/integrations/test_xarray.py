@@ -95,6 +95,24 @@ def test_a_thinned_tree_can_be_thinned_again_with_its_groups():
     np.testing.assert_array_equal(twice.log_likelihood["y"].values, once.log_likelihood["y"].values[rows])
 
 
+def test_messages_of_divergences_are_text_and_other_objects_are_left_out(tmp_path):
+    tree = predicted()
+    messages = np.full((2, 500), None, dtype=object)  # as nutpie stores them
+    messages[0, :250] = "too large"
+    stats = tree["sample_stats"].to_dataset()
+    extra = {"divergence_message": (("chain", "draw"), messages), "mass": (("chain", "draw"), messages == "x")}
+    extra["thing"] = (("chain", "draw"), np.full((2, 500), 1j, dtype=object))
+    tree["sample_stats"] = xr.DataTree(stats.assign(extra))
+    kept = tree.stein.kept(size=30)
+    late = kept.groups["sample_stats"]["divergence_message"].values == ""
+    np.testing.assert_array_equal(late, ~((kept.ids[:, 0] == 1) & (kept.ids[:, 1] < 250)))
+    assert "thing" not in kept.groups["sample_stats"] and "mass" in kept.groups["sample_stats"]
+    pytest.importorskip("h5netcdf")
+    kept.save(tmp_path / "kept.nc")
+    again = ss.Kept.load(tmp_path / "kept.nc").groups["sample_stats"]["divergence_message"]
+    np.testing.assert_array_equal(again.values, kept.groups["sample_stats"]["divergence_message"].values)
+
+
 def test_any_kept_draws_select_the_groups():
     tree = predicted()
     kept = tree.stein.kept(size=30).ordered()

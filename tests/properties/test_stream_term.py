@@ -352,3 +352,24 @@ def test_long_streams_are_summarised_as_the_reference_does(seed):
     running = thinner.state.dictionary.squared_mmd
     assert running == pytest.approx(max(reference.squared_mmd(range(7)), 0.0), rel=1e-7, abs=1e-12)
     assert thinner.objective == pytest.approx(thinner.ksd**2 + reference.mmd_weight * thinner.mmd**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("gap", [0.5, 4.0])
+@pytest.mark.parametrize("with_scores", [True, False])
+def test_chains_that_follow_each_other_are_all_represented(gap, with_scores):
+    centres = gap * np.arange(4)  # the chains disagree
+    x = np.random.default_rng(0).normal(size=(4, 1000, 2))
+    x[..., 0] += centres[:, None]
+    weights = np.exp(-0.5 * (x[..., :1] - centres) ** 2)
+    means = weights @ centres / weights.sum(axis=-1)
+    scores = -x
+    scores[..., 0] += means
+    thinner = ss.Thinner(2, size=200, preconditioner=ss.Streaming())
+    for chain in range(4):
+        thinner.extend(x[chain], scores[chain] if with_scores else None, chain=chain)
+    kept, every = thinner.kept, x.reshape(-1, 2)
+    sd = every.std(axis=0)
+    np.testing.assert_array_less(np.abs(kept.draws.mean(axis=0) - every.mean(axis=0)) / sd, 0.1)
+    np.testing.assert_allclose(kept.draws.std(axis=0) / sd, 1.0, atol=0.1)
+    if gap > 2:  # chains that do not overlap
+        assert np.bincount(kept.ids[:, 0], minlength=4).min() >= 35

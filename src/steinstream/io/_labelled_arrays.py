@@ -253,8 +253,8 @@ def read_rows(array: StoredArray, dims: tuple[str, ...], chains: Integers, draws
     rows: list[AnyArray | None] = [None] * len(draws)
     for place in np.lexsort((draws, chains)).tolist():
         draw = int(draws[place])
-        rows[place] = reader.rows(int(chains[place]), draw, draw + 1)[0].copy()
-    return np.stack(rows) if rows else np.empty((0, *array.row_shape(dims)), array.dtype)  # type: ignore[arg-type]
+        rows[place] = reader.rows(int(chains[place]), draw, draw + 1).copy()
+    return np.concatenate(rows) if rows else np.empty((0, *array.row_shape(dims)), array.dtype)  # type: ignore[arg-type]
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------

@@ -482,10 +482,15 @@ def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict
             chains, draws = DrawIds(next(iter(arrays.values())).sizes, coords, dims).positions(ids, path)
         except InputError:  # for example predictions for some of the draws
             continue
-        found[name] = {
-            key: _variable(text_as_str(read_rows(array, dims, chains, draws)), array.other_dims(dims), coords)
-            for key, array in arrays.items()
-        }
+        found[name] = {}
+        for key, array in arrays.items():
+            values = read_rows(array, dims, chains, draws)
+            if values.dtype.kind == "O":  # text such as the message of a divergence; None or NaN if there was none
+                text = ["" if one is None or one != one else one for one in values.ravel().tolist()]
+                if not all(isinstance(one, str) for one in text):
+                    continue
+                values = np.array(text, dtype=object).reshape(values.shape)
+            found[name][key] = _variable(text_as_str(values), array.other_dims(dims), coords)
     return found
 
 
