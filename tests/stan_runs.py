@@ -24,7 +24,7 @@ def sample(folder, chain=1, *, samples=1000, seed=1, arguments=(), fake=(), name
     output, diagnostic = folder / f"{name}-{chain}.csv", folder / f"{name}-diagnostic-{chain}.csv"
     files = ["output", f"file={output}", f"diagnostic_file={diagnostic}", f"sig_figs={digits}"]
     command = [*program(*arguments, samples=samples, seed=seed), *files, f"id={chain}", "fake", *fake]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=1800)
     return diagnostic
 
 

@@ -107,7 +107,7 @@ def test_an_interrupted_run_resumes_to_the_same_numbers(tmp_path, environment):
         while not (tmp_path / "cut" / wait).exists() and time.monotonic() < limit:
             time.sleep(0.01)
         process.send_signal(cut)
-        process.communicate(timeout=60)
+        process.communicate(timeout=900)
         assert process.returncode == (-9 if cut == signal.SIGKILL else 130)
     before = (tmp_path / "cut" / "chain" / "000000000.npz").stat().st_mtime_ns
     for folder in ("cut", "whole"):

@@ -101,7 +101,7 @@ def test_cifar10_quick_resumes_after_a_kill(tmp_path, environment):
     while not (tmp_path / "out" / "chain-0" / "000000000.npz").exists() and time.monotonic() < limit:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=900)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.npz")}
     assert len(before) >= 4
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)

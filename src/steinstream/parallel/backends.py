@@ -17,7 +17,7 @@ from steinstream.errors import InputError, SteinstreamError, require_main_guard
 from steinstream.io.errors import need
 
 WORKER_TIMEOUT = 60.0  # seconds without any worker
-CONNECT_TIMEOUT = 10.0  # seconds until a scheduler must answer
+CONNECT_TIMEOUT = 30.0  # seconds until a scheduler must answer
 
 _CONTINUE = "Start it and run again: with a folder, the run continues from the checkpoints."
 
@@ -161,7 +161,7 @@ class DaskBackend:
         from distributed.scheduler import KilledWorker
 
         try:
-            handle.result(timeout=10)
+            handle.result(timeout=CONNECT_TIMEOUT)
         except KilledWorker as error:
             raise ClusterError(
                 f"Several workers died while running the same task: {error}.",

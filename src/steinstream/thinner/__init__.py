@@ -214,8 +214,7 @@ class Thinner:
             Chain of draws without ids.
         second_scores : array_like, optional
             For noisy scores: a second score of each draw with independent noise (another minibatch), (n, d). The
-            selection does not use it; ``kept.ksd_debiased`` is computed from it. Repeats of a state share the second
-            score of the first one.
+            selection does not use it; ``kept.ksd_debiased`` is computed from it.
         costs : array_like, optional
             Costs of keeping the draws, (n,), at least 0. Required if ``cost_weight`` > 0.
         pinned : array_like of bool, optional
