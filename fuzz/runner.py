@@ -24,7 +24,7 @@ from fuzz.oracle import run_case
 PROCESSOR_SECONDS = 20.0  # limit of a case
 WALL_SECONDS = 200.0  # the same in a process that waits, on a machine that is shared
 TOO_SLOW = (f"more than {PROCESSOR_SECONDS:.0f} s of processor time", f"no end after {WALL_SECONDS:.0f} s")
-ADDRESS_SPACE = 5 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
+ADDRESS_SPACE = 4 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
 _BATCH = 2000
 
 

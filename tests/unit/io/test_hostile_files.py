@@ -187,6 +187,10 @@ def test_an_emcee_file_with_other_sizes_than_its_arrays_is_refused(change, tmp_p
         file["mcmc"].attrs.update(change)
     with pytest.raises(InputError, match="expected"):
         open_chain(tmp_path / "run.h5")
+    with h5py.File(tmp_path / "run.h5", "r+") as file:
+        del file["mcmc"]["chain"]
+    with pytest.raises(InputError, match="cannot be read as emcee"):
+        open_chain(tmp_path / "run.h5")
 
 
 def test_blocks_whose_arrays_do_not_fit_are_refused(tmp_path, monkeypatch):
