@@ -18,8 +18,10 @@ _OTHERS = ("full disks", "limited file sizes", "closed pipe", "full device", "no
 def table() -> str:
     """Return the table of counts."""
     counts = Counter[str]()
+    faults = 0
     for run in json.loads((_FOLDER / "results.json").read_text()):
         counts.update(run["counts"])
+        faults += len(run["failures"])
     soak = json.loads((_FOLDER / "soak.json").read_text())
     signals = {name: number for name, number in counts.items() if name.startswith("stopped by")}
     rows = {
@@ -28,6 +30,7 @@ def table() -> str:
         **dict(sorted(signals.items())),
         "all signals": sum(signals.values()),
         **{name: counts[name] for name in _OTHERS if counts[name]},
+        "faults found in these cases, fixed since": faults,
         "soak test: minutes": round(soak["minutes"]),
         "soak test: draws": soak["draws"],
         "soak test: signals": sum(soak["signals"].values()),

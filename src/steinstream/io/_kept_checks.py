@@ -80,7 +80,7 @@ def checked_kept(kept: Kept, where: str) -> Kept:
         names=names,
         ksd=check.measure("ksd", kept.ksd, scores is not None and rows > 0),
         mmd=check.measure("mmd", kept.mmd, False),
-        bound=None if kept.bound is None else check.measure("bound", kept.bound, False),
+        bound=None if kept.bound is None else check.measure("bound", kept.bound, False, infinite=True),
         history=check.history(kept.history),
         weights=None if kept.weights is None else check.weights(kept.weights, rows),
         prefix_ksd=None if kept.prefix_ksd is None else check.floats("prefix_ksd", kept.prefix_ksd, (rows,)),
@@ -118,10 +118,10 @@ class _Check:
             raise self.wrong(f"{name} contains {int(array.max())}, which is too large")
         return np.ascontiguousarray(array, dtype=np.int64)
 
-    def measure(self, name: str, value: Any, required: bool) -> float:
+    def measure(self, name: str, value: Any, required: bool, *, infinite: bool = False) -> float:
         """Return a number that is at least 0; NaN unless it is required."""
         number = float(value)
-        if not (0.0 <= number < math.inf or (math.isnan(number) and not required)):
+        if not (0.0 <= number < math.inf or (math.isnan(number) and not required) or (infinite and number == math.inf)):
             raise self.wrong(f"{name} is {number}")
         return number
 

@@ -337,6 +337,14 @@ def test_a_checkpoint_whose_sums_are_those_of_another_kernel_is_refused(tmp_path
         ss.Thinner.load(tmp_path / "run.npz")
 
 
+def test_a_kept_set_without_a_finite_bound_is_read_again(kept, tmp_path):
+    from dataclasses import replace
+
+    unbounded = replace(kept, bound=np.inf, settings={**kept.settings, "bound": np.inf})
+    write_kept(unbounded, tmp_path / "kept.npz")
+    assert read_kept(tmp_path / "kept.npz").bound == np.inf
+
+
 def test_a_number_of_draws_beyond_the_exact_range_is_refused():
     with pytest.raises(InputError, match=r"size must be at most 2\^53"):
         ss.Thinner(3, size=2**64)
