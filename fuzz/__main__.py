@@ -97,7 +97,7 @@ def main() -> None:
                     known.add(failures[-1])
                     print(f"{result.kind}\n{result.problem}", flush=True)
                     print(f"written to {save(result)}\n", flush=True)
-            if counts.total() % _PROGRESS == 0:
+            if sum(counts[kind] for kind in set(kinds)) % _PROGRESS == 0:
                 write(options.result, summary())
             if time.monotonic() > until:
                 break

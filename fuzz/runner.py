@@ -14,17 +14,18 @@ import shutil
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from fuzz.cases import Case
-from fuzz.oracle import run_case
+from fuzz.oracle import Outcome, run_case
 
 PROCESSOR_SECONDS = 20.0  # limit of a case
 WALL_SECONDS = 200.0  # the same in a process that waits, on a machine that is shared
 TOO_SLOW = (f"more than {PROCESSOR_SECONDS:.0f} s of processor time", f"no end after {WALL_SECONDS:.0f} s")
-ADDRESS_SPACE = 5 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
+ADDRESS_SPACE = 4 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
 _BATCH = 2000
 
 
@@ -70,8 +71,6 @@ def fork(work: Callable[[], int]) -> int:
     try:
         code = work()
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         code = 1
     os._exit(code)
@@ -152,7 +151,10 @@ def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, writer:
         case = make()
         text = case.to_json()
         current.write_text(text)  # for the case that the process does not survive it
-        outcome = run_case(case, folder / "case")
+        try:
+            outcome = run_case(case, folder / "case")
+        except Exception:
+            outcome = Outcome(1, "", "", "the case cannot be run: " + traceback.format_exc(limit=-4))
         answer = [case.kind, outcome.code, outcome.problem, text if outcome.problem else None]
         os.write(writer, json.dumps(answer).encode() + b"\n")
         if "memory" in outcome.problem:

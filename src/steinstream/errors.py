@@ -84,9 +84,11 @@ def one_of(choices: tuple[str, ...], value: str, what: str) -> str:
 
 
 def positive(value: int, what: str) -> int:
-    """Return the value if it is a whole number of at least 1, or raise an `InputError`."""
+    """Return the value if it is a whole number from 1 to 2^53, or raise an `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int | Integral) or value < 1:
         raise InputError(f"{what} must be a whole number of at least 1, got {reprlib.repr(value)}.")
+    if value > 2**53:
+        raise InputError(f"{what} must be at most 2^53, got {reprlib.repr(value)}.")
     return int(value)
 
 

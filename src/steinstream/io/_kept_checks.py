@@ -7,6 +7,7 @@ Draws and scores are validated as those of a chain. Everything else must have th
 from __future__ import annotations
 
 import math
+import reprlib
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,14 @@ from steinstream.result import History, Kept, Variable
 from steinstream.validation import Block, finite_rows
 
 _SUM_TOLERANCE = 1e-6
+_STATISTICS = {
+    *("seen", "skipped", "initial", "steps", "effective_draws", "burn_in", "burn_in_chains", "trust"),
+    "second_scores_noise",
+}
+_TYPES: dict[frozenset[str], type] = {
+    frozenset({"config", "merged", "source", "leaf"}): dict,
+    frozenset({"commands", "preconditioner_changed"}): list,
+}
 
 
 def checked_kept(kept: Kept, where: str) -> Kept:
@@ -59,8 +68,7 @@ def checked_kept(kept: Kept, where: str) -> Kept:
     names = None if kept.names is None else tuple(map(printable, kept.names))
     if names is not None and len(names) != dim:
         raise check.wrong(f"{len(names)} names for {dim} parameters")
-    if not isinstance(kept.settings, dict):
-        raise check.wrong("settings are not a table of names and values")
+    check.settings(kept.settings)
     if kept.preconditioner is not None:
         kept.preconditioner.require(dim)
     return replace(
@@ -72,7 +80,7 @@ def checked_kept(kept: Kept, where: str) -> Kept:
         names=names,
         ksd=check.measure("ksd", kept.ksd, scores is not None and rows > 0),
         mmd=check.measure("mmd", kept.mmd, False),
-        bound=None if kept.bound is None else check.measure("bound", kept.bound, False),
+        bound=None if kept.bound is None else check.measure("bound", kept.bound, False, infinite=True),
         history=check.history(kept.history),
         weights=None if kept.weights is None else check.weights(kept.weights, rows),
         prefix_ksd=None if kept.prefix_ksd is None else check.floats("prefix_ksd", kept.prefix_ksd, (rows,)),
@@ -110,10 +118,10 @@ class _Check:
             raise self.wrong(f"{name} contains {int(array.max())}, which is too large")
         return np.ascontiguousarray(array, dtype=np.int64)
 
-    def measure(self, name: str, value: Any, required: bool) -> float:
+    def measure(self, name: str, value: Any, required: bool, *, infinite: bool = False) -> float:
         """Return a number that is at least 0; NaN unless it is required."""
         number = float(value)
-        if not (0.0 <= number < math.inf or (math.isnan(number) and not required)):
+        if not (0.0 <= number < math.inf or (math.isnan(number) and not required) or (infinite and number == math.inf)):
             raise self.wrong(f"{name} is {number}")
         return number
 
@@ -123,6 +131,19 @@ class _Check:
         if not (weights >= 0).all() or not abs(weights.sum() - 1.0) < _SUM_TOLERANCE:
             raise self.wrong("weights must be at least 0 and have the sum 1")
         return weights
+
+    def settings(self, settings: Any) -> None:
+        """Require the types of those settings that other code uses."""
+        if not isinstance(settings, dict):
+            raise self.wrong("settings are not a table of names and values")
+        for name in settings.keys() & _STATISTICS:
+            value = settings[name]
+            if value is not None and (type(value) not in (int, float) or not 0 <= value < math.inf):
+                raise self.wrong(f"the setting {name} is {reprlib.repr(value)}")
+        for names, kind in _TYPES.items():
+            for name in settings.keys() & names:
+                if not isinstance(settings[name], kind):
+                    raise self.wrong(f"the setting {name} is {reprlib.repr(settings[name])}")
 
     def history(self, history: History) -> History:
         """Return the history; all its parts have the same length."""

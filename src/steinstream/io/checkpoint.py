@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +21,13 @@ import numpy as np
 
 from steinstream import __version__, validation
 from steinstream._typing import AnyArray, Integers
+from steinstream.discrepancy import ksd
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import replacing
 from steinstream.io.errors import DAMAGE
+from steinstream.kernels import IMQ
+from steinstream.preconditioning import Preconditioner
+from steinstream.result import Kept
 from steinstream.schedules import Schedule
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
@@ -30,6 +35,9 @@ from steinstream.thinner.state import ThinnerState
 from steinstream.thinner.state_checks import check_state
 
 FORMAT = 6
+
+_SMALL = 500  # kept draws whose kernel matrix is computed with NumPy, without loading compiled code
+_TOLERANCE = 1e-4  # of KSD^2, relative to the mean diagonal of the Stein kernel; draws may be stored as float32
 
 _ARRAY = "array"  # key of a reference to an array of the file
 
@@ -95,7 +103,25 @@ def load(
         state["kept"] |= {name: np.ascontiguousarray(value) for name, value in rows.items()}
     with _invalid(path):
         check_state(config, state)
-        return Thinner.from_state(config, ThinnerState.from_dict(config, state))
+        thinner = Thinner.from_state(config, ThinnerState.from_dict(config, state))
+        _check_ksd(thinner.kept)
+        return thinner
+
+
+def _check_ksd(kept: Kept) -> None:
+    """Raise an `InputError` if the stored sums do not belong to the stored draws, kernel and preconditioner."""
+    if kept.scores is None or not len(kept):
+        return
+    precondition, kernel = kept.preconditioner or Preconditioner.identity(), kept.kernel or IMQ()
+    with np.errstate(all="ignore"):
+        x, s = precondition.apply_to_draws(kept.draws), precondition.apply_to_scores(kept.scores)
+        diagonal = float(np.mean(kernel.diagonal(s, x)))
+        if len(kept) <= _SMALL:
+            exact = float(np.mean(kernel.matrix(x, s, x, s)))
+        else:
+            exact = ksd(kept.draws, kept.scores, kernel=kernel, preconditioner=precondition) ** 2
+    if math.isfinite(exact) and not abs(kept.ksd**2 - exact) <= _TOLERANCE * diagonal:
+        raise InputError(f"KSD is {kept.ksd:.6g}, but {math.sqrt(max(exact, 0.0)):.6g} for the stored draws.")
 
 
 @contextmanager

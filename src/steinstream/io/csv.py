@@ -182,7 +182,7 @@ def _reject_transposed(path: Path) -> None:
                 return
     fields = start.partition(b"\n")[0].split(b",")[:-1]  # the last one may be incomplete
     values = [parse_number(field) for field in fields[1:]]
-    if columns < _WIDE or None in values:
+    if columns < _WIDE or not values or None in values:
         return
     numbered = values == [cast(float, values[0]) + i for i in range(len(values))]  # a header of pandas
     named = not fields[0].strip() if numbered else parse_number(fields[0]) is None

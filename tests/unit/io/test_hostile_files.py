@@ -187,6 +187,10 @@ def test_an_emcee_file_with_other_sizes_than_its_arrays_is_refused(change, tmp_p
         file["mcmc"].attrs.update(change)
     with pytest.raises(InputError, match="expected"):
         open_chain(tmp_path / "run.h5")
+    with h5py.File(tmp_path / "run.h5", "r+") as file:
+        del file["mcmc"]["chain"]
+    with pytest.raises(InputError, match="cannot be read as emcee"):
+        open_chain(tmp_path / "run.h5")
 
 
 def test_blocks_whose_arrays_do_not_fit_are_refused(tmp_path, monkeypatch):
@@ -315,3 +319,43 @@ def test_only_a_store_that_we_wrote_is_replaced(kept, tmp_path):
     empty.mkdir()
     (empty / ".zgroup").write_text("{}")
     assert not is_own_store(empty)
+
+
+# -- found by fuzzing --------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_whose_sums_are_those_of_another_kernel_is_refused(tmp_path):
+    from steinstream.io import checkpoint
+
+    thinner = ss.Thinner(3, size=8)
+    thinner.extend(DRAWS[0], -DRAWS[0])
+    thinner.save(tmp_path / "run.npz")
+    content = checkpoint.read(tmp_path / "run.npz")
+    content["config"]["kernel"]["c"] = 2.0
+    checkpoint.write(tmp_path / "run.npz", content)
+    with pytest.raises(InputError, match=r"KSD is .*, but .* for the stored draws"):
+        ss.Thinner.load(tmp_path / "run.npz")
+
+
+def test_a_kept_set_without_a_finite_bound_is_read_again(kept, tmp_path):
+    from dataclasses import replace
+
+    unbounded = replace(kept, bound=np.inf, settings={**kept.settings, "bound": np.inf})
+    write_kept(unbounded, tmp_path / "kept.npz")
+    assert read_kept(tmp_path / "kept.npz").bound == np.inf
+
+
+def test_a_number_of_draws_beyond_the_exact_range_is_refused():
+    with pytest.raises(InputError, match=r"size must be at most 2\^53"):
+        ss.Thinner(3, size=2**64)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"effective_draws": "many"}, {"seen": -1}, {"burn_in": True}, {"merged": 3}, {"commands": "x"}]
+)
+def test_a_kept_set_with_settings_of_another_type_is_refused(settings, kept, tmp_path):
+    from dataclasses import replace
+
+    write_kept(replace(kept, settings={**kept.settings, **settings}), tmp_path / "kept.npz")
+    with pytest.raises(InputError, match=f"the setting {next(iter(settings))} is"):
+        read_kept(tmp_path / "kept.npz")

@@ -33,7 +33,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(lambda
 def make(points, ids, names=None):
     history = History(np.arange(3), np.arange(3) + 1, np.array([0.5, 0.25, 1 / 3]), np.array([0.5, 0.1, np.nan]))
     scores = np.nextafter(-points, 0.0)
-    settings = {"version": "0.1.0", "kernel": {"c": 1 / 3}}
+    settings = {"version": "0.1.0", "kernel": "IMQ(c=0.3, beta=-0.5)"}
     return Kept(points, scores, ids, 0.125, history, settings=settings, names=names)
 
 
