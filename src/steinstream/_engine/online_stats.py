@@ -67,9 +67,10 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
 
     Reference: `reference.batches`.
     """
+    used = 0
     for i in range(draws.shape[0]):
         if numbers[1] == sums.shape[0]:
-            return i
+            break
         for k in range(columns.shape[0]):
             if numbers[3] == 0:
                 shift[k] = draws[i, columns[k]]
@@ -80,7 +81,8 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
         numbers[3] += 1
         if numbers[2] == numbers[0]:
             numbers[1], numbers[2] = numbers[1] + 1, 0
-    return draws.shape[0]
+        used += 1
+    return used
 
 
 @called_late()
