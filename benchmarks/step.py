@@ -26,7 +26,6 @@ from steinstream._engine.jit import threads
 from steinstream._engine.state import KeptState, copy_state
 from steinstream._engine.step_rule import StepLimits
 from steinstream._engine.thinning import Batch, StepLog, thin_block
-from steinstream.thinner.bound import new_trace
 
 SIZES = (100, 1000, 10_000)
 DIMENSIONS = (2, 10, 38)
@@ -83,7 +82,7 @@ class InEngine:
         self.batch = Batch(case.draws, case.scores, raw, ids, candidates=1, start=case.start, influence=scratch)
         self.limits = StepLimits(np.full(steps, size), np.zeros(steps), np.zeros(steps), cap=size)
         sizes, dropped = np.zeros(steps, np.int64), np.zeros((size + steps, 3), np.int64)
-        self.log = StepLog(sizes, np.zeros(steps), np.zeros(steps), dropped, new_trace(size))
+        self.log = StepLog(sizes, np.zeros(steps), np.zeros(steps), dropped)
 
     def __call__(self) -> Callable[[], object]:
         state = self.case.state

@@ -10,7 +10,6 @@ import numpy as np
 
 from steinstream._engine.jit import bare, jit
 from steinstream._engine.kernel_pair import diagonal
-from steinstream._engine.late_calls import called_late
 
 #: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last
 #: doubled, and the draws between the two doublings before. The bound is kappa * sampling + budget + diagonal * forced,
@@ -67,48 +66,48 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
 
     Reference: `reference.batches`.
     """
-    for i in range(draws.shape[0]):
-        if numbers[1] == sums.shape[0]:
-            return i
+    used, batch, inside, seen = 0, numbers[1], numbers[2], numbers[3]
+    while used < draws.shape[0] and batch < sums.shape[0]:
         for k in range(columns.shape[0]):
-            if numbers[3] == 0:
-                shift[k] = draws[i, columns[k]]
-            value = draws[i, columns[k]] - shift[k]
-            sums[numbers[1], k] += value
-            squares[numbers[1], k] += value * value
-        numbers[2] += 1
-        numbers[3] += 1
-        if numbers[2] == numbers[0]:
-            numbers[1], numbers[2] = numbers[1] + 1, 0
-    return draws.shape[0]
+            if seen == 0:
+                shift[k] = draws[used, columns[k]]
+            value = draws[used, columns[k]] - shift[k]
+            sums[batch, k] += value
+            squares[batch, k] += value * value
+        used, inside, seen = used + 1, inside + 1, seen + 1
+        if inside == numbers[0]:
+            batch, inside = batch + 1, 0
+    numbers[1], numbers[2], numbers[3] = batch, inside, seen
+    return used
 
 
-@called_late()
-def update_bound(kernel, batch, limits, log, step):
-    """Add a step, and its draws, to the terms of the bound in ``log.trace``.
+@bare
+def update_bound(trace, kernel, draws, scores, sizes, limits) -> None:
+    """Add the draws and steps of a run to the terms of the bound. ``sizes`` are the numbers of draws after each step.
 
     Reference: `reference.bound`.
     """
-    trace, cap, first = log.trace, float(limits.cap), step * batch.candidates
-    for i in range(first, first + batch.candidates):
+    cap = float(limits.cap)
+    for i in range(scores.shape[0]):
         if trace.count >= trace.doubling:
             trace.previous_count, trace.previous_diagonals = trace.count, trace.diagonals
             trace.doubling += trace.count
             trace.count = trace.diagonals = 0.0
         trace.count += 1.0
-        trace.diagonals += diagonal(kernel, batch.draws, batch.scores, i)
-    before, after = trace.kept, trace.kept + 1.0
-    shrink = (before / after) ** 2
-    sampling = shrink * trace.sampling + 1.0 / after**2
-    budget, forced = shrink * trace.budget, shrink * trace.forced
-    if before == cap and limits.floor[step] == cap:  # exactly one draw is removed, the one that costs least
-        rest = 1.0 - 1.0 / before**2
-        sampling, budget, forced = rest * sampling, rest * budget, rest * forced + 1.0 / before**2
-    else:
-        budget += limits.budget[step] + limits.share[step] / after**2
-        while after > cap:
-            after -= 1.0
-            forced += 1.0 / after**2
-        trace.ceiling_sampling, trace.ceiling_budget, trace.ceiling_forced = sampling, budget, forced
-    trace.sampling, trace.budget, trace.forced = sampling, budget, forced
-    trace.kept = log.sizes[step]
+        trace.diagonals += diagonal(kernel, draws, scores, i)
+    for step in range(sizes.shape[0]):
+        before, after = trace.kept, trace.kept + 1.0
+        shrink = (before / after) ** 2
+        sampling = shrink * trace.sampling + 1.0 / after**2
+        budget, forced = shrink * trace.budget, shrink * trace.forced
+        if before == cap and limits.floor[step] == cap:  # exactly one draw is removed, the one that costs least
+            rest = 1.0 - 1.0 / before**2
+            sampling, budget, forced = rest * sampling, rest * budget, rest * forced + 1.0 / before**2
+        else:
+            budget += limits.budget[step] + limits.share[step] / after**2
+            while after > cap:
+                after -= 1.0
+                forced += 1.0 / after**2
+            trace.ceiling_sampling, trace.ceiling_budget, trace.ceiling_forced = sampling, budget, forced
+        trace.sampling, trace.budget, trace.forced = sampling, budget, forced
+        trace.kept = sizes[step]

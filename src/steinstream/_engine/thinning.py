@@ -11,7 +11,7 @@ removed, the one with the largest sum of influence and cost term is. Pinned draw
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from steinstream._engine.by_reference import by_reference
 from steinstream._engine.candidates import best_candidate, next_removal
 from steinstream._engine.jit import bare
 from steinstream._engine.objective import objective, objective_with_new, squared_ksd
-from steinstream._engine.online_stats import update_bound
 from steinstream._engine.penalties import logged_mmd, observe_stream
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
@@ -73,7 +72,6 @@ class StepLog(NamedTuple):
     squared_ksd: Array  # (steps,): KSD^2 after each step
     squared_mmd: Array  # (steps,): squared MMD to the stream after each step; NaN without a stream term
     dropped: Integers  # (n, 3): chain, draw and step of arrival of the removed draws, in order
-    trace: Any = None  # terms of the bound, a record of online_stats.TRACE
 
 
 @bare
@@ -114,5 +112,4 @@ def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[i
             removed += 1
         log.sizes[step], log.squared_ksd[step] = state.scalars.draws, squared_ksd(state)
         log.squared_mmd[step] = logged_mmd(state, penalties)
-        update_bound(kernel, batch, limits, log, step)
     return limits.floor.shape[0], removed

@@ -150,24 +150,32 @@ def load_draw(state, batch, new):
 
 
 @inlined
-def write_draw(state, batch, new):
-    """Write a draw into ``state.draw`` and the first spare slot. Return whether it equals the latest state exactly.
-
-    Draws are equal if they are equal as given, too: two draws may coincide after preconditioning. Storage bookkeeping.
-    """
-    spare, latest = state.scalars.slots, state.scalars.latest
-    same, tiles = latest != NONE, state.tiles
+def repeats_latest(state, batch, new):
+    """Whether a draw of the batch equals the latest state exactly, also as it was given. Storage bookkeeping."""
+    latest = state.scalars.latest
+    if latest == NONE:
+        return False
+    tile, lane, tiles = latest // LANES, latest % LANES, state.tiles
     for k in range(batch.draws.shape[1]):
-        for part in range(2):
-            value = batch.draws[new, k] if part == 0 else batch.scores[new, k]
-            same = same and tiles[latest // LANES, k, part, latest % LANES] == value
-            tiles[spare // LANES, k, part, spare % LANES] = value
-            state.draw[part, k] = value
+        if tiles[tile, k, 0, lane] != batch.draws[new, k] or tiles[tile, k, 1, lane] != batch.scores[new, k]:
+            return False
+    for k in range(batch.raw.shape[1]):  # noqa: SIM110 (numba has no all())
+        if state.raw[latest, k] != batch.raw[new, k]:
+            return False
+    return True
+
+
+@inlined
+def write_draw(state, batch, new):
+    """Write a draw of the batch into ``state.draw`` and the first spare slot. Storage bookkeeping."""
+    slot = state.scalars.slots
+    tile, lane, tiles, draw = slot // LANES, slot % LANES, state.tiles, state.draw
+    for k in range(batch.draws.shape[1]):
+        draw[0, k] = tiles[tile, k, 0, lane] = batch.draws[new, k]
+        draw[1, k] = tiles[tile, k, 1, lane] = batch.scores[new, k]
     for k in range(batch.raw.shape[1]):
-        same = same and state.raw[latest, k] == batch.raw[new, k]
-        state.raw[spare, k] = batch.raw[new, k]
-    state.copies[spare], state.influence[spare], state.influence_low[spare] = 0.0, -np.inf, 0.0
-    return same
+        state.raw[slot, k] = batch.raw[new, k]
+    state.copies[slot], state.influence[slot], state.influence_low[slot] = 0.0, -np.inf, 0.0
 
 
 @inlined
@@ -192,10 +200,11 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     """
     scalars = state.scalars
     set_share(state, penalties, scalars.draws)
-    if write_draw(state, batch, new):
+    if repeats_latest(state, batch, new):
         evaluate_copy(state, penalties, batch, new, skip_others)
     else:
         slot = scalars.slots
+        write_draw(state, batch, new)
         prepare_slot(state, kernel, penalties, batch, new, slot)
         high, low, scalars.largest_other = row_of_state(
             state, kernel, penalties, EVALUATE, state.draw, slots=slot + 1, workers=workers

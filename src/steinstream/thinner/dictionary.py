@@ -12,6 +12,7 @@ import numpy as np
 
 from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import threads
+from steinstream._engine.online_stats import update_bound
 from steinstream._engine.penalties import (
     Penalties,
     add_diagonals,
@@ -182,7 +183,7 @@ class Dictionary:
             workers = self._chooser.choose() if shareable else None
             part = slice(done, last)
             room = np.zeros((self.size + last - done, 3), dtype=np.int64)
-            log = StepLog(sizes[part], squared_ksds[part], squared_mmds[part], room, self._trace)
+            log = StepLog(sizes[part], squared_ksds[part], squared_mmds[part], room)
             began = time.perf_counter()
             ran, removed = thin_block(
                 self._state,
@@ -200,6 +201,7 @@ class Dictionary:
             if done < last:
                 self._state = enlarged(self._state)
                 self._penalties = self._penalties and enlarged_penalties(self._penalties, self._state)
+        update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
         if not self.layout.has_scores:
             squared_ksds[:] = np.nan
         return StepRecords(sizes, squared_ksds, squared_mmds, np.concatenate(dropped))
@@ -615,7 +617,7 @@ class Dictionary:
 
 def _writable(array: AnyArray) -> AnyArray:
     """Return a contiguous, writable array: the engine would be compiled once more for each other kind."""
-    return np.require(array, requirements=["C", "W"])
+    return array if array.flags.carray else np.array(array, order="C")
 
 
 _TOTAL = ("total", "total_low", "largest_diagonal")  # numbers of a state that are part of a checkpoint

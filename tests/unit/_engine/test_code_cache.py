@@ -41,6 +41,13 @@ def hits(function):
     return sum(function.stats.cache_hits.values())
 
 
+def test_numba_saves_and_loads_through_our_files(folder):
+    """`code_cache.CodeCache` replaces an attribute of numba's cache; a version that has renamed it fails here."""
+    assert compiler.jit(product)(2.0, 3.0) == 6.0
+    (path,) = files(folder)
+    assert path.name.startswith("product-") and path.suffix not in (".nbi", ".nbc")
+
+
 @pytest.mark.parametrize(
     "damage",
     [

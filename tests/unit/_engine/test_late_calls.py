@@ -1,11 +1,17 @@
-"""Functions that are called late, and tuples that are passed by reference, behave as ordinary ones."""
+"""Functions that are called late, and tuples that are passed by reference, behave as ordinary ones.
+
+These tests, and those of the cache, fail if a version of numba changes what the engine relies on.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from numba import types
+from numba.core.datamodel import default_manager
 
 from steinstream._engine import late_calls
 from steinstream._engine.by_reference import by_reference
@@ -82,3 +88,33 @@ def test_references_of_equal_layout_have_one_type():
     call(outer(4), 1)
     call(outer(7), 1)
     assert len(call.signatures) == max(before, 1)
+
+
+@jit
+def describe(outer) -> tuple[int, int, int, int, int, int, float]:
+    matrix = outer.inner.matrix
+    middle = matrix[1:3, 1]  # a view: uses the strides
+    return (*matrix.shape, *matrix.strides, matrix.size, matrix.itemsize, middle.sum())
+
+
+def test_an_array_that_is_passed_by_reference_is_complete_and_keeps_its_reference_count():
+    given = outer(4)
+    matrix = given.inner.matrix
+    describe(given)
+    before = sys.getrefcount(matrix)
+    for _ in range(3):
+        assert describe(given) == (*matrix.shape, *matrix.strides, matrix.size, matrix.itemsize, 3.0 + 5.0)
+    assert sys.getrefcount(matrix) == before
+
+
+def test_the_parts_of_an_array_in_memory_are_those_that_a_reference_reads():
+    """`by_reference.read_field` sets the owners to null and loads all other parts."""
+    model = default_manager[types.float64[:, ::1]]
+    parts = [model.get_field_position(name) for name in ("meminfo", "parent", "nitems", "itemsize", "data")]
+    assert sorted([*parts, *map(model.get_field_position, ("shape", "strides"))]) == [*range(7)]
+
+
+def test_a_late_function_that_cannot_be_compiled_is_an_error_with_a_reason_in_the_log(caplog):
+    with caplog.at_level("ERROR", logger="steinstream"), pytest.raises(RuntimeError, match="never could not be comp"):
+        call(outer(1, nothing=1.0), 1)
+    assert "never could not be compiled with numba" in caplog.text and "missing" in caplog.text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steinstream._engine import merging, reference
+from steinstream._engine import base_row, merging, reference
 from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.pairwise import as_tiles, tiled
 from tests.streams import kernels
@@ -44,7 +44,7 @@ def sums_of(kernel, draws, rows):
     sums = merging.RowSums(np.zeros(len(rows)), np.zeros(len(rows)), draws.stream_weight * centred @ some.masses)
     if draws.stein:
         merging.add_row_sums(compile_kernel(kernel, 3), tiled(x, s, some.masses), some.draws, 0, len(rows), sums)
-    return merging.Slots(as_tiles(x, s), merging.base_tiles(some.base), merging.padded(some.masses)), sums
+    return merging.Slots(as_tiles(x, s), base_row.base_tiles(some.base), base_row.padded(some.masses)), sums
 
 
 terms = st.sampled_from([(True, False), (True, True), (False, True)])  # scores, stream term
@@ -103,7 +103,7 @@ def test_draws_are_swapped_as_specified(seed, count, kernel, has):
 def test_halving_selects_the_specified_half_and_reports_its_distance(seed, pairs, kernel):
     base = np.random.default_rng(seed).normal(size=(2 * pairs, 2))
     selected = np.zeros(len(base), dtype=bool)
-    square = merging.halve(compile_kernel(kernel, 2), merging.base_tiles(base), base, selected)
+    square = merging.halve(compile_kernel(kernel, 2), base_row.base_tiles(base), base, selected)
     summary = reference.ReferenceSummary(kernel)
     summary.levels[0] = list(base)
     summary.halve(0)
@@ -115,5 +115,5 @@ def test_halving_selects_the_specified_half_and_reports_its_distance(seed, pairs
 @given(st.integers(0, 2**32), st.integers(1, 40), kernels)
 def test_the_matrix_of_the_base_kernel(seed, count, kernel):
     base = np.random.default_rng(seed).normal(size=(count, 2))
-    values = merging.base_matrix(compile_kernel(kernel, 2), merging.base_tiles(base), base)[:, :count]
+    values = base_row.base_matrix(compile_kernel(kernel, 2), base_row.base_tiles(base), base)[:, :count]
     assert values == pytest.approx(kernel.base_matrix(base, base), abs=1e-10)  # rounded to a grid
