@@ -422,6 +422,16 @@ def two_chains(seed: int) -> tuple[Array, Array]:
     return np.array([block.draws for block in both]), np.array([block.scores for block in both])
 
 
+def langevin(seed: int) -> tuple[Array, Array]:
+    """Sample a short Langevin chain of a normal with widths from 1 to 1/30, with scores 50 times too small."""
+    random, precision, step = np.random.default_rng(seed), np.geomspace(1.0, 1000.0, 30), 1e-4
+    x = np.empty((4000, 30))
+    x[0] = random.normal(size=30) / np.sqrt(precision)
+    for t in range(1, len(x)):
+        x[t] = x[t - 1] - 0.5 * step * precision * x[t - 1] + np.sqrt(step) * random.normal(size=30)
+    return x, -precision * x / 50.0
+
+
 def faults() -> Iterator[DiagnosisCase]:
     """Return runs with one fault each: of the thinning, of the chain, of the scores and of the weights."""
     two, ten = Gaussian(np.zeros(2), 1.0), Gaussian(np.zeros(10), 1.0)
@@ -441,8 +451,12 @@ def faults() -> Iterator[DiagnosisCase]:
         ("frozen half-way", thinned(altered(mala, frozen)), ("stuck",)),
         ("random walk 0.001", thinned(chain(RandomWalk, two, 2, 10_000, 0.001, step=50.0)), ("stuck", "slow")),
         ("random walk with tiny steps", thinned(walk(two, 0.01, 0.0, 10_000)), ("slow",)),
-        ("from 200 sd out, all kept", thinned(out, growth="none"), ("burn-in",)),
-        ("from 200 sd out, 95 % kept", thinned(out, growth=lambda t: 0.95 * t), ("burn-in",)),
+        ("from 200 sd out, all kept by KSD", thinned(out, growth="none", stream_weight=0.0), ("burn-in",)),
+        (
+            "from 200 sd out, 95 % kept by KSD",
+            thinned(out, growth=lambda t: 0.95 * t, stream_weight=0.0),
+            ("burn-in",),
+        ),
         ("60 % burn-in, growth linear", thinned(slow, growth="linear"), ("drift", "slow")),
         ("mode of 0.2 visited in the last fifth only", thinned(late(0.2)), ("drift",)),
         ("mode of 0.05 visited in the last twentieth only", thinned(late(0.05)), ("slow",)),
@@ -451,6 +465,7 @@ def faults() -> Iterator[DiagnosisCase]:
         ("one score of ten negated", thinned(altered(mala, negated)), ("scores",)),
         ("scores three times too large", thinned(altered(mala, magnified)), ("scores",)),
         ("scores half as large", thinned(altered(mala, lambda x, s: (x, 0.5 * s))), ("scores",)),
+        ("scores of a mean loss of 50 data, slow Langevin chain", thinned(langevin), ("scores",)),
         ("modes 8 apart, weights of least KSD", weighted(far_8, 100, like_stream=False), ("weights", "regions")),
     ]
     for dim in (2, 10, 38):

@@ -123,7 +123,7 @@ def diagnose(
     mean: differences above 0.25 sd would have been found; largest found -0.01 sd (x0)
     >>> left = kept.draws[:, 0] < 0
     >>> [finding.name for finding in diagnose(kept.draws[left], kept.ids[left], kept.stream).fired]
-    ['regions', 'mean', 'quantiles', 'spread', 'directions']
+    ['spread', 'regions', 'mean', 'quantiles', 'directions']
 
     """
     proxy, notes = notes_of_settings(settings or {})

@@ -82,7 +82,8 @@ def _check_leading_direction(context: DiagnosticContext) -> Finding:
     columns = np.argsort(scores.var(axis=0))[-_LEADING:]
     direction = np.linalg.eigh(scores[:, columns].T @ scores[:, columns])[1][:, -1]
     position = (context.draws - context.mean)[:, columns] @ direction
-    if float(effective_sample_size(position[:, None])[0]) < _MIN_ESS:
+    moves = bool(np.ptp(context.draws, axis=0).any())
+    if not moves or float(effective_sample_size(position[:, None])[0]) < _MIN_ESS:
         return skipped("scores", "the stream has too few effective draws")
     products = (position * (context.scores[:, columns] @ direction))[:, None]
     found = float(products.mean())

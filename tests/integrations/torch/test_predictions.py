@@ -10,7 +10,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 import steinstream as ss  # noqa: E402
 from steinstream.ensemble import EnsemblePrediction  # noqa: E402
-from steinstream.errors import InputError  # noqa: E402
+from steinstream.errors import InputError, ScoresWarning  # noqa: E402
 from steinstream.integrations.torch import Collector, Posterior  # noqa: E402
 
 torch.set_num_threads(1)
@@ -239,3 +239,35 @@ def test_scores_of_all_draws_or_of_none():
     collector(score=np.ones(collector.dim))
     with pytest.raises(InputError, match="Some draws have scores and others have none"):
         collector()
+
+
+@pytest.mark.parametrize("factor", [-50.0, -1.0])
+def test_gradients_of_a_mean_loss_are_reported_for_a_slow_langevin_chain(factor):
+    """Without the factor, the number of examples, scores are 50 times too small."""
+    torch.manual_seed(0)
+    x = torch.linspace(-1.0, 1.0, 50).double()[:, None]
+    y = torch.sin(4.0 * x) + 0.2 * torch.randn_like(x)
+    module = torch.nn.Sequential(torch.nn.Linear(1, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).double()
+
+    def mean_loss():
+        prior = 0.5 * sum(weight.square().sum() for weight in module.parameters()) / 50.0
+        return 12.5 * ((module(x) - y) ** 2).mean() + prior
+
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.02)
+    for _ in range(500):
+        optimiser.zero_grad()
+        mean_loss().backward()
+        optimiser.step()
+    collector, step = Collector(module, size=20), 1e-4
+    for _ in range(1000):
+        module.zero_grad()
+        mean_loss().backward()
+        collector(score=collector.gradient(factor))
+        with torch.no_grad():
+            for weight in module.parameters():
+                weight += -25.0 * step * weight.grad + step**0.5 * torch.randn_like(weight)
+    if factor == -1.0:
+        with pytest.warns(ScoresWarning, match="multiply them by the number of data"):
+            collector.kept  # noqa: B018
+    else:
+        assert collector.kept.diagnose()["slow"].fired  # warnings are errors

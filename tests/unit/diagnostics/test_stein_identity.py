@@ -69,6 +69,13 @@ def test_a_stream_that_is_slow_in_all_directions_gives_no_answer():
         assert diagnose_scores(as_stream(x)).skipped == "the stream has too few effective draws"
 
 
+def test_a_chain_that_stops_has_no_wrong_scores():
+    for seed in range(5):
+        x = np.random.default_rng(seed).normal(size=(2000, 10))
+        x[1000:] = x[1000]
+        assert diagnose_scores(as_stream(x)).skipped
+
+
 def test_draws_without_scores_give_no_answer():
     x = np.random.default_rng(0).normal(size=(1000, 2))
     assert diagnose_scores(as_stream(x)._replace(scores=np.zeros((1000, 0)))).skipped == "no scores"
