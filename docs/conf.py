@@ -98,10 +98,10 @@ def fitted(app, page, text):
 
 
 def unbroken(app, tree):
-    """Keep numbers such as 10 000 on one line."""
+    """Keep 10 000 and 5 % on one line."""
     for node in list(tree.findall(nodes.Text)):
         if not isinstance(node.parent, nodes.literal | nodes.literal_block):
-            node.parent.replace(node, nodes.Text(re.sub(r"(?<=\d) (?=\d{3}\b)", "\N{NARROW NO-BREAK SPACE}", node)))
+            node.parent.replace(node, nodes.Text(re.sub(r"(?<=\d) (?=\d{3}\b|%)", "\N{NARROW NO-BREAK SPACE}", node)))
 
 
 def formula(page, node):

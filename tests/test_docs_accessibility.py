@@ -36,6 +36,7 @@ RULES = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory):
     """Return the script of axe-core."""
+    pytest.importorskip("selenium", reason="browser tests require selenium")
     if given := os.environ.get("AXE_CORE"):
         return Path(given).read_text()
     if not (npm := shutil.which("npm")):
