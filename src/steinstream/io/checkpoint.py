@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from steinstream import __version__, validation
+from steinstream import __version__, discrepancy, validation
 from steinstream._typing import AnyArray, Integers
-from steinstream.discrepancy import ksd
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import replacing
 from steinstream.io.errors import DAMAGE
@@ -119,7 +118,7 @@ def _check_ksd(kept: Kept) -> None:
         if len(kept) <= _SMALL:
             exact = float(np.mean(kernel.matrix(x, s, x, s)))
         else:
-            exact = ksd(kept.draws, kept.scores, kernel=kernel, preconditioner=precondition) ** 2
+            exact = discrepancy.ksd(kept.draws, kept.scores, kernel=kernel, preconditioner=precondition) ** 2
     if math.isfinite(exact) and not abs(kept.ksd**2 - exact) <= _TOLERANCE * diagonal:
         raise InputError(f"KSD is {kept.ksd:.6g}, but {math.sqrt(max(exact, 0.0)):.6g} for the stored draws.")
 
