@@ -109,7 +109,7 @@ def formula(page, node):
     text = re.sub(r"\\log\s*(?=[\\\w])", r"\\,\\log\\, ", node.astext())  # MathML has no space around functions
     try:
         found = tex2mathml(text, as_block=isinstance(node, nodes.math_block))
-        page.body.append(re.sub(r"<mo(?: \w+=\"\w+\")?>([|‖])</mo>", r'<mo lspace="0" rspace="0">\1</mo>', found))
+        page.body.append(re.sub(r"<mo( \w+=\"\w+\")?>([|‖])</mo>", r'<mo\1 lspace="0" rspace="0">\2</mo>', found))
     except MathError as problem:
         logging.getLogger(__name__).warning("%s", problem, location=node)
     raise nodes.SkipNode
