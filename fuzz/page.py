@@ -36,7 +36,7 @@ def table() -> str:
         "soak test: signals": sum(soak["signals"].values()),
         "soak test: peak memory in MB, last third of the time": soak["peak_megabytes_by_third"][-1],
     }
-    lines = [f"| {name} | {number:,} |".replace(",", " ") for name, number in rows.items()]
+    lines = [f"| {name} | {f'{number:,}'.replace(',', ' ')} |" for name, number in rows.items()]
     return "\n".join(["| case | number |", "|---|---|", *lines]) + "\n"
 
 
