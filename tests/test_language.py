@@ -1,6 +1,6 @@
 """Plain technical English: words and phrases that are avoided in the docs, the README and the source.
 
-Run by ``make lint``. Code blocks of pages are not read. `REST` lists pages that are not rewritten yet.
+Run by ``make lint``. Code blocks of pages are not read.
 """
 
 from __future__ import annotations
@@ -32,10 +32,6 @@ AVOID = {  # pattern: what to write instead
     r"blame[ds]?": "attribute",
     r"for ever": "permanently",
 }
-REST = {  # pages that still use words of the list
-    "docs/blind-spots.md", "docs/command-line.md", "docs/integrations/without-scores.md",
-    "experiments/diagnosis/README.md",
-}  # fmt: skip
 FILES = [path for path in (*pages(), *sorted((ROOT / "src").rglob("*.py"))) if path.name != "summary.md"]
 
 
@@ -51,8 +47,6 @@ def prose(path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_word_of_the_list_is_used(path):
     name, text = str(path.relative_to(ROOT)), prose(path)
-    if name in REST:
-        pytest.skip("not rewritten yet")
     for pattern, better in AVOID.items():
         for found in re.finditer(rf"\b(?:{pattern})\b", text, flags=re.IGNORECASE):
             line = text.count("\n", 0, found.start()) + 1
