@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from pathlib import Path
 from random import Random
 
@@ -81,9 +80,8 @@ def test_a_wrong_result_is_noticed(array, files, tmp_path, monkeypatch):
 
 
 def test_a_changed_input_a_traceback_and_a_left_file_are_noticed(files, tmp_path, monkeypatch):
-    from steinstream.cli import paths
+    from steinstream.cli import _thin_request, paths
 
-    thin = sys.modules["steinstream.cli.thin"]
     for damage, noticed in (
         (lambda: Path("chain.npz").write_bytes(b"x"), "chain.npz was changed"),
         (lambda: Path("left.tmp").write_bytes(b"x"), "left.tmp was changed or left behind"),
@@ -94,7 +92,7 @@ def test_a_changed_input_a_traceback_and_a_left_file_are_noticed(files, tmp_path
             paths.save_kept(kept, output)
             damage()
 
-        monkeypatch.setattr(thin, "save_kept", save)
+        monkeypatch.setattr(_thin_request, "save_kept", save)
         assert noticed in run_case(thinned(files), tmp_path / "case").problem
 
 

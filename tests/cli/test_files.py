@@ -32,7 +32,7 @@ def table(path, *columns):
 
 
 def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
 @pytest.fixture(scope="module")

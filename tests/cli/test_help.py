@@ -70,7 +70,7 @@ def test_the_first_help_has_an_example_of_each_command():
 
 def test_the_commands_in_the_readme_are_right():
     found = list(examples((ROOT / "README.md").read_text()))
-    assert len(found) >= 5
+    assert len(found) >= 3
     for words in found:
         parse(words)
 

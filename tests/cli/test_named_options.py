@@ -44,7 +44,7 @@ def test_every_option_in_a_message_exists(path):
 @pytest.mark.parametrize("name", commands.commands)
 def test_a_command_names_its_own_options(name):
     """An option of another command follows the name of that command."""
-    for text in texts(PACKAGE / "cli" / f"{name}.py"):
+    for text in texts(PACKAGE / "cli" / f"{name.replace('-', '_')}.py"):
         for option in OPTION.finditer(text):
             others = re.findall(r"steinstream (\w+)|\bfor (thin|refine)\b", text)
             owners = {name, *(word for pair in others for word in pair if word in OPTIONS)}

@@ -88,7 +88,7 @@ def test_a_failure_keeps_the_finished_scores_for_the_next_run(steinstream, tmp_p
     [
         ([], "exactly one of --log-density and --score"),
         (["--log-density", "model"], "is not of the form MODULE:FUNCTION"),
-        (["--log-density", "nothing.py:f"], "there is no module nothing.py"),
+        (["--log-density", "nothing.py:f"], "the module nothing.py does not exist"),
         (["--log-density", "{}:number"], "has no function number"),
         (["--score", "{}:score", "--processes", "2"], "--processes has no effect with --score"),
         (["--log-density", "{}:log_density", "--by", "jax", "--accuracy", "0.1"], "--accuracy has no effect with --by"),

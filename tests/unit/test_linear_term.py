@@ -161,7 +161,7 @@ def test_numbers_that_would_overflow_are_refused():
         lambda: ksd_thinner(1, kernel=kernel, initial=(x, -x)),
         lambda: ss.ksd(x, -x, kernel=kernel),
     ):
-        with pytest.raises(ss.SteinstreamError, match="draw 1 is 1e\\+60 in coordinate 0"):
+        with pytest.raises(ss.SteinstreamError, match="draw 1 is 1e\\+60, above the limit of 1e\\+50, in coordinate 0"):
             refused()
     thinner = ksd_thinner(1, kernel=kernel, on_bad="skip")
     thinner.extend(x, -x)

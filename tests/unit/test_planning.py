@@ -260,7 +260,7 @@ def test_bad_warmups_get_one_clear_error():
         (bad, s, "chain 0, draw 7 is nan"),
         (x, -s, "look negated"),
         (x[:150], s[:150], "too short: its second half has 75 steps"),
-        (x[:0], s[:0], "no draws"),
+        (x[:0], s[:0], "No draws"),
         (x, None, "A plan requires scores"),
     ):
         with pytest.raises(InputError) as error:

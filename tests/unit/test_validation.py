@@ -85,7 +85,7 @@ def test_chains_become_blocks_with_their_numbers():
     blocks = validation.as_chains(x, -x)
     assert [one.ids[:, 0].tolist() for one in blocks] == [[0] * 4, [1] * 4, [2] * 4]
     assert len(validation.as_chains(x[0], -x[0])) == 1
-    with pytest.raises(InputError, match="no draws"):
+    with pytest.raises(InputError, match="No draws"):
         validation.as_chains(x[:, :0], x[:, :0])
     with pytest.raises(InputError, match="scores have shape"):
         validation.as_chains(x, x[:2])

@@ -92,7 +92,7 @@ def shared_row(state, kernel, penalties, operation, draw, tiles, workers):
     """
     pieces = min(workers, tiles)  # each piece has at least one tile
     sums, errors, largest = np.zeros((pieces, LANES)), np.zeros((pieces, LANES)), np.zeros((pieces, LANES))
-    base_sums, total, terms = np.zeros((pieces, LANES)), state.lane_base_sums, row_penalties(penalties)
+    base_sums, total = np.zeros((pieces, LANES)), state.lane_base_sums
     stored, copies, row, influence, influence_low = (
         state.tiles,
         state.copies,
@@ -103,6 +103,7 @@ def shared_row(state, kernel, penalties, operation, draw, tiles, workers):
     for piece in numba.prange(pieces):
         lanes = LaneResults(sums[piece], errors[piece], largest[piece], base_sums[piece])
         mine = RowArrays(draw, stored, copies, influence, influence_low, row, lanes)
+        terms = row_penalties(penalties)  # inside the loop: numba cannot pass this tuple to a thread
         compute_row(kernel, operation, mine, terms, piece * tiles // pieces, (piece + 1) * tiles // pieces)
     high, low, top = 0.0, 0.0, -np.inf
     for piece in range(pieces):

@@ -10,6 +10,7 @@ from steinstream.cli.messages import Messages
 from steinstream.cli.options import InputOptions, current_command_line
 from steinstream.cli.paths import holds_groups, save_kept
 from steinstream.cli.refine import Refinement, refined
+from steinstream.errors import SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
@@ -33,9 +34,31 @@ class ThinRequest(NamedTuple):
         """Open the chain, without its burn-in if one is given."""
         return self.files.open(self.chain, self.burn_in)
 
-    def groups(self, source: Chain, kept: Kept) -> dict[str, dict[str, Variable]]:
-        """Return the other groups of an ArviZ file at the kept draws, if the output can hold them."""
-        return source.groups(kept.ids) if holds_groups(self.output) else {}
+    def groups(self, kept: Kept, source: Chain | None = None) -> dict[str, dict[str, Variable]]:
+        """Return the other groups of an ArviZ file at the kept draws, if the output can hold them.
+
+        Parameters
+        ----------
+        kept : Kept
+            The kept draws.
+        source : Chain, optional
+            The open file. Default: it is opened again; if it cannot be read, this is a warning.
+
+        Returns
+        -------
+        dict
+            Variables by group.
+
+        """
+        if not holds_groups(self.output):
+            return {}
+        if source is not None:
+            return source.groups(kept.ids)
+        try:
+            return self.open().groups(kept.ids)
+        except SteinstreamError as error:
+            self.messages.warn(f"The other groups of the files are left out: {error}")
+            return {}
 
     def write(self, kept: Kept) -> Kept:
         """Add the command line to the kept draws, and weights or an order if requested; write and return them."""

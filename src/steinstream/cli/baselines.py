@@ -90,7 +90,7 @@ def thin_with_baseline(request: ThinRequest, baseline: MethodOptions) -> ThinRes
     name, source, started = method_name(baseline.method), request.open(), working_time()
     with bar("reading ", 1.0) as progress:
         kept = _run(name, source, request.config, baseline.seed, progress.show, lambda: progress.begin(name, None))
-    variables, groups = source.variables(kept.ids), request.groups(source, kept)
+    variables, groups = source.variables(kept.ids), request.groups(kept, source)
     kept = request.write(replace(kept, names=source.names, variables=variables, groups=groups))
     seconds = working_time() - started
     return ThinResult(kept, source, f"{name} kept {kept_of(kept)} in {seconds:.1f} s  ·  {measures_of(kept)}")

@@ -136,7 +136,7 @@ def thin_with_workers(
         how = "nothing was written" if saving.checkpoint is None else "add --resume to the same command to continue"
         request.messages.note(f"stopped; {how}")
         sys.exit(130)
-    kept = request.write(replace(kept, groups=request.groups(request.open(), kept)))
+    kept = request.write(replace(kept, groups=request.groups(kept)))
     _print_skipped(kept, request.messages)
     if saving.checkpoint is not None:
         from steinstream.parallel import clear

@@ -227,7 +227,7 @@ def _with_variables(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
 
     try:
         variables = {**kept.variables, **source.variables(kept.ids)}
-        return replace(kept, variables=variables, groups=request.groups(source, kept))
+        return replace(kept, variables=variables, groups=request.groups(kept, source))
     except SteinstreamError:
         save_kept(kept, request.output)  # do not lose a long run because of its variables
         raise

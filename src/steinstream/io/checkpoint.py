@@ -25,12 +25,13 @@ from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import replacing
 from steinstream.io.errors import DAMAGE
-from steinstream.kernels import IMQ
+from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.result import Kept
 from steinstream.schedules import Schedule
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.dictionary import Dictionary
+from steinstream.thinner.dictionary_f32 import WideDictionary
 from steinstream.thinner.state import ThinnerState
 from steinstream.thinner.state_checks import check_state
 
@@ -105,22 +106,23 @@ def load(
     with _invalid(path):
         check_state(config, state)
         thinner = Thinner.from_state(config, ThinnerState.from_dict(config, state))
-        _check_ksd(thinner.kept)
+        _check_ksd(config.kernel, thinner.state.dictionary)
         return thinner
 
 
-def _check_ksd(kept: Kept) -> None:
+def _check_ksd(kernel: Kernel, kept: Dictionary | WideDictionary | None) -> None:
     """Raise an `InputError` if the stored sums do not belong to the stored draws, kernel and preconditioner."""
-    if kept.scores is None or not 0 < len(kept) <= _MOST_CHECKED:
+    if kept is None or not kept.layout.has_scores or not 0 < kept.size <= _MOST_CHECKED:
         return
-    precondition, kernel = kept.preconditioner or Preconditioner.identity(), kept.kernel or IMQ()
+    contents = kept.contents()
     with np.errstate(all="ignore"):
-        x, s = precondition.apply_to_draws(kept.draws), precondition.apply_to_scores(kept.scores)
+        x = kept.preconditioner.apply_to_draws(contents.draws)
+        s = kept.preconditioner.apply_to_scores(contents.scores)
         diagonal = float(np.mean(kernel.diagonal(s, x)))
-        if len(kept) <= _SMALL:
+        if kept.size <= _SMALL:
             exact = float(np.mean(kernel.matrix(x, s, x, s)))
         else:
-            exact = ksd(kept.draws, kept.scores, kernel=kernel, preconditioner=precondition) ** 2
+            exact = ksd(x, s, kernel=kernel, preconditioner=Preconditioner.identity()) ** 2
     if math.isfinite(exact) and not abs(kept.ksd**2 - exact) <= _TOLERANCE * diagonal:
         raise InputError(f"KSD is {kept.ksd:.6g}, but {math.sqrt(max(exact, 0.0)):.6g} for the stored draws.")
 

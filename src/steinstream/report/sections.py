@@ -122,7 +122,7 @@ def verdict(comparison: ChainComparison, warnings: list[str], diagnosis: Diagnos
     else:
         state, headline = "good", "No fault found"
     items = [element("li", line) for line in warnings]
-    items += [element("li", _sentence(one.says), element("span", _sentence(one.advice))) for one in fired]
+    items += [_finding_with_consequences(one, fired) for one in fired if not one.cause]
     lines = [element("p", _largest_differences(comparison))] if comparison.chain is not None else []
     lines += [element("ul", *items)] if items else []
     if diagnosis is not None:
@@ -132,6 +132,13 @@ def verdict(comparison: ChainComparison, warnings: list[str], diagnosis: Diagnos
         missing = "The checks need the chain: steinstream report KEPT --chain CHAIN."
         lines.append(element("p", missing, class_="muted"))
     return element("div", element("h2", headline), *lines, class_=f"verdict {state}")
+
+
+def _finding_with_consequences(finding: Finding, fired: Sequence[Finding]) -> Markup:
+    """Return a finding with its advice, and the findings that it probably explains."""
+    explained = [_sentence(one.says) for one in fired if one.cause == finding.name]
+    also = [element("span", f"Probably a consequence: {' '.join(explained)}")] if explained else []
+    return element("li", _sentence(finding.says), element("span", _sentence(finding.advice)), *also)
 
 
 def _largest_differences(comparison: ChainComparison) -> str:

@@ -73,7 +73,7 @@ def test_findings_are_available_by_name_and_by_state():
     diagnosis = Diagnosis((GOOD, BAD, SKIPPED))
     assert diagnosis["mean"] is GOOD and diagnosis["scores"] is SKIPPED
     assert (diagnosis.passed, diagnosis.fired, diagnosis.skipped) == ((GOOD,), (BAD,), (SKIPPED,))
-    with pytest.raises(KeyError, match=r"no check 'means'\. The checks are mean, stuck, scores"):
+    with pytest.raises(KeyError, match=r"No check is named .means'\. The checks are mean, stuck, scores"):
         diagnosis["means"]
 
 

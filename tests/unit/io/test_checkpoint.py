@@ -72,7 +72,7 @@ def test_a_changed_value_is_found_by_the_checksum(tmp_path):
 
 
 def test_other_files_and_formats_are_rejected(tmp_path, monkeypatch):
-    with pytest.raises(CheckpointError, match="no checkpoint at"):
+    with pytest.raises(CheckpointError, match="No checkpoint exists at"):
         ss.Thinner.load(tmp_path / "absent.npz")
     np.savez(tmp_path / "other.npz", draws=np.zeros(3))
     with pytest.raises(CheckpointError, match="not a steinstream checkpoint"):

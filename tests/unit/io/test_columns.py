@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from steinstream.errors import InputError
 from steinstream.io._columns import find_rows, split_element, split_names, variables_of_kept
+from steinstream.io._kept_checks import parse_kernel
 from steinstream.io.cmdstan import CmdStanConfig, parse_config, stan_variables, unconstrained_name
-from steinstream.io.npz import parse_kernel
 from steinstream.kernels import IMQ, RBF
 
 
@@ -46,4 +47,6 @@ def test_comments_of_cmdstan_give_the_number_of_draws_and_the_output_file():
 @pytest.mark.parametrize("kernel", [IMQ(c=2.0, beta=-0.5, linear=0.1), IMQ(), RBF(), RBF(h=2.0)])
 def test_a_kernel_is_read_from_its_representation(kernel):
     assert parse_kernel(repr(kernel)) == kernel
-    assert parse_kernel("Matern(nu=1.5)") is None and parse_kernel(None) is None
+    assert parse_kernel(None) is None
+    with pytest.raises(InputError, match="Unknown kernel"):
+        parse_kernel("Matern(nu=1.5)")

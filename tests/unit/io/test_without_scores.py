@@ -295,7 +295,7 @@ def test_a_gradient_without_unconstrained_draws_is_not_used():
     source = xr.DataTree.from_dict({"sample_stats": stats, "posterior": posterior(a=DRAWS[..., 0], b=DRAWS[..., 1])})
     chain = ss.io.chain_of_datatree(source)
     check(chain)
-    assert "no unconstrained draws" in dict(chain.notes())["scores"]
+    assert "unconstrained draws are missing" in dict(chain.notes())["scores"]
     assert "integrations.pymc.scores(model, idata)" in dict(chain.notes())["scores"]
 
 

@@ -47,7 +47,9 @@ def test_findings_are_those_of_the_diagnosis(chain):
     narrow = ss.thin(draws[0] * [1, 1, 1, 0.2], scores[0], size=120, validate_scores=False)
     text = html.unescape(narrow.report().html)
     fired = narrow.diagnose().fired
-    assert fired and all(finding.says[1:] in text and finding.advice[1:] in text for finding in fired)
+    assert fired and all(finding.says[1:] in text for finding in fired)
+    causes = [finding for finding in fired if not finding.cause]
+    assert causes and all(finding.advice[1:] in text for finding in causes)
 
 
 def test_the_end_of_burn_in_is_reported(written):

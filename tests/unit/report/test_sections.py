@@ -77,6 +77,9 @@ def test_the_verdict_states_the_outcome_the_differences_and_what_to_do():
     assert "mean (differences above 0.2 sd)" in text and "scores (no scores)" in text
     for nothing in (Diagnosis((skipped("mean", "few draws"),)), None):
         assert 'class="verdict unknown"' in sections.verdict(found, [], nothing)
+    effect = replace(BAD, name="spread", says="the sd differs", cause="mean")
+    text = sections.verdict(found, [], Diagnosis((BAD, effect)))
+    assert text.count("<li>") == 1 and "Probably a consequence: The sd differs." in text
     alone = sections.verdict(ChainComparison(found.kept, None), [], None)
     assert "means differ" not in alone and "steinstream report KEPT --chain CHAIN" in alone
 

@@ -244,7 +244,7 @@ def test_bad_draws_are_counted_once():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ss.SteinstreamError, match="no kept draws"):
+    with pytest.raises(ss.SteinstreamError, match="No draws are kept"):
         ksd_thinner(2).start_pass()
     with pytest.raises(ss.SteinstreamError, match="one step takes 2"):
         thin_by_ksd([[1.0]], [[-1.0]], size=1, candidates=2, passes=3)
