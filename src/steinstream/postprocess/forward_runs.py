@@ -163,8 +163,10 @@ class Average:
     ----------
     names : tuple of str
         Names of the outputs.
-    mean, sd : array
-        Weighted mean and standard deviation, in the shape of one output; (m,) for a table.
+    mean : array
+        Weighted mean, in the shape of one output; (m,) for a table.
+    sd : array
+        Weighted standard deviation, in the same shape.
     quantiles : dict
         Probability -> weighted quantiles.
     standard_error : array
@@ -174,8 +176,10 @@ class Average:
         The runs that are used, in order of use, with their new weights.
     outputs : array
         Their outputs, (k, ...).
-    prefix_means, prefix_errors : array
-        Mean of the first 1, 2, ..., k of these runs, and its standard error, (k, ...).
+    prefix_means : array
+        Mean of the first 1, 2, ..., k of these runs, (k, ...).
+    prefix_errors : array
+        Standard error of each of these means, (k, ...).
     failed : dict
         Number of each failed run -> reason.
     lost_weight : float
