@@ -361,7 +361,7 @@ def test_wrong_calls_are_errors():
         Collector(module, lambda m, x, y: m(x))(inputs, labels)
     with pytest.raises(InputError, match="has no gradient"):
         Collector(module).gradient(-1.0)
-    with pytest.raises(InputError, match="no data to compute"):
+    with pytest.raises(InputError, match="No data are given to compute"):
         Collector(module, posterior, data=[])()
     with pytest.raises(InputError, match="not a distribution"):
         logits = {"predict": lambda m: m(reference), "predictions": EnsemblePrediction("classes")}

@@ -177,7 +177,7 @@ def print_summary(kept: Kept, prob: float = 0.9) -> None:
     }
     values = np.stack([*columns.values()], axis=1).astype(np.float64)
     limits = (0.5 - prob / 2, 0.5, 0.5 + prob / 2)
-    print(replace(kept, draws=values, names=tuple(columns), stream=None).summary(limits))
+    print(replace(kept, draws=values, names=tuple(columns), stream=None, stream_summary=None).summary(limits))
     source = kept.settings.get("source", {})
     print(f"\n{len(kept)} kept of {sum(source.get('draws', [0]))} draws in {len(source.get('draws', []))} chains")
     if "rhat" in source:

@@ -330,7 +330,7 @@ def test_wrong_settings_are_errors_before_any_work(wrong, message):
 
 
 def test_wrong_chains_are_errors(tmp_path):
-    with pytest.raises(InputError, match="no chains to thin"):
+    with pytest.raises(InputError, match="No chains are given"):
         ss.parallel.thin([], size=10, workers=0)
     with pytest.raises(InputError, match="A chain is a int"):
         ss.parallel.thin([3], size=10, workers=0)
