@@ -225,7 +225,7 @@ def test_a_second_run_with_the_same_object_is_an_error(how):
 
 
 def test_no_draws_yet_is_an_error():
-    with pytest.raises(InputError, match="no draws after tuning yet"):
+    with pytest.raises(InputError, match="No draws after tuning were received yet"):
         _ = Callback(model(), size=5).kept
 
 
@@ -310,7 +310,7 @@ def test_the_model_is_that_of_the_context():
     with model():
         assert Callback(size=5)._run.space.model is model()
         assert Trace(size=5)._run.space.model is model()
-    with pytest.raises(InputError, match=r"no model.*with model:"):
+    with pytest.raises(InputError, match=r"No model is given.*with model:"):
         Callback(size=5)
     with pytest.raises(InputError, match=r"Expected a pymc.Model, got int"):
         Callback(200)
