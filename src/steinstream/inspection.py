@@ -13,6 +13,7 @@ from steinstream import validation
 from steinstream._formatting import count, number
 from steinstream.errors import SteinstreamError
 from steinstream.io import read_kept
+from steinstream.io.errors import DAMAGE
 from steinstream.thinner import Thinner
 
 if TYPE_CHECKING:
@@ -215,13 +216,17 @@ def checkpoint_lines(path: Path) -> list[tuple[str, str]]:
     """
     if not path.is_file() or not zipfile.is_zipfile(path):
         return []
-    with zipfile.ZipFile(path) as archive:
-        if not {"head.npy", "checksum.npy"} <= {*archive.namelist()}:
-            return []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if not {"head.npy", "checksum.npy"} <= {*archive.namelist()}:
+                return []
+    except DAMAGE:
+        return []  # the reader reports what is wrong
     thinner = Thinner.load(path)
     received, measure = thinner.current_pass.received, "KSD" if thinner.has_scores else "MMD"
     value = thinner.ksd if thinner.has_scores else thinner.mmd
-    command = f"steinstream {thinner.note['command']} {thinner.note['chain']}" if "command" in thinner.note else ""
+    words = [str(thinner.note[name]) for name in ("command", "chain") if name in thinner.note]
+    command = f"steinstream {' '.join(words)}" if "command" in thinner.note else ""
     again = f"the same command with --resume: {command} ..." if command else f"steinstream.Thinner.load({str(path)!r})"
     return [
         ("", f"checkpoint of a run: {count(received)} draws, {thinner.dim} parameters"),

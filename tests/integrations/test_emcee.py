@@ -140,9 +140,7 @@ def test_methods_that_need_the_whole_chain_are_errors():
 
 
 def test_missing_negated_and_nan_scores_are_errors():
-    with pytest.raises(
-        InputError, match=r"'gradient' is not among the blobs \(score\).*\"gradient\", float, 4"
-    ):
+    with pytest.raises(InputError, match=r"'gradient' is not among the blobs \(score\).*\"gradient\", float, 4"):
         thinned(field="gradient")
     with pytest.raises(InputError, match="not one score of 4 entries per walker"):
         backend = ss.integrations.emcee.Backend(score="blob")

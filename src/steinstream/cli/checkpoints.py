@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from steinstream.cli.options import CheckpointOptions
 from steinstream.cli.paths import check_distinct, check_writable
-from steinstream.errors import CheckpointError, InputError, OutputError
+from steinstream.errors import CheckpointError, InputError, OutputError, SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream.io.lock import FileLock
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
 _ENDS = 1 << 16  # bytes at the start and the end of a file that identify it
 _ENDS_IN_FOLDER = 512  # the same for each file of a folder
 _OR_DELETE = "or delete the checkpoint to start again."
+
+
+@contextmanager
+def reading_note(path: Path | None) -> Iterator[None]:
+    """Convert the errors of a checkpoint whose note was changed by hand to a `CheckpointError`."""
+    try:
+        yield
+    except SteinstreamError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} is not a valid checkpoint of this command: {type(error).__name__} {error}.",
+            "Delete it to start again.",
+        ) from error
 
 
 class Checkpoint:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from steinstream.cli._config import setting_options
-from steinstream.cli.checkpoints import Checkpoint, head_fingerprint
+from steinstream.cli.checkpoints import Checkpoint, head_fingerprint, reading_note
 from steinstream.cli.help import CHECKPOINTS, Command, option
 from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import (
@@ -174,16 +174,17 @@ class FollowRun:
         if thinner is None:
             return
         note, names = thinner.note, [path.name for path in self.request.paths]
-        self.checkpoint.check_command(note, "follow")
-        if note["files"] != names:
-            raise CheckpointError(
-                f"{self.checkpoint.path} belongs to {', '.join(note['files'])}, not to {', '.join(names)}.",
-                "Give the same files as before, or delete the checkpoint to start again.",
-            )
-        self.checkpoint.check_settings(note, self.request.config, self.request.files.settings)
-        self.checkpoint.check_heads(note["heads"], self.request.paths)
-        self.thinner = thinner
-        self.files = self._open(note["taken"])
+        with reading_note(self.checkpoint.path):
+            self.checkpoint.check_command(note, "follow")
+            if note["files"] != names:
+                raise CheckpointError(
+                    f"{self.checkpoint.path} belongs to {', '.join(note['files'])}, not to {', '.join(names)}.",
+                    "Give the same files as before, or delete the checkpoint to start again.",
+                )
+            self.checkpoint.check_settings(note, self.request.config, self.request.files.settings)
+            self.checkpoint.check_heads(note["heads"], self.request.paths)
+            self.thinner = thinner
+            self.files = self._open(note["taken"])
         self.request.messages.note(f"continuing after {count(thinner.seen)} draws")
 
     def run(self, stop: Stop, progress: Bar) -> None:

@@ -13,7 +13,7 @@ from steinstream._formatting import listing
 from steinstream.cli._config import paper_config, setting_options
 from steinstream.cli._thin_request import ThinRequest, ThinResult
 from steinstream.cli.baselines import MethodOptions, method_options, thin_with_baseline
-from steinstream.cli.checkpoints import Checkpoint, fingerprint
+from steinstream.cli.checkpoints import Checkpoint, fingerprint, reading_note
 from steinstream.cli.help import INPUT, MEASURE, SELECTION, Command, option
 from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import (
@@ -274,14 +274,16 @@ def _resume(source: Chain, checkpoint: Checkpoint, request: ThinRequest) -> Thin
     thinner = checkpoint.load()
     if thinner is None:
         return None
-    checkpoint.check_command(thinner.note, "thin")
-    checkpoint.check_settings(thinner.note, request.config, request.options)
-    if thinner.dim != source.dim or thinner.note["chain"] != source.title:
-        raise CheckpointError(
-            f"{checkpoint.path} belongs to {thinner.note['chain']} ({thinner.dim} dimensions), not to {source.title}.",
-            "Give the same chain as before, or delete the checkpoint to start again.",
-        )
-    checkpoint.check_files(thinner.note["data"], data_files(request.chain, request.files))
+    note = thinner.note
+    with reading_note(checkpoint.path):
+        checkpoint.check_command(note, "thin")
+        checkpoint.check_settings(note, request.config, request.options)
+        if thinner.dim != source.dim or note["chain"] != source.title:
+            raise CheckpointError(
+                f"{checkpoint.path} belongs to {note['chain']} ({thinner.dim} dimensions), not to {source.title}.",
+                "Give the same chain as before, or delete the checkpoint to start again.",
+            )
+        checkpoint.check_files(note["data"], data_files(request.chain, request.files))
     request.messages.note(f"continuing after {_position(thinner)}")
     return thinner
 
