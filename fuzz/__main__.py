@@ -48,7 +48,7 @@ def save(result: Result) -> Path:
     case = result.case
     if result.code >= 0:  # a crash or a hang is kept as it is: each try would cost a process and the limit of time
         case = minimised(case, fails) if fails(case) else case
-    case.note = result.problem[-600:]
+    case.note = result.problem.strip().splitlines()[-1][:300]  # without the paths of a traceback
     text = case.to_json()
     path = CORPUS / f"{case.kind}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
     path.write_text(text)
