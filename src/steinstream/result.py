@@ -7,7 +7,6 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -94,7 +93,7 @@ class Variable(NamedTuple):
 
     values: AnyArray
     dims: tuple[str, ...] = ()
-    coords: Mapping[str, AnyArray] = MappingProxyType({})
+    coords: Mapping[str, AnyArray] = {}
 
 
 @dataclass(frozen=True, eq=False)

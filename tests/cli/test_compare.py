@@ -70,6 +70,14 @@ def test_the_command_writes_a_table_and_a_picture_and_touches_nothing_else(stein
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
+def test_a_csv_file_with_scores_is_compared(steinstream, tmp_path):
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    header = "a,b,score_a,score_b"
+    np.savetxt(tmp_path / "chain.csv", np.hstack([x, -x]), delimiter=",", header=header, comments="")
+    ran = steinstream("compare", "chain.csv", "--sizes", "10", "--methods", "stride")
+    assert ran.returncode == 0 and "stride" in ran.stdout, ran.stderr
+
+
 def test_ctrl_c_ends_the_comparison_and_its_process(tmp_path):
     x = np.random.default_rng(1).normal(size=(150_000, 3))
     np.savez(tmp_path / "long.npz", draws=x, scores=-x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -100,3 +101,9 @@ def test_names_must_fit():
     for wrong in ("abc", ["a", "b"], ["a", "a", "b"], [1, 2, 3]):
         with pytest.raises(InputError, match="names must be 3 different strings"):
             kept_set().with_names(wrong)
+
+
+def test_a_set_with_variables_can_be_pickled():
+    kept = replace(kept_set(5), variables={"a": ss.Variable(np.arange(5))})
+    back = pickle.loads(pickle.dumps(kept))
+    assert np.array_equal(back.variables["a"].values, np.arange(5)) and back.variables["a"].coords == {}

@@ -6,6 +6,7 @@ traceback.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -86,6 +87,7 @@ def main(command: click.Command = commands, name: str = "steinstream") -> None:
         Name of the program.
 
     """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Zarr's tasks: their errors are reported where they matter
     try:
         code = command.main(prog_name=name, standalone_mode=False)
         if sys.stdout is not None:  # it is None if the descriptor is closed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ class ScoredDraws(NamedTuple):
     draws: Array
     scores: Array
     names: tuple[str, ...]
-    variables: Mapping[str, Variable] = MappingProxyType({})
+    variables: Mapping[str, Variable] = {}
 
     def thin(self, size: int | None = None, **settings: Any) -> Kept:
         """Thin the draws.

@@ -21,12 +21,12 @@ are called ``w[1]``. It has no scores, because posterior would take them for var
 from __future__ import annotations
 
 import csv
+import math
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +77,7 @@ class TableColumns(NamedTuple):
     chain: int | None = None
     draw: int | None = None
     variables: Sequence[int] = ()  # of kept draws
-    left_out: Mapping[str, str] = MappingProxyType({})  # title -> reason
+    left_out: Mapping[str, str] = {}  # title -> reason
     id_start: tuple[int, int] = (0, 0)  # numbers of the first chain and of its first draw
 
     @property
@@ -490,7 +490,9 @@ def combine_elements(titles: Sequence[str], table: Array) -> dict[str, Variable]
     found = {}
     for name, members in groups.items():
         shape = tuple(map(max, zip(*members, strict=False)))
-        if sorted(members) == [tuple(at + 1 for at in place) for place in np.ndindex(*shape)]:
+        if math.prod(shape) == len(members) and sorted(members) == [
+            tuple(at + 1 for at in place) for place in np.ndindex(*shape)
+        ]:
             columns = [members[place] for place in sorted(members)]
             dims = tuple(f"{name}_dim_{axis}" for axis in range(len(shape)))
             found[name] = Variable(table[:, columns].reshape(len(table), *shape), dims)

@@ -74,7 +74,7 @@ class Taken(NamedTuple):
 
     parameters: tuple[str, ...]
     ids: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[str, str] = {}
 
     def lines(self) -> list[tuple[str, str]]:
         """Return a table to print, as pairs of a label and a line of text."""

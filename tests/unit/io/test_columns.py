@@ -50,3 +50,8 @@ def test_a_kernel_is_read_from_its_representation(kernel):
     assert parse_kernel(None) is None
     with pytest.raises(InputError, match="Unknown kernel"):
         parse_kernel("Matern(nu=1.5)")
+
+
+def test_a_huge_index_in_a_title_is_a_column_of_its_own():
+    found = variables_of_kept(["a.1", "a.99999999999"], np.ones((2, 2)))
+    assert sorted(found) == ["a.1", "a.99999999999"]
