@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LARGEST_MASS = 1e18  # draws
 MASSES = ("lengths", "kept")
 COUNTS = ("seen", "skipped", "initial")
 _ROUNDING = 1e-12
@@ -350,10 +351,12 @@ def as_masses(masses: str | ArrayLike, parts: Sequence[PartFacts]) -> Array:
         each = np.array([float(part.size) if masses == "kept" else part.mass for part in parts])
         for place in np.flatnonzero(each <= 0).tolist():
             raise InputError(f"Part {place} represents no draws.", 'Leave it out, or use masses="kept".')
+        for place in np.flatnonzero(each > _LARGEST_MASS).tolist():
+            raise InputError(f"Part {place} claims {each[place]:g} draws.", 'Correct its file, or use masses="kept".')
         return each
     given = np.asarray(masses, dtype=np.float64)
-    if given.shape != (len(parts),) or not (np.isfinite(given) & (given > 0)).all():
-        raise InputError(f"masses must be {len(parts)} positive numbers, one per part, got {masses!r}.")
+    if given.shape != (len(parts),) or not ((given > 0) & (given <= _LARGEST_MASS)).all():
+        raise InputError(f"masses must be {len(parts)} positive numbers up to 1e18, one per part, got {masses!r}.")
     return given
 
 
