@@ -46,7 +46,7 @@ class StatedCase(NamedTuple):
     plant: Plant
 
     def run(self, seed: int) -> tuple[float, bool] | None:
-        """Return the stated sensitivity and whether the fault was found; None if there is no such number."""
+        """Return the stated sensitivity and whether the fault was found; None without such a number."""
         kept = self.make(seed)
         found = re.search(self.pattern, kept.diagnose()[self.check].detects)
         if found is None:

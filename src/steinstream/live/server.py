@@ -274,7 +274,7 @@ class Server:
         if request.path == "events":
             return self._start_events(connection, request)
         if request.path not in self._files:
-            raise RefusedError(404, "there is no such page.")
+            raise RefusedError(404, "this page does not exist.")
         body, kind = self._files[request.path]
         return response(200, body, kind, head=request.head)
 

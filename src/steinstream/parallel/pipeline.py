@@ -294,9 +294,22 @@ class Leaf(NamedTuple):
 
     @classmethod
     def of(cls, fixed: bool, total: int | None, kept: Kept | Failure) -> Leaf | Failure:
-        """Describe a kept set, without a preconditioner that is known already (``fixed``).
+        """Describe a kept set.
 
-        If ``total`` is given, a failure raises an `InputError`.
+        Parameters
+        ----------
+        fixed : bool
+            Whether the preconditioner is known, so that it is not sent.
+        total : int or None
+            Number of chains. If it is given, a failure raises an `InputError`.
+        kept : Kept or Failure
+            The kept set, or why the chain could not be read.
+
+        Returns
+        -------
+        Leaf or Failure
+            The description, or the failure.
+
         """
         if isinstance(kept, Failure):
             if total is not None:
