@@ -17,22 +17,22 @@ from numba.extending import intrinsic
 
 from steinstream._engine import double_double
 from steinstream._engine.by_reference import read_field
-from steinstream._engine.jit import bare, inlined
-from steinstream._engine.kernel_row import VARIANTS as KERNEL_ROWS
-from steinstream._engine.kernel_row import call_row
+from steinstream._engine.jit import inlined
+from steinstream._engine.kernel_row import KERNEL_ROWS, call_row
 from steinstream._engine.simd import LANES, Lanes, LoopVariable, integer, loop
+from steinstream._engine.translation import translated
 from steinstream._typing import Array
 
 # Operations, as in kernel_row.
-SUM = np.int64(0)  # write the sum of weight * phi, an exact pair per lane
-ADD = np.int64(1)  # add phi to the row
+SUM_BASE = np.int64(0)  # write the sum of weight * phi, an exact pair per lane
+ADD_BASE = np.int64(1)  # add phi to the row
 
 _DOUBLE, _INDEX = ir.DoubleType(), ir.IntType(64)
 _SIGNATURE = ir.FunctionType(ir.VoidType(), [_DOUBLE] * 3 + [_DOUBLE.as_pointer()] * 5 + [_INDEX] * 3)
 
 #: Variants of a base row: operation, and arrays per stored draw: 1, or 2 with scores. In the table of addresses of a
 #: kernel they follow the variants of a kernel row.
-VARIANTS = ((SUM, 1), (ADD, 1), (SUM, 2), (ADD, 2))
+BASE_ROWS = ((SUM_BASE, 1), (ADD_BASE, 1), (SUM_BASE, 2), (ADD_BASE, 2))
 
 
 @intrinsic
@@ -67,7 +67,7 @@ def base_row(
         dim = cgutils.unpack_tuple(builder, structs[0].shape, 1)[0]
         given = [parameter(name) for name in ("first", "second", "base_grid")]
         given += [*(each.data for each in structs), dim, begin, end]
-        variant = builder.add(operation, integer(len(KERNEL_ROWS) + VARIANTS.index((SUM, parts))))
+        variant = builder.add(operation, integer(len(KERNEL_ROWS) + BASE_ROWS.index((SUM_BASE, parts))))
         call_row(builder, parameter("rows"), variant, _SIGNATURE, given)
         return context.get_dummy_value()
 
@@ -94,13 +94,13 @@ def base_row_function(module: Any, profile: Callable[..., Any], variant: tuple[A
             distance.value = difference.multiply_add(difference, distance.value)
         phi, _, _ = profile(distance.value, alpha, beta)
         phi = (phi + shift) - shift
-        if operation == SUM:
+        if operation == SUM_BASE:
             times = phi * Lanes.load(builder, weights, tile)  # exact: weights are powers of two
             total.value, lost = double_double.two_sum(total.value, times)
             rest.value = rest.value + lost
         else:
             (Lanes.load(builder, row, tile) + phi).store(row, tile)
-    if operation == SUM:
+    if operation == SUM_BASE:
         total.value.store(lanes, integer(0))
         rest.value.store(lanes, integer(1))
     builder.ret_void()
@@ -115,7 +115,7 @@ def row_total(kernel, point, tiles, weights, lanes, count):
     """
     if count == 0:
         return 0.0
-    base_row(kernel, SUM, point, tiles, weights, weights, lanes, 0, (count + LANES - 1) // LANES)
+    base_row(kernel, SUM_BASE, point, tiles, weights, weights, lanes, 0, (count + LANES - 1) // LANES)
     high, low = 0.0, 0.0
     for lane in range(LANES):
         high, lost = double_double.two_sum(high, lanes[0, lane])
@@ -150,7 +150,7 @@ def base_row_sums(kernel: Any, tiles: Array, masses: Array, base: Array) -> Arra
     return sums
 
 
-@bare
+@translated
 def _fill_sums(kernel, tiles, masses, base, lanes, sums):
     """Write the sums. Storage bookkeeping."""
     for i in range(base.shape[0]):
@@ -167,8 +167,8 @@ def base_matrix(kernel: Any, tiles: Array, base: Array) -> Array:
     return values
 
 
-@bare
+@translated
 def _fill_matrix(kernel, tiles, base, lanes, values):
     """Write the values. Storage bookkeeping."""
     for i in range(base.shape[0]):
-        base_row(kernel, ADD, base[i], tiles, values[i], values[i], lanes, 0, tiles.shape[0])
+        base_row(kernel, ADD_BASE, base[i], tiles, values[i], values[i], lanes, 0, tiles.shape[0])

@@ -32,16 +32,16 @@ def by_reference(kind: C) -> C:
     return kind
 
 
-class Reference(types.Type):  # type: ignore[misc]
+class Address(types.Type):  # type: ignore[misc]
     """Type of the address of a named tuple."""
 
     def __init__(self, content: types.NamedTuple) -> None:
         self.content = content
-        super().__init__(f"Reference({content})")
+        super().__init__(f"Address({content})")
 
     @property
     def key(self) -> Any:
-        """What two equal types have in common."""
+        """Content, which two equal types have in common."""
         return self.content
 
     def field(self, name: str) -> tuple[int, Any]:
@@ -50,23 +50,23 @@ class Reference(types.Type):  # type: ignore[misc]
         return place, self.content.types[place]
 
 
-def _reference_type(value: Any, context: Any) -> Reference:
+def _reference_type(value: Any, context: Any) -> Address:
     """Return the type of an instance; a nested tuple is stored inside the outer one."""
     kinds = [typeof_impl(each, context) for each in value]
-    kinds = [kind.content if isinstance(kind, Reference) else kind for kind in kinds]
-    return Reference(types.NamedTuple(kinds, type(value)))
+    kinds = [kind.content if isinstance(kind, Address) else kind for kind in kinds]
+    return Address(types.NamedTuple(kinds, type(value)))
 
 
-@register_model(Reference)
+@register_model(Address)
 class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
     """A pointer."""
 
-    def __init__(self, manager: Any, kind: Reference) -> None:
+    def __init__(self, manager: Any, kind: Address) -> None:
         super().__init__(manager, kind, manager[kind.content].get_value_type().as_pointer())
 
 
-@unbox(Reference)
-def _unbox(kind: Reference, value: Any, c: Any) -> NativeValue:
+@unbox(Address)
+def _unbox(kind: Address, value: Any, c: Any) -> NativeValue:
     """Write the fields to the stack of the caller. Numba never inlines the function that reads them into it."""
     content = c.unbox(kind.content, value)
     address = cgutils.alloca_once(c.builder, content.value.type)
@@ -86,25 +86,25 @@ def _unbox(kind: Reference, value: Any, c: Any) -> NativeValue:
 class _Fields(AttributeTemplate):  # type: ignore[misc]
     """Types of the fields."""
 
-    key = Reference
+    key = Address
 
-    def generic_resolve(self, reference: Reference, name: str) -> Any:
+    def generic_resolve(self, reference: Address, name: str) -> Any:
         """Return the type of a field."""
         if name not in reference.content.fields:
             return None
         _, kind = reference.field(name)
-        return Reference(kind) if isinstance(kind, types.NamedTuple) else kind
+        return Address(kind) if isinstance(kind, types.NamedTuple) else kind
 
 
-@lower_getattr_generic(Reference)
-def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: str) -> Any:
+@lower_getattr_generic(Address)
+def read_field(context: Any, builder: Any, kind: Address, address: Any, name: str) -> Any:
     """Emit the instructions that read a field."""
     place, field = kind.field(name)
     at = cgutils.gep_inbounds(builder, address, 0, place)
     if isinstance(field, types.NamedTuple):
         return at
     if not isinstance(field, types.Array):
-        return _load(builder, at)
+        return load_field(builder, at)
     model, parts = context.data_model_manager[field], []
     owners = [model.get_field_position(name) for name in ("meminfo", "parent")]
     for number, part in enumerate(model.get_value_type().elements):
@@ -113,13 +113,13 @@ def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: 
             parts.append(cgutils.get_null_value(part))
         elif isinstance(part, ir.ArrayType):  # shape and strides
             entries = [cgutils.gep_inbounds(builder, source, 0, axis) for axis in range(field.ndim)]
-            parts.append(cgutils.pack_array(builder, [_load(builder, entry) for entry in entries]))
+            parts.append(cgutils.pack_array(builder, [load_field(builder, entry) for entry in entries]))
         else:
-            parts.append(_load(builder, source))
+            parts.append(load_field(builder, source))
     return cgutils.pack_struct(builder, parts)
 
 
-def _load(builder: Any, address: Any) -> ir.Instruction:
+def load_field(builder: Any, address: Any) -> ir.Instruction:
     """Load a value that never changes."""
     value = builder.load(address)
     value.set_metadata("invariant.load", builder.module.add_metadata([]))

@@ -135,7 +135,7 @@ def repeats(batch, i):
 # -- removal -------------------------------------------------------------------------------------------------------
 
 
-@called_late(types.int64)
+@inlined
 def next_removal(state, penalties, limit):
     """Return the slot of the next draw to remove, or NONE; ``limit`` is the largest objective it may leave.
 
@@ -163,7 +163,7 @@ def costliest_removable(state, penalties, limit):
         if key >= smallest and penalties.next_removed[slot] != NONE:
             value = penalties.keys[slot]
             other = -np.inf if best == NONE else penalties.keys[best]
-            better = value > other or (value == other and precedes(state, penalties, slot, best))
+            better = best == NONE or value > other or (value == other and precedes(state, penalties, slot, best))
             if better and may_remove(objective_without(state, penalties, slot), limit):
                 best = slot
     return best

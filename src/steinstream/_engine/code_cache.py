@@ -139,7 +139,7 @@ class CodeCache(FunctionCache):  # type: ignore[misc]
 
 
 class CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
-    """What ``numba.njit`` returns, with a :class:`CodeCache`."""
+    """Result of ``numba.njit``, with a :class:`CodeCache`."""
 
     def cache_in(self, folder: str) -> None:
         """Save machine code in a folder, or nowhere if the folder cannot be written."""

@@ -57,7 +57,7 @@ def compile_kernel(kernel: Kernel, dim: int) -> CompiledKernel:
 @cache
 def _row_table(profile: int, linear: bool) -> Integers:
     """Return the addresses of the rows of a profile, with or without linear term."""
-    table = np.zeros(len(kernel_row.VARIANTS) + len(base_row.VARIANTS), dtype=np.int64)
+    table = np.zeros(len(kernel_row.KERNEL_ROWS) + len(base_row.BASE_ROWS), dtype=np.int64)
     signature = (types.literal(profile), types.literal(linear), types.int64[::1])
     compiled: Any = _write_addresses
     compiled.compile(signature)
@@ -77,8 +77,10 @@ def _compile_rows(context: Any, profile: Any, linear: Any, table: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         module, phi = builder.module, PROFILES[profile.literal_value]
-        functions = [kernel_row.row_function(module, phi, linear.literal_value, each) for each in kernel_row.VARIANTS]
-        functions += [base_row.base_row_function(module, phi, each) for each in base_row.VARIANTS]
+        functions = [
+            kernel_row.row_function(module, phi, linear.literal_value, each) for each in kernel_row.KERNEL_ROWS
+        ]
+        functions += [base_row.base_row_function(module, phi, each) for each in base_row.BASE_ROWS]
         addresses = context.make_array(signature.args[2])(context, builder, values[2]).data
         for index, function in enumerate(functions):
             address = builder.ptrtoint(function, cgutils.intp_t)

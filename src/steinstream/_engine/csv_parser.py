@@ -52,7 +52,10 @@ _EXACT = np.array([10.0**k for k in range(23)])
 
 @intrinsic
 def _word(context, data, at):
-    """Load eight bytes from any position, the first one lowest."""
+    """Load eight bytes from any position, the first one lowest.
+
+    Reference: `int.from_bytes`.
+    """
 
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -64,7 +67,10 @@ def _word(context, data, at):
 
 @inlined
 def _are_digits(word):
-    """Whether all eight bytes are digits."""
+    """Whether all eight bytes are digits.
+
+    Reference: `bytes.isdigit`.
+    """
     high = word & np.uint64(0xF0F0F0F0F0F0F0F0)
     carried = (word + np.uint64(0x0606060606060606)) & np.uint64(0xF0F0F0F0F0F0F0F0)
     return (high | (carried >> np.uint64(4))) == np.uint64(0x3333333333333333)
@@ -72,7 +78,10 @@ def _are_digits(word):
 
 @inlined
 def _eight_digits(word):
-    """Convert eight digits to a number."""
+    """Convert eight digits to a number.
+
+    Reference: `int`.
+    """
     word = (word & np.uint64(0x0F0F0F0F0F0F0F0F)) * np.uint64(2561) >> np.uint64(8)
     word = (word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601) >> np.uint64(16)
     return (word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001) >> np.uint64(32)
@@ -80,7 +89,10 @@ def _eight_digits(word):
 
 @inlined
 def _rounded(mantissa, exponent):
-    """Return the float64 nearest to mantissa 10^exponent, and whether it is certain to be the nearest."""
+    """Return the float64 nearest to mantissa 10^exponent, and whether it is certain to be the nearest.
+
+    Reference: `float`.
+    """
     if mantissa < np.uint64(1 << 53) and -22 <= exponent <= 22:
         value = np.float64(np.int64(mantissa))
         return (value / _EXACT[-exponent] if exponent < 0 else value * _EXACT[exponent]), True
@@ -120,6 +132,8 @@ def parse_lines(text, at, layout, table, row, unparsed):
 
     Blank lines and lines that start with # are skipped. ``unparsed`` receives the positions (:data:`FIELD`) of the
     fields that the caller has to parse; when it is full, the function returns early.
+
+    Reference: `csv.reader`, `float`.
 
     Returns
     -------

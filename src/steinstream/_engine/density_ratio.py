@@ -17,11 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine import double_double
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.compiled_kernel import CompiledKernel
+from steinstream._engine.jit import inlined
 from steinstream._engine.kernel_pair import profile_at, value_of
 from steinstream._engine.objective import mean_over_pairs
-from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
-from steinstream._typing import Array
+from steinstream._engine.step_rule import StepLimits, allowed_objective, may_remove, removal_limit
+from steinstream._engine.thinning import StepLog
+from steinstream._engine.translation import translated
+from steinstream._typing import Array, Integers
 
 
 class WholeStream(NamedTuple):
@@ -81,18 +84,30 @@ def _squared_mmd(stream, pairs, means, size):
     return pairs / (float(size) * float(size)) - 2.0 * (means / float(size)) + stream.mean
 
 
-@jit
-def thin_with_ratios(kernel, draws, ratios, stream, limits, kept, log) -> int:
+def thin_with_ratios(
+    kernel: CompiledKernel,
+    draws: Array,
+    ratios: Array,
+    stream: WholeStream,
+    limits: StepLimits,
+    kept: Integers,
+    log: StepLog,
+) -> int:
     """Thin draws (n, 2, d), starting from an empty set; write the places of the kept ones and return their number.
 
-    ``kept`` (n,) receives the places, ``log`` (:class:`~steinstream._engine.thinning.StepLog`) size, KSD^2 and squared
-    MMD after each step. A step is that of :func:`steinstream._engine.thinning.thin_block` with one candidate;
-    ``stream`` is a :class:`WholeStream`.
+    ``kept`` (n,) receives the places, ``log`` size, KSD^2 and squared MMD after each step.
+    """
+    draws, ratios = np.ascontiguousarray(draws), np.ascontiguousarray(ratios)
+    return int(_thin(kernel, draws, ratios, stream, limits, kept, log, np.zeros((4, len(kept)))))
+
+
+@translated
+def _thin(kernel, draws, ratios, stream, limits, kept, log, scratch) -> int:
+    """Run the steps: those of :func:`steinstream._engine.thinning.thin_block` with one candidate.
 
     Reference: `reference.Reference.step`.
     """
-    count, weight, means = len(kept), stream.weight, stream.means
-    high, low, own, base = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
+    weight, means, high, low, own, base = stream.weight, stream.means, scratch[0], scratch[1], scratch[2], scratch[3]
     size, before, phi = 0, np.inf, _base_value(kernel, draws, stream, 0, 0)
     for t in range(draws.shape[0]):
         own[size] = _value(kernel, draws, ratios, t, t)

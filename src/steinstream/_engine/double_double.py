@@ -27,6 +27,8 @@ EXACT_RANGE = 2.0**93
 def two_sum(a: Any, b: Any) -> Any:
     """Return ``a + b`` as the rounded sum and its exact error (Knuth).
 
+    Reference: `math.fsum`.
+
     >>> two_sum(1.0, 1e-20)
     (1.0, 1e-20)
     """
@@ -38,6 +40,8 @@ def two_sum(a: Any, b: Any) -> Any:
 @shared
 def add(high: Any, low: Any, value: Any) -> Any:
     """Add a double to a pair.
+
+    Reference: `math.fsum`.
 
     >>> add(1e16, 1.0, 1.0), add(1e16, 1.0, -1e16)
     ((1.0000000000000002e+16, 0.0), (1.0, 0.0))
@@ -51,6 +55,8 @@ def add(high: Any, low: Any, value: Any) -> Any:
 @shared
 def add_pair(high: Any, low: Any, value: Any, rest: Any) -> Any:
     """Add a pair to a pair.
+
+    Reference: `math.fsum`.
 
     >>> add_pair(1e16, 1.0, 0.25, 0.0)
     (1.0000000000000002e+16, -0.75)

@@ -69,7 +69,7 @@ def jit(function: Any = None, /, **options: Any) -> Any:
     return compiled
 
 
-#: For loops that allocate no arrays: without reference counting, which takes a third of a step at 100 kept draws.
+#: For loops that allocate no arrays: without reference counting.
 bare = jit(_nrt=False, no_cfunc_wrapper=True)
 
 #: For functions that are called inside a loop, where a call would prevent vectorisation. Not callable from Python,

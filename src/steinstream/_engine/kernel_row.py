@@ -128,7 +128,7 @@ _PENALISED = [_DOUBLE.as_pointer()] * 6 + [_DOUBLE] * 7
 
 #: Variants of a row: operation, and whether there are penalties. The index of a variant is its place in the table of
 #: addresses of a kernel.
-VARIANTS = ((STORE, False), (SUM, False), (EVALUATE, False), (SUBTRACT, False), (EVALUATE, True), (SUBTRACT, True))
+KERNEL_ROWS = ((STORE, False), (SUM, False), (EVALUATE, False), (SUBTRACT, False), (EVALUATE, True), (SUBTRACT, True))
 
 
 @intrinsic
@@ -158,7 +158,7 @@ def compute_row(context: Any, kernel: Any, operation: Any, arrays: Any, penaltie
             terms = [*_named(builder, signature.args[3], penalties).values()]
             given += [array(*term).data for term in terms[:6]] + [value for _, value in terms[6:]]
             given.append(parameter("base_grid"))
-            operation = builder.add(operation, integer(VARIANTS.index((EVALUATE, True)) - int(EVALUATE)))
+            operation = builder.add(operation, integer(KERNEL_ROWS.index((EVALUATE, True)) - int(EVALUATE)))
         call_row(builder, parameter("rows"), operation, _signature(penalised), given)
         return context.get_dummy_value()
 

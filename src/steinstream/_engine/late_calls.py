@@ -22,6 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from steinstream._engine.jit import jit
+from steinstream._engine.translation import translation_of
 
 _log = logging.getLogger("steinstream")
 _BYTES, _SIZE = ir.IntType(8).as_pointer(), ir.IntType(64)
@@ -41,7 +42,8 @@ def called_late(result: Any = types.none, **options: Any) -> Callable[[Callable[
 def _called_late(function: Callable[..., Any], result: Any, options: dict[str, Any]) -> Any:
     """Return an intrinsic that calls a function by its address."""
     name = f"{function.__module__}.{function.__qualname__}"
-    _functions[name] = jit(**{"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})(function)
+    body = function if options else translation_of(function, result)
+    _functions[name] = jit(**{"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})(body)
     own = inspect.signature(function)
 
     def call(context: Any, *given: Any, **named: Any) -> Any:

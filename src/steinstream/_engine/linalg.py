@@ -12,6 +12,7 @@ from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
 from steinstream._engine.pairwise import as_tiles
 from steinstream._engine.simd import LANES
+from steinstream._engine.translation import translated
 from steinstream._typing import Array
 
 
@@ -22,9 +23,12 @@ def multiply(matrix: Array, rows: Array) -> Array:
     return out
 
 
-@jit
+@translated
 def _multiply(matrix, rows, out):
-    """Add ``rows @ matrix`` to ``out``."""
+    """Add ``rows @ matrix`` to ``out``.
+
+    Reference: `numpy.matmul`.
+    """
     for i in range(rows.shape[0]):
         result = out[i]
         for k in range(matrix.shape[0]):
@@ -35,7 +39,10 @@ def _multiply(matrix, rows, out):
 
 @jit
 def solve_cholesky(lower, right) -> None:
-    """Replace each row b of ``right`` by the solution of L L^T x = b."""
+    """Replace each row b of ``right`` by the solution of L L^T x = b.
+
+    Reference: `numpy.linalg.solve`.
+    """
     for k in range(right.shape[0]):
         x = right[k]
         for i in range(lower.shape[0]):

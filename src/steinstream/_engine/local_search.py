@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from steinstream._engine.base_row import ADD, base_row
+from steinstream._engine.base_row import ADD_BASE, base_row
 from steinstream._engine.baseline_loops import read_draw
 from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
@@ -62,7 +62,7 @@ def compute_base_row(kernel, subset, draw) -> None:
     """
     subset.base_row[:] = 0.0
     tiles, lanes = subset.tiles, np.zeros((2, subset.tiles.shape[3]))
-    base_row(kernel, ADD, draw[0], tiles, subset.row, subset.base_row, lanes, 0, tiles.shape[0])
+    base_row(kernel, ADD_BASE, draw[0], tiles, subset.row, subset.base_row, lanes, 0, tiles.shape[0])
 
 
 @jit

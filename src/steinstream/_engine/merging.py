@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine import double_double
-from steinstream._engine.base_row import ADD, base_row, row_total
+from steinstream._engine.base_row import ADD_BASE, base_row, row_total
+from steinstream._engine.compiled_kernel import CompiledKernel
 from steinstream._engine.jit import inlined, jit
 from steinstream._engine.kernel_pair import profile_at
 from steinstream._engine.kernel_row import (
@@ -32,7 +33,8 @@ from steinstream._engine.kernel_row import (
     sum_arrays,
 )
 from steinstream._engine.simd import LANES, fma
-from steinstream._typing import Array, Integers
+from steinstream._engine.translation import translated
+from steinstream._typing import Array, Flags, Integers
 
 
 class WeightedDraws(NamedTuple):
@@ -88,7 +90,7 @@ class DropLimits(NamedTuple):
     allowed: float
 
 
-@jit
+@translated
 def add_row_sums(kernel, points, draws, begin, end, sums) -> None:
     """Add the sums over the draws of ``points`` to the row sums of draws ``begin`` to ``end - 1`` of (n, 2, d).
 
@@ -117,7 +119,7 @@ def add_product(high, low, factor, value):
     return double_double.add(high, low, fma(factor, value, -product))
 
 
-@jit
+@translated
 def energy_of(masses, sums, alive) -> tuple[float, float]:
     """Return S and W of the draws that are ``alive``, without the stream term.
 
@@ -132,7 +134,7 @@ def energy_of(masses, sums, alive) -> tuple[float, float]:
     return energy, mass
 
 
-@jit
+@translated
 def energy_with_stream_term(masses, sums, alive) -> tuple[float, float]:
     """Return S and W of the draws that are ``alive``, with the stream term.
 
@@ -145,16 +147,22 @@ def energy_with_stream_term(masses, sums, alive) -> tuple[float, float]:
     return energy, mass
 
 
-@jit
-def halve(kernel, tiles, base, selected) -> float:
+def halve(kernel: CompiledKernel, tiles: Array, base: Array, selected: Flags) -> float:
     """Select one of every two consecutive base vectors (2 r, q), as in `stream_summary.halve_level`.
 
     ``tiles`` holds the same vectors; ``selected`` (2 r,) receives which ones. Returns the squared norm of the sum of
     phi(selected, .) - phi(forgotten, .).
+    """
+    return float(_halve(kernel, tiles, base, selected, np.zeros(len(tiles) * LANES)))
+
+
+@translated
+def _halve(kernel, tiles, base, selected, signs) -> float:
+    """Do what :func:`halve` does; ``signs`` are zeros, one per slot.
 
     Reference: `reference.ReferenceSummary.halve`.
     """
-    signs, lanes, square = np.zeros(tiles.shape[0] * LANES), np.zeros((2, LANES)), 0.0
+    lanes, square = np.zeros((2, LANES)), 0.0
     own, _, _ = profile_at(kernel, 0.0)
     for first in range(0, base.shape[0], 2):
         product = row_total(kernel, base[first], tiles, signs, lanes, first)
@@ -190,13 +198,15 @@ def stream_row(kernels, slots, pool, new, others, lanes, row):
         return
     for k in range(others.shape[0]):
         row[k] = 0.0
-    base_row(kernels[1], ADD, pool.base[new], slots.base_tiles, slots.masses, row, lanes, 0, slots.base_tiles.shape[0])
+    base_row(
+        kernels[1], ADD_BASE, pool.base[new], slots.base_tiles, slots.masses, row, lanes, 0, slots.base_tiles.shape[0]
+    )
     for k in range(others.shape[0]):
         centred = row[k] - pool.base_means[new] - pool.base_means[others[k]] + pool.base_mean
         row[k] = pool.stream_weight * centred
 
 
-@jit
+@inlined
 def add_to_sums(mass, row, stream, sums) -> None:
     """Add a draw with this mass and this kernel row to row sums; subtract it if the mass is negative.
 
@@ -207,18 +217,30 @@ def add_to_sums(mass, row, stream, sums) -> None:
         sums.stream[k] += mass * stream[k]
 
 
-@jit
-def drop(kernels, slots, pool, sums, alive, limits) -> None:
+def drop(
+    kernels: tuple[CompiledKernel, CompiledKernel],
+    slots: Slots,
+    pool: WeightedDraws,
+    sums: RowSums,
+    alive: Flags,
+    limits: DropLimits,
+) -> None:
     """Drop draws of the pool, each time the one without which the objective is smallest, of equals the first.
 
     ``kernels`` is a pair: the kernel of the draws and that of the base vectors. ``slots`` holds the whole pool.
+    """
+    _drop(kernels, slots, pool, sums, alive, limits, np.arange(len(alive)), np.zeros((2, len(slots.tiles) * LANES)))
+
+
+@translated
+def _drop(kernels, slots, pool, sums, alive, limits, every, scratch) -> None:
+    """Do what :func:`drop` does; ``every`` are the indices of the pool.
 
     Reference: `reference.drop_draws`.
     """
     masses, diagonal, high, low, stream = pool.masses, pool.diagonal, sums.high, sums.low, sums.stream
-    count, tiles = alive.shape[0], slots.tiles
-    row, shift = np.zeros(tiles.shape[0] * LANES), np.zeros(tiles.shape[0] * LANES)
-    lanes, base_lanes, every = new_lanes(), np.zeros((2, LANES)), np.arange(count)
+    count, tiles, row, shift = alive.shape[0], slots.tiles, scratch[0], scratch[1]
+    lanes, base_lanes = new_lanes(), np.zeros((2, LANES))
     energy, mass = energy_with_stream_term(masses, sums, alive)
     rest = 0.0
     for left in range(count, limits.least, -1):
@@ -241,24 +263,38 @@ def drop(kernels, slots, pool, sums, alive, limits) -> None:
         alive[best] = False
 
 
-@jit
-def swap(kernels, slots, pool, kept, sums, order) -> int:
+def swap(
+    kernels: tuple[CompiledKernel, CompiledKernel],
+    slots: Slots,
+    pool: WeightedDraws,
+    kept: Integers,
+    sums: RowSums,
+    order: Integers,
+) -> int:
     """Offer each draw of the pool that is not kept, in this order, the place of a kept one; return the number of swaps.
 
     The kept draw to be replaced is the one whose removal then leaves the smallest objective. A swap is made only if it
     lowers the objective by more than rounding. ``slots`` holds the kept draws, ``kept`` their indices in the pool and
     ``sums`` their row sums; all three are updated.
+    """
+    every, is_kept = np.ones(len(kept), dtype=np.bool_), np.zeros(len(pool.masses), dtype=np.bool_)
+    is_kept[kept] = True
+    scratch = np.zeros((4, len(slots.tiles) * LANES))
+    return int(_swap(kernels, slots, pool, kept, sums, np.ascontiguousarray(order), every, is_kept, scratch))
+
+
+@translated
+def _swap(kernels, slots, pool, kept, sums, order, every, is_kept, scratch) -> int:
+    """Do what :func:`swap` does; ``every`` is true for each kept draw, ``is_kept`` for those of the pool.
 
     Reference: `reference.swap_draws`.
     """
     tiles, own_masses, masses, diagonal = slots.tiles, slots.masses, pool.masses, pool.diagonal
-    size, every, number = kept.shape[0], np.ones(kept.shape[0], dtype=np.bool_), tiles.shape[0] * LANES
-    row, old_row, spare, shift = np.zeros(number), np.zeros(number), np.zeros(number), np.zeros(number)
+    row, old_row, spare, shift, size = scratch[0], scratch[1], scratch[2], scratch[3], kept.shape[0]
     lanes, base_lanes, swaps = new_lanes(), np.zeros((2, LANES)), 0
-    is_kept = np.zeros(masses.shape[0], dtype=np.bool_)
-    is_kept[kept] = True
     energy, mass = energy_with_stream_term(own_masses[:size], sums, every)
-    for new in order:
+    for place in range(order.shape[0]):
+        new = order[place]
         if is_kept[new]:
             continue
         own = 0.0
@@ -282,8 +318,8 @@ def swap(kernels, slots, pool, kept, sums, order) -> int:
         old = kept[best]
         add_to_sums(masses[new], row, shift, sums)
         if pool.stein > 0.0:
-            arrays = store_arrays(pool.draws[old], tiles, old_row, lanes)
-            compute_row(kernels[0], STORE, arrays, None, 0, tiles.shape[0])
+            of_old = store_arrays(pool.draws[old], tiles, old_row, lanes)
+            compute_row(kernels[0], STORE, of_old, None, 0, tiles.shape[0])
         stream_row(kernels, slots, pool, old, kept, base_lanes, shift)
         add_to_sums(-masses[old], old_row, shift, sums)
         kept[best], own_masses[best] = new, masses[new]
@@ -294,7 +330,7 @@ def swap(kernels, slots, pool, kept, sums, order) -> int:
     return swaps
 
 
-@jit
+@inlined
 def replace(kernels, slots, pool, kept, sums, slot, shift) -> None:
     """Write the draw ``kept[slot]`` into its slot and compute its row sum over the kept draws; ``shift`` is scratch.
 

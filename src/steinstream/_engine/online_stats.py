@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from steinstream._engine.jit import bare, jit
 from steinstream._engine.kernel_pair import diagonal
+from steinstream._engine.translation import translated
 
 #: Terms of the bound on E KSD^2. The values k0(x, x) are summed in two windows: the draws since their number last
 #: doubled, and the draws between the two doublings before. The bound is kappa * sampling + budget + diagonal * forced,
@@ -26,7 +26,7 @@ TRACE = np.dtype(
 )
 
 
-@jit
+@translated
 def update_moments(draws, counts, mean, second, last, difference) -> None:
     """Add draws (n, d) to ``mean`` (d,) and to ``second``, the sums of products about the mean.
 
@@ -57,7 +57,7 @@ def update_moments(draws, counts, mean, second, last, difference) -> None:
                     line[j] += factor * difference[j]
 
 
-@bare
+@translated
 def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
     """Add some columns of draws (n, d) to batches of equal length until all are full; return the number of draws used.
 
@@ -81,7 +81,7 @@ def update_batches(draws, columns, shift, sums, squares, numbers) -> int:
     return used
 
 
-@bare
+@translated
 def update_bound(trace, kernel, draws, scores, sizes, limits) -> None:
     """Add the draws and steps of a run to the terms of the bound. ``sizes`` are the numbers of draws after each step.
 

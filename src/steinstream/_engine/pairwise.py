@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine import double_double
-from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import (
     CACHE,
     EVALUATE,
@@ -22,6 +21,7 @@ from steinstream._engine.kernel_row import (
     sum_arrays,
 )
 from steinstream._engine.simd import LANES
+from steinstream._engine.translation import translated
 from steinstream._typing import Array
 
 
@@ -65,7 +65,7 @@ def empty_sums(count: int) -> SumsBefore:
     return SumsBefore(np.zeros(count), np.zeros(count), np.zeros(count))
 
 
-@jit
+@translated
 def rows_before(kernel, points, begin, end, sums) -> None:
     """Compute the row sums of draws ``begin`` to ``end - 1``; ``points`` is a :class:`TiledDraws`.
 
@@ -92,7 +92,7 @@ def rows_before(kernel, points, begin, end, sums) -> None:
         sums.diagonal[i] = row[lane]
 
 
-@jit
+@translated
 def cumulative_squared_ksd(sums, copies, out) -> float:
     """Write KSD^2 of the first 1, 2, ... draws, each copy of a state counted; return the last sum S.
 

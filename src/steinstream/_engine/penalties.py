@@ -47,10 +47,10 @@ from numba import types
 from numba.extending import overload
 
 from steinstream._engine import double_double
-from steinstream._engine.base_row import ADD, base_matrix, base_row, base_row_sums, base_tiles, padded, row_total
+from steinstream._engine.base_row import ADD_BASE, base_matrix, base_row, base_row_sums, base_tiles, padded, row_total
 from steinstream._engine.by_reference import by_reference
 from steinstream._engine.compiled_kernel import CompiledKernel
-from steinstream._engine.jit import inlined, jit, shared
+from steinstream._engine.jit import inlined, shared
 from steinstream._engine.kernel_pair import diagonal, profile_at
 from steinstream._engine.kernel_row import RowPenalties
 from steinstream._engine.late_calls import called_late
@@ -63,10 +63,11 @@ from steinstream._engine.stream_summary import (
     sum_over_pairs,
     sum_over_stream,
 )
+from steinstream._engine.translation import translated
 from steinstream._typing import Array, Flags, Integers
 
 #: Numbers of the penalties; ``new`` refers to the draw that was evaluated last.
-SCALARS = np.dtype(
+PENALTY_SCALARS = np.dtype(
     [
         # As of the current step.
         ("weight", np.float64),  # w
@@ -123,7 +124,7 @@ class Penalties(NamedTuple):
     summary: StreamSummary
     point: Array  # (q,): features of the draw whose row is computed
     lanes: Array  # (2, 16): scratch
-    scalars: Any  # a record of SCALARS
+    scalars: Any  # a record of PENALTY_SCALARS
 
 
 def empty_penalties(summary: StreamSummary, slots: int, labels: int, features: bool = False) -> Penalties:
@@ -142,7 +143,7 @@ def empty_penalties(summary: StreamSummary, slots: int, labels: int, features: b
         summary=summary,
         point=np.zeros_like(summary.point),
         lanes=aligned(2, LANES),
-        scalars=new_record(SCALARS),
+        scalars=new_record(PENALTY_SCALARS),
     )
     penalties.scalars["features"] = features
     return penalties
@@ -160,35 +161,34 @@ def enlarged_penalties(penalties: Penalties, state: KeptState) -> Penalties:
     return penalties._replace(**{name: getattr(new, name) for name in sized})
 
 
+def _row_terms(penalties):
+    """Return the terms that a kernel row needs."""
+    scalars = penalties.scalars
+    return RowPenalties(
+        base_row=penalties.base_row,
+        kept_sum=penalties.kept_sum,
+        stream_sum=penalties.stream_sum,
+        removal_cost=penalties.removal_cost,
+        keys=penalties.keys,
+        given_row=penalties.given_row,
+        stein=scalars.stein,
+        weight=scalars.weight,
+        share=scalars.share,
+        observed=scalars.first_pass,
+        cost_scale=scalars.cost_scale,
+        given=scalars.features,
+    )
+
+
 def row_penalties(penalties: Penalties | None) -> RowPenalties | None:
     """Return the terms that a kernel row needs, or None. For compiled code only. Storage bookkeeping."""
-    raise TypeError("row_penalties is compiled")
+    return None if penalties is None else _row_terms(penalties)
 
 
 @overload(row_penalties, jit_options={"forceinline": True, "_nrt": False})
 def _row_penalties(penalties):
     """Choose by type: one function would return an optional tuple."""
-    if isinstance(penalties, types.NoneType):
-        return lambda penalties: None
-
-    def terms(penalties):
-        scalars = penalties.scalars
-        return RowPenalties(
-            penalties.base_row,
-            penalties.kept_sum,
-            penalties.stream_sum,
-            penalties.removal_cost,
-            penalties.keys,
-            penalties.given_row,
-            scalars.stein,
-            scalars.weight,
-            scalars.share,
-            scalars.first_pass,
-            scalars.cost_scale,
-            scalars.features,
-        )
-
-    return terms
+    return (lambda penalties: None) if isinstance(penalties, types.NoneType) else _row_terms
 
 
 # -- the stream ----------------------------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def add_kept_row(state, kernel, penalties, point, row, slots):
     """
     tiles = (slots + LANES - 1) // LANES
     if penalties.scalars.features > 0.0:
-        base_row(kernel, ADD, point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
+        base_row(kernel, ADD_BASE, point, penalties.tiles, state.copies, row, penalties.lanes, 0, tiles)
     else:
-        base_row(kernel, ADD, point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
+        base_row(kernel, ADD_BASE, point, state.tiles, state.copies, row, penalties.lanes, 0, tiles)
 
 
 @inlined
@@ -276,7 +276,7 @@ def base_at_zero(kernel: Any) -> Any:
     return (own + shift) - shift
 
 
-@called_late()
+@inlined
 def observe_stream(state, kernel, penalties, batch, first):
     """Compute the stream sum of each candidate of a step; in the first pass, add the candidates to the stream.
 
@@ -351,7 +351,7 @@ def add_to_stream_total(scalars: Any, value: Any) -> None:
 def update_weights(kernel: Any, penalties: Any) -> None:
     """Compute the weights from the sums over the stream.
 
-    Reference: `reference.Reference.stream_weight`, `reference.Reference.cost_scale`.
+    Reference: `reference.Reference.mmd_weight`, `reference.Reference.cost_scale`.
     """
     scalars = penalties.scalars
     count = scalars.count
@@ -582,7 +582,7 @@ def compare_copies(state, penalties, slot):
             label = state.following[label]
 
 
-@jit
+@translated
 def compare_all_copies(state, penalties) -> None:
     """Find the copy that is removed first in every slot.
 

@@ -1,7 +1,8 @@
 """Specification of the algorithms in NumPy: everything is recomputed from scratch at every step.
 
-Compiled functions name their counterpart here, or in :mod:`steinstream.kernels`, in a line "Reference: ..." of their
-docstring. Tests compare the two; no other module imports this one.
+Compiled functions name their counterpart in a line "Reference: ..." of their docstring: a function here or in
+:mod:`steinstream.kernels`, or one of NumPy or the standard library. Tests compare the two; no other module imports this
+one.
 
 Sums of kernel values are exact (``math.fsum`` rounds once), so that ties are decided on the numbers themselves.
 Matrices of kernel values are those of :meth:`steinstream.kernels.Kernel.matrix`.
@@ -97,8 +98,10 @@ def allowed_objective(before: float, after: float, budget: float, rule: str) -> 
 
     Parameters
     ----------
-    before, after : float
-        Objective before and after the insertion; ``before`` is infinite if no draw was kept.
+    before : float
+        Objective before the insertion; infinite if no draw was kept.
+    after : float
+        Objective after the insertion.
     budget : float
         Budget of the step, the part that is divided by the squared number of draws included.
     rule : {"paper", "monotone"}
@@ -179,11 +182,6 @@ class Reference:
         """Remove a draw."""
         for values in (self.draws, self.scores, self.ids, self.costs, self.ratios):
             del values[j]
-
-    def set_kept(self, draws: Iterable[Array], scores: Iterable[Array], ids: Iterable[Id]) -> None:
-        """Replace the kept draws by these, without costs."""
-        self.draws, self.scores, self.ids = list(draws), list(scores), list(ids)
-        self.costs, self.ratios = [0.0] * len(self.ids), [1.0] * len(self.ids)
 
     def matrix(self) -> Array:
         """Return the kernel values of all pairs of kept draws."""
@@ -353,8 +351,10 @@ class Reference:
 
         Parameters
         ----------
-        draws, scores : array
-            Candidates (m, d) and their scores.
+        draws : array
+            Candidates, (m, d).
+        scores : array
+            Their scores, (m, d).
         ids : sequence of tuple
             Their ids.
         floor : int
@@ -365,8 +365,10 @@ class Reference:
             Largest number of draws to keep.
         rule : {"paper", "monotone"}, default "paper"
             Rule of the step.
-        costs, ratios : sequence of float, optional
-            Cost and density ratio of each candidate.
+        costs : sequence of float, optional
+            Cost of each candidate.
+        ratios : sequence of float, optional
+            Density ratio of each candidate.
         pinned : collection of tuple, default ()
             Ids of draws that must be kept.
 
@@ -433,14 +435,18 @@ def bound(
 
     Parameters
     ----------
-    sizes, floors : sequence of int
-        Number of draws after each step, and the smallest number to keep.
+    sizes : sequence of int
+        Number of draws after each step.
+    floors : sequence of int
+        Smallest number of draws to keep in each step.
     budgets : sequence of float
         Budget of each step, the part that is divided by the squared number of draws included.
     cap : int or None
         Largest number of draws to keep.
-    kappa, diagonal : float
-        Mean of k0(x, x) over recent draws of the stream, and over the kept draws.
+    kappa : float
+        Mean of k0(x, x) over recent draws of the stream.
+    diagonal : float
+        Mean of k0(x, x) over the kept draws.
 
     Returns
     -------

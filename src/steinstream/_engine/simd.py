@@ -158,7 +158,10 @@ class LoopVariable:
 
 @intrinsic
 def fma(context: Any, factor: Any, other: Any, addend: Any) -> Any:
-    """Return ``factor * other + addend``, rounded once: :meth:`Lanes.multiply_add` for scalars of one type."""
+    """Return ``factor * other + addend``, rounded once: :meth:`Lanes.multiply_add` for scalars of one type.
+
+    Reference: `fractions.Fraction`, rounded once.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.fma(*values)

@@ -26,7 +26,7 @@ from steinstream._typing import AnyArray, Array, Integers
 NONE: Any = np.int64(-1)  # a plain integer would compile each function that passes it on once more
 
 #: Numbers of a state; ``new`` refers to the draw that was evaluated last.
-SCALARS = np.dtype(
+STATE_SCALARS = np.dtype(
     [
         ("slots", np.int64),  # occupied slots
         ("draws", np.int64),  # kept draws
@@ -65,7 +65,7 @@ class KeptState(NamedTuple):
     removed: Array  # (2, d): the state being removed
     single_tile: Array  # (1, d, 2, 16): scratch for k0(x, x), and its row (16,)
     single_row: Array
-    scalars: Any  # a record of SCALARS
+    scalars: Any  # a record of STATE_SCALARS
 
 
 def aligned(*shape: int, kind: Any = np.float64) -> AnyArray:
@@ -100,7 +100,7 @@ def empty_state(dim: int, raw: int, slots: int = LANES, labels: int = LANES) -> 
     following[-1] = NONE
     influence = aligned(slots)
     influence[:] = -np.inf  # a spare slot never has the largest one
-    scalars = new_record(SCALARS)
+    scalars = new_record(STATE_SCALARS)
     scalars["latest"], scalars["largest"] = NONE, -np.inf
     return KeptState(
         tiles=aligned(tiles, dim, 2, LANES),

@@ -30,11 +30,12 @@ import numpy as np
 
 from steinstream._engine.base_row import base_row_sums, row_total
 from steinstream._engine.by_reference import by_reference
-from steinstream._engine.jit import bare, inlined
+from steinstream._engine.jit import inlined
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
-from steinstream._typing import Array, Flags, Integers
+from steinstream._engine.translation import translated
+from steinstream._typing import AnyArray, Array, Flags, Integers
 
 RADIUS = 512  # r: half the capacity of the highest level
 LEVELS = 48
@@ -72,23 +73,25 @@ def capacity(level: int, highest: int) -> int:
 
 _CAPACITIES = np.array([capacity(0, higher) for higher in range(LEVELS)])  # by the number of higher levels
 _SLOTS = sum(capacity(level, LEVELS - 1) for level in range(LEVELS)) + 2 * RADIUS
+_LARGEST_LEVEL = 4 * RADIUS  # draws
 
 
-def empty_summary(dim: int, raw: int, used: bool = True) -> StreamSummary:
-    """Return the summary of a stream without draws; one that is not used has no space for any.
+def empty_summary(dim: int, raw: int, draws: int | None = None) -> StreamSummary:
+    """Return the summary of a stream without draws.
 
-    ``dim`` is the number of coordinates of the kernel, ``raw`` the number of entries of a draw as given.
+    ``dim`` is the number of coordinates of the kernel, ``raw`` the number of entries of a draw as given. There is space
+    for a number of ``draws``, by default for any number of them. :func:`with_space` adds more.
     """
-    slots, most = (-(-_SLOTS // LANES) * LANES, 4 * RADIUS) if used else (0, 0)
+    slots = _slots_for(_SLOTS if draws is None else draws)
     summary = StreamSummary(
         tiles=aligned(slots // LANES, dim, LANES),
         weights=aligned(slots),
         raw=np.zeros((slots, raw)),
-        members=np.zeros((LEVELS, most), dtype=np.int64),
+        members=np.zeros((LEVELS, _LARGEST_LEVEL), dtype=np.int64),
         counts=np.zeros(LEVELS, dtype=np.int64),
         free=np.arange(slots - 1, -1, -1),
-        scratch=aligned(most // LANES, dim, LANES),
-        signs=aligned(most),
+        scratch=aligned(min(slots, _LARGEST_LEVEL) // LANES, dim, LANES),
+        signs=aligned(_LARGEST_LEVEL),
         lanes=aligned(2, LANES),
         point=np.zeros(dim),
         ids=np.zeros((slots, 2), dtype=np.int64),
@@ -96,6 +99,43 @@ def empty_summary(dim: int, raw: int, used: bool = True) -> StreamSummary:
     )
     summary.numbers[0] = slots
     return summary
+
+
+def _slots_for(draws: int) -> int:
+    """Return the number of slots, whole tiles, in which a stream with this number of draws has space."""
+    return -(-min(draws, _SLOTS) // LANES) * LANES
+
+
+def with_space(summary: StreamSummary, draws: int) -> StreamSummary:
+    """Return a summary with the same contents, in the same slots, that has space for further draws.
+
+    Memory grows with the number of draws up to that of a full summary, which is large if draws have many coordinates.
+    The new slots are used after all that were free before, so that the slot of each draw does not depend on the growth.
+    """
+    before, (free, _, used, _) = len(summary.free), summary.numbers.tolist()
+    slots = _slots_for(used + draws)
+    if slots <= before:
+        return summary
+    slots = max(slots, _slots_for(2 * before))
+    stack = np.concatenate([np.arange(slots - 1, before - 1, -1), summary.free[:free]])
+    numbers = summary.numbers.copy()
+    numbers[0] = len(stack)
+    return summary._replace(
+        tiles=_extended(summary.tiles, slots // LANES),
+        weights=_extended(summary.weights, slots),
+        raw=_extended(summary.raw, slots),
+        free=np.concatenate([stack, np.zeros(slots - len(stack), dtype=np.int64)]),
+        scratch=aligned(min(slots, _LARGEST_LEVEL) // LANES, *summary.scratch.shape[1:]),
+        ids=_extended(summary.ids, slots),
+        numbers=numbers,
+    )
+
+
+def _extended(array: AnyArray, length: int) -> AnyArray:
+    """Return a copy with zeros at its end."""
+    longer = aligned(length, *array.shape[1:], kind=array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 @inlined
@@ -134,7 +174,7 @@ def add_to_summary(kernel, summary, draws, raw, ids, i):
         level += 1
 
 
-@bare
+@translated
 def append_to_summary(kernel, summary, draws, raw, ids) -> None:
     """Add draws as :func:`add_to_summary` does; callable from Python.
 
@@ -236,7 +276,7 @@ def summary_draws(summary: StreamSummary) -> SummaryDraws:
 def filled_summary(content: SummaryDraws, scaled: Array) -> StreamSummary:
     """Return a summary with these draws; ``scaled`` (n, d) are the draws in the coordinates of the kernel."""
     draws, level = content.draws, content.levels
-    summary, counts = empty_summary(scaled.shape[1], draws.shape[1]), np.bincount(level, minlength=LEVELS)
+    summary, counts = empty_summary(scaled.shape[1], draws.shape[1], len(draws)), np.bincount(level, minlength=LEVELS)
     summary.numbers[:] = len(summary.free) - len(draws), content.highest, len(draws), content.seen
     summary.counts[:] = counts
     slot = np.arange(len(draws))

@@ -18,11 +18,11 @@ import numpy as np
 from steinstream._engine.argmax import new_value
 from steinstream._engine.by_reference import by_reference
 from steinstream._engine.candidates import best_candidate, next_removal
-from steinstream._engine.jit import bare
 from steinstream._engine.objective import objective, objective_with_new, squared_ksd
 from steinstream._engine.penalties import logged_mmd, observe_stream
 from steinstream._engine.state import NONE
 from steinstream._engine.step_rule import allowed_objective, may_remove, removal_limit
+from steinstream._engine.translation import translated
 from steinstream._engine.updates import evaluate, insert, is_full, reject, remove
 from steinstream._typing import Array, Flags, Integers
 
@@ -52,7 +52,15 @@ class Batch(NamedTuple):
         if rows == slice(0, len(self.draws)):
             return self
         draws, scores, raw, ids = self.draws[rows], self.scores[rows], self.raw[rows], self.ids[rows]
-        part = Batch(draws, scores, raw, ids, self.candidates, self.start + steps.start, self.influence)
+        part = Batch(
+            draws=draws,
+            scores=scores,
+            raw=raw,
+            ids=ids,
+            candidates=self.candidates,
+            start=self.start + steps.start,
+            influence=self.influence,
+        )
         if self.base is None or self.unscaled is None or self.costs is None or self.pinned is None:
             return part
         return part._replace(
@@ -74,7 +82,7 @@ class StepLog(NamedTuple):
     dropped: Integers  # (n, 3): chain, draw and step of arrival of the removed draws, in order
 
 
-@bare
+@translated
 def thin_block(state, kernel, penalties, batch, limits, log, workers) -> tuple[int, int]:
     """Run the steps of a batch until the state is full. Return the number of steps done and of draws removed.
 

@@ -16,7 +16,7 @@ from numba import types
 
 from steinstream._engine import double_double
 from steinstream._engine.argmax import first_removed, largest_value, largest_value_with_row, new_value
-from steinstream._engine.jit import inlined, jit, shared
+from steinstream._engine.jit import inlined, shared
 from steinstream._engine.kernel_pair import value_of
 from steinstream._engine.kernel_row import (
     EVALUATE,
@@ -46,6 +46,7 @@ from steinstream._engine.penalties import (
 )
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import NONE
+from steinstream._engine.translation import translated
 
 _SHARED_WORK = 200_000  # slots * (d + 8) from which a row takes longer than waking a thread (measured: 15 microseconds)
 
@@ -191,7 +192,7 @@ def read_slot(state, slot):
 # -- updates -------------------------------------------------------------------------------------------------------
 
 
-@called_late()
+@inlined
 def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
     """Compute the influence of a draw, and the largest value of the other draws, if it were inserted.
 
@@ -238,7 +239,7 @@ def evaluate_copy(state, penalties, batch, new, skip_others):
         scalars.largest_other = largest_value_with_row(state, penalties)
 
 
-@called_late()
+@inlined
 def insert(state, penalties, batch, new, step):
     """Insert the evaluated draw.
 
@@ -286,7 +287,7 @@ def replace_copy(state, penalties, batch, new, step, log, removed):
     remove_label(state, penalties, slot, log, removed)
 
 
-@called_late()
+@inlined
 def remove(state, kernel, penalties, slot, log, removed, workers):
     """Remove a copy of the state in a slot and log it as number ``removed``.
 
@@ -407,7 +408,7 @@ def remove_label(state, penalties, slot, log, removed):
     compare_copies(state, penalties, slot)
 
 
-@called_late()
+@inlined
 def free_slot(state, penalties, slot):
     """Copy the last slot into this one and make the last one spare. Storage bookkeeping."""
     scalars = state.scalars
@@ -432,7 +433,7 @@ def free_slot(state, penalties, slot):
     scalars.slots = last
 
 
-@jit
+@translated
 def restore_derived(state, kernel) -> None:
     """Compute the values that a checkpoint does not contain: the largest influence and the row of the latest state.
 

@@ -69,13 +69,31 @@ def outer(rows, enabled=True, nothing=None):
     return Outer(inner, 0.5, enabled, nothing)
 
 
-def test_a_late_function_is_compiled_when_it_is_called():
-    function = late_calls._functions[f"{__name__}.total"]
+def test_a_late_function_gets_its_arguments_and_returns_its_result():
     given = outer(3)
-    assert call(given, 0) == 0.0 and not function.overloads
-    assert call(given, 3) == 3 * 7.5 + 3.0 and len(function.overloads) == 1
-    assert given.inner.flags[0]
-    assert call(outer(5), 2) == 2 * 22.5 + 1.0 and len(function.overloads) == 1
+    assert call(given, 3) == 3 * 7.5 + 3.0 and given.inner.flags[0]
+    assert call(outer(5), 2) == 2 * 22.5 + 1.0
+
+
+@called_late(types.float64)
+def height(outer):
+    """Return the number of rows; only the next test calls it."""
+    return float(outer.inner.matrix.shape[0])
+
+
+@jit
+def heights(outer, times) -> float:
+    value = 0.0
+    for _ in range(times):
+        value += height(outer)
+    return value
+
+
+def test_a_late_function_is_compiled_when_it_is_called():
+    function = late_calls._functions[f"{__name__}.height"]
+    assert heights(outer(3), 0) == 0.0 and not function.overloads
+    assert heights(outer(3), 3) == 9.0 and len(function.overloads) == 1
+    assert heights(outer(5), 2) == 10.0 and len(function.overloads) == 1
 
 
 def test_a_late_function_that_is_not_called_is_not_compiled():

@@ -6,7 +6,7 @@ import numpy as np
 
 from steinstream._engine.state import (
     NONE,
-    SCALARS,
+    STATE_SCALARS,
     aligned,
     empty_state,
     enlarged,
@@ -23,9 +23,9 @@ def test_arrays_start_on_a_cache_line():
 
 
 def test_a_record_round_trips_through_its_values():
-    record = new_record(SCALARS)
+    record = new_record(STATE_SCALARS)
     record["draws"], record["total"] = 3, 0.25
-    other = new_record(SCALARS)
+    other = new_record(STATE_SCALARS)
     set_record(other, record_values(record))
     assert other == record and other["draws"] == 3
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import steinstream as ss
 from steinstream._engine import reference, stream_summary
-from steinstream._engine.base_row import ADD, base_row, row_total
+from steinstream._engine.base_row import ADD_BASE, base_row, row_total
 from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import jit
 from steinstream._engine.pairwise import tiled
@@ -19,7 +19,7 @@ from tests.streams import kernels
 
 @jit
 def add_row(kernel, point, tiles, row, lanes):
-    base_row(kernel, ADD, point, tiles, row, row, lanes, 0, tiles.shape[0])
+    base_row(kernel, ADD_BASE, point, tiles, row, row, lanes, 0, tiles.shape[0])
 
 
 @jit
@@ -76,8 +76,33 @@ def test_a_summary_that_was_stored_continues_to_the_last_bit():
     add_all(kernel, whole, x)
     add_all(kernel, first, x[:2500])
     content = stream_summary.summary_draws(first)
-    second = stream_summary.filled_summary(content, content.draws)
+    second = stream_summary.with_space(stream_summary.filled_summary(content, content.draws), 2500)
     add_all(kernel, second, x[2500:], first=2500)
     for one, other in zip(stream_summary.summary_draws(whole), stream_summary.summary_draws(second), strict=True):
         assert np.array_equal(one, other)
     assert sum_at(kernel, whole, x[0]) == sum_at(kernel, second, x[0])
+
+
+def test_a_summary_that_grows_is_that_with_space_from_the_start():
+    kernel, x = compile_kernel(ss.IMQ(), 2), np.random.default_rng(0).normal(size=(9000, 2))
+    whole, growing = stream_summary.empty_summary(2, 2), stream_summary.empty_summary(2, 2, 0)
+    add_all(kernel, whole, x)
+    first = 0
+    for count in (1, 2, 30, 700, 1, 66, 200, 3000, 5000):
+        growing = stream_summary.with_space(growing, count)
+        add_all(kernel, growing, x[first : first + count], first)
+        first += count
+    assert first == len(x)
+    used = int(whole.numbers[2])
+    assert np.array_equal(whole.numbers[1:], growing.numbers[1:])
+    for name in ("tiles", "weights", "raw", "ids"):
+        count = used // LANES if name == "tiles" else used
+        assert np.array_equal(getattr(whole, name)[:count], getattr(growing, name)[:count])
+    assert np.array_equal(whole.members, growing.members) and np.array_equal(whole.counts, growing.counts)
+
+
+def test_memory_of_a_summary_is_that_of_its_draws():
+    small, full = stream_summary.empty_summary(1000, 1000, 2), stream_summary.empty_summary(1000, 1000)
+    assert sum(array.nbytes for array in small) < 2e6
+    later = stream_summary.with_space(small, 10**9)
+    assert [array.shape for array in later] == [array.shape for array in full]
