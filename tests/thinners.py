@@ -87,3 +87,11 @@ def permuted(state, random):
         **{name: state[name][labels] for name in ("ids", "cost", "pinned") if name in state},
         "latest": np.array(slots.index(latest) if latest >= 0 else latest),
     }
+
+
+def replace_kept(reference, draws, scores, ids):
+    """Replace the kept draws of the reference by these, without costs."""
+    while reference.ids:
+        reference.remove(0)
+    for draw, score, id in zip(draws, scores, ids, strict=True):
+        reference.insert(draw, score, id)

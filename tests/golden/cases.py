@@ -296,6 +296,24 @@ def several_chains() -> tuple[Any, float]:
     return kept.ids, kept.ksd
 
 
+def by_default(stream: tuple[Any, Any], scores: bool = True, **settings: Any) -> Case:
+    """Run ss.thin with the default objective; the number is the MMD to the stream."""
+
+    def run() -> tuple[Any, float]:
+        x, s = stream
+        kept = ss.thin(x, s if scores else None, validate_scores=False, **settings)
+        return kept.ids, kept.mmd
+
+    return Case(run, True)
+
+
+def merged_by_default() -> tuple[Any, float]:
+    """Merge five sets that were kept by the default objective."""
+    chains = [correlated(3, 500, seed) for seed in range(20, 25)]
+    kept = ss.merge([ss.thin(*chain, size=40, validate_scores=False) for chain in chains], size=60)
+    return kept.ids, kept.mmd
+
+
 _COSTS = np.arange(900) % 7 + 1.0
 _PINNED = np.arange(900) % 97 == 5
 _FIXED = ss.Preconditioner.scales([1.0, 2.0, 0.5])
@@ -418,6 +436,21 @@ CASES: dict[str, Case] = {
     "gradient-free": Case(without_scores(size=40), True),
     "gradient-free, growth, monotone": Case(without_scores(growth="sqrt", rule="monotone", clip=0.5), True),
     "gradient-free ksd": Case(gradient_free, True),
+    # the default objective
+    "default": by_default(correlated(4, 2000), size=50),
+    "default, growth": by_default(correlated(3, 2000)),
+    "default, slow chain in many dimensions": by_default(widths(25, 1500), size=40),
+    "default, repeated states": by_default(repeated(3, 2000), size=50),
+    "default, candidates": by_default(correlated(3, 2000), size=40, candidates=4),
+    "default, costs and pins": by_default(correlated(3, 900), size=40, costs=_COSTS, pinned=_PINNED, cost_weight=0.5),
+    "default, passes": by_default(correlated(3, 1500), size=40, passes="auto"),
+    "default, RBF": by_default(correlated(3, 1500), size=40, kernel="rbf"),
+    "default, without scores": by_default(correlated(4, 2000), scores=False, size=50),
+    "default, features": by_default(normal(5, 1500), scores=False, size=40, features=normal(5, 1500)[0] ** 2),
+    "default, draws and features": by_default(
+        normal(5, 1500), size=40, features=normal(5, 1500)[0] ** 2, stream_on="both"
+    ),
+    "default, merge": Case(merged_by_default, True),
     # the kept set, and other methods
     "ordered": Case(ordered),
     "weighted": Case(weighted, True),

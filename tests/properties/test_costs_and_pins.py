@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.reference import Reference
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, ksd_thinner, limits_at, permuted, thin_by_ksd
+from tests.thinners import assert_same, ksd_thinner, limits_at, permuted, replace_kept, thin_by_ksd
 
 lambdas = st.sampled_from([0.0, 0.1, 1.0, 20.0])
 gammas = st.sampled_from([0.0, 0.0, 0.3])
@@ -147,7 +147,7 @@ def test_costs_have_no_unit():
 @settings(max_examples=30, deadline=None)
 @given(streams(max_dim=4, max_length=40), kernels, growths, st.sampled_from([None, 5]))
 def test_equal_costs_and_pins_that_do_not_matter_change_nothing(stream, kernel, growth, cap):
-    """Costs that are all the same shift all keys alike; a draw that stays anyway may as well be pinned."""
+    """Costs that are all the same shift all keys equally; a draw that stays anyway may as well be pinned."""
     x, s = stream
     plain, pinned = (
         ksd_thinner(x.shape[1], kernel=kernel, growth=growth, size=cap, validate_scores=False) for _ in "ab"
@@ -311,7 +311,7 @@ def test_later_passes_never_raise_objective_and_costs_together_and_move_no_pin(d
 
     def judged():
         rows = thinner.kept.ids[:, 1]
-        judge.set_kept(x[rows], s[rows], [(0, int(row)) for row in rows])
+        replace_kept(judge, x[rows], s[rows], [(0, int(row)) for row in rows])
         spent = 2.0 * judge.cost_scale * costs[rows].sum() / len(rows) ** 2 if costs.any() else 0.0
         return judge.objective + spent, np.abs(judge.matrix()).mean() + judge.mmd_weight + spent
 

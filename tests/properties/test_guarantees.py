@@ -114,7 +114,7 @@ def test_mean_bound_for_independent_draws():
 
 
 def test_rates_for_independent_draws():
-    """Slopes of log KSD^2 on log n: about -1.6 for t/2, where the paper promises -1, and -1.1 for sqrt(t log t)."""
+    """Slopes of log KSD^2 on log n: about -1.6 for t/2, where the paper proves -1, and -1.1 for sqrt(t log t)."""
     lengths = [200, 400, 800, 1600, 3200]
     for growth, slope in (("linear", -1.6), ("sqrt", -1.1)):
         measured = np.polyfit(np.log(lengths), np.log(mean_squares(growth, 0.0, lengths, 12)), 1)[0]

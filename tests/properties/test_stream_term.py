@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import steinstream as ss
 from steinstream._engine.jit import threads
-from steinstream._engine.penalties import SCALARS
+from steinstream._engine.penalties import PENALTY_SCALARS
 from steinstream._engine.reference import Reference, recent_mean
 from steinstream.thinner.threads import ThreadChooser
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, floor_at, ksd_thinner, limits_at, magnitude, permuted, thin_by_ksd
+from tests.thinners import assert_same, floor_at, ksd_thinner, limits_at, magnitude, permuted, replace_kept, thin_by_ksd
 
 gammas = st.sampled_from([0.05, 0.3, 3.0])
 
@@ -104,7 +104,7 @@ def test_no_step_costs_more_of_the_objective_than_its_budget(stream, kernel, gro
         terms = magnitude(judge) + judge.mmd_weight
         thinner.push(x[t - 1], s[t - 1])
         rows = thinner.kept.ids[:, 1]
-        judge.set_kept(x[rows], s[rows], [(0, int(row)) for row in rows])
+        replace_kept(judge, x[rows], s[rows], [(0, int(row)) for row in rows])
         floor = floor_at(t, growth)
         assert len(rows) >= floor
         if rule == "paper" or len(rows) > floor:
@@ -258,7 +258,7 @@ def test_later_passes_never_raise_the_objective_and_add_no_draw_to_the_stream(
 def stream_draws(thinner):
     """Number of draws in the stream."""
     state = thinner.state.dictionary.state()
-    return dict(zip(SCALARS.names, state["penalty_scalars"], strict=True))["count"]
+    return dict(zip(PENALTY_SCALARS.names, state["penalty_scalars"], strict=True))["count"]
 
 
 def scale_of(thinner, x, s, gamma):

@@ -181,7 +181,7 @@ def test_further_passes_and_local_search_lower_the_objective(more, scored):
 def test_local_search_lowers_the_objective_as_the_reference_does(seed, size, scored):
     x = np.random.default_rng(seed).normal(size=(24, 2))
     block = Block(x, -x if scored else np.zeros((24, 0)), consecutive_ids(0, 0, 24))
-    selection = Selection(block, size, ss.IMQ(), IDENTITY, stream_weight=0.7).even()
+    selection = Selection(block, ss.ThinConfig(size=size), IDENTITY, stream_weight=0.7).even()
     matrix, bias = reference.objective_matrix(ss.IMQ(), x, -x if scored else None, 0.7, size)
     chosen = selection.chosen.tolist()
     assert selection.energy == pytest.approx(reference.subset_energy(matrix, chosen, bias), abs=1e-9)

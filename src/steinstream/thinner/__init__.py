@@ -1,10 +1,10 @@
 """The thinner: add each new draw, then remove old ones as long as the objective stays within a budget.
 
 The algorithm is that of Hawkins, Koppel and Zhang, "Online, informative MCMC thinning with kernelized Stein
-discrepancy" (2022). The objective is KSD^2 plus the stream term, the squared MMD between the kept draws and the stream;
-for draws without scores the stream term alone. A step costs O((candidates + removed) * kept * d), and with the stream
-term O(1000 d) more. The memory is O(kept * d) plus a subsample of 4096 draws and a summary of about 2000, whatever the
-length of the stream.
+discrepancy" (2022). The objective is the squared KSD plus the stream term, the squared MMD between the kept draws and
+the stream; for draws without scores the stream term alone. With n kept draws, a step with m candidates that removes r
+draws costs :math:`O((m + r) n d)`, and with the stream term :math:`O(1000 d)` more. The memory is :math:`O(n d)` plus a
+subsample of 4096 draws and a summary of 1000 to 2000, whatever the length of the stream.
 
 The package follows a draw: `ingest` validates it, `run` passes blocks of draws to the `dictionary`, which holds the
 kept draws in the arrays of the compiled engine. `config` holds the settings, `state` everything that changes.
@@ -28,11 +28,12 @@ from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner, Warmup
 from steinstream.result import History, Kept
 from steinstream.thinner import passes
+from steinstream.thinner.chain_worth import trust_of_factor
 from steinstream.thinner.config import PAPER, ThinConfig
 from steinstream.thinner.ingest import NewDraws, ingest
-from steinstream.thinner.lock import exclusive, new_lock
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
+from steinstream.thinner.thread_lock import exclusive, new_lock
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
@@ -44,15 +45,15 @@ __all__ = ["PAPER", "Observer", "StepInfo", "ThinConfig", "Thinner"]
 
 
 class Thinner:
-    """Online thinning by kernelized Stein discrepancy (KSD) and distance to the stream (MMD).
+    r"""Online thinning by kernelized Stein discrepancy (KSD) and distance to the stream (MMD).
 
     Parameters
     ----------
     dim : int
         Number of dimensions of a draw.
     config : ThinConfig, optional
-        Settings. Default: the default settings, which keep about sqrt(n log n) of n draws, or more if the objective
-        requires it. ``**ss.PAPER`` selects the settings of the paper.
+        Settings. Default: the default settings, which keep about :math:`\sqrt{n \log n}` of n draws, or more if
+        the objective requires it. ``**ss.PAPER`` selects the settings of the paper.
     initial : tuple of array_like, optional
         Draws and scores of the initial set, (n, d) each, at most ``size``; the scores are None for draws without
         scores. Their ids are (-1, 0), (-1, 1), ...
@@ -167,6 +168,11 @@ class Thinner:
         StepInfo
             What changed.
 
+        Raises
+        ------
+        InputError
+            If the draw is invalid, or has another number of dimensions.
+
         """
         x = validation.as_floats(draw, "draw")
         s = None if score is None else validation.as_floats(score, "score")
@@ -236,7 +242,16 @@ class Thinner:
 
         """
         features = self._features_of(draws) if features is None else features
-        new = NewDraws(draws, scores, ids, chain, second_scores, costs, pinned, features)
+        new = NewDraws(
+            draws=draws,
+            scores=scores,
+            ids=ids,
+            chain=chain,
+            second_scores=second_scores,
+            costs=costs,
+            pinned=pinned,
+            features=features,
+        )
         with DeferredInterrupt():
             block = ingest(self.config, self.state, new, self.config.candidates)
             held, self.state.pending = self.state.pending, self.state.pending.append(block)
@@ -278,6 +293,11 @@ class Thinner:
         StepInfo
             What changed.
 
+        Raises
+        ------
+        InputError
+            If the draws are invalid, or the thinner holds draws back.
+
         """
         if self.state.dictionary is None or len(self.state.pending.draws):
             raise InputError(
@@ -285,7 +305,16 @@ class Thinner:
                 "Use a fixed preconditioner and candidates=1, or use extend.",
             )
         features = self._features_of(candidates) if features is None else features
-        new = NewDraws(candidates, scores, ids, chain, None, costs, pinned, features)
+        new = NewDraws(
+            draws=candidates,
+            scores=scores,
+            ids=ids,
+            chain=chain,
+            second_scores=None,
+            costs=costs,
+            pinned=pinned,
+            features=features,
+        )
         with DeferredInterrupt():
             block = self.state.pending = ingest(self.config, self.state, new, None)
         none = block.take(slice(0, 0))
@@ -302,17 +331,43 @@ class Thinner:
         return np.stack(rows) if rows else None
 
     def next_index(self, chain: int = 0) -> int:
-        """Return the index that will be assigned to the next draw of ``chain`` when no id is given."""
+        """Return the index that will be assigned to the next draw of ``chain`` when no id is given.
+
+        Parameters
+        ----------
+        chain : int, default 0
+            Number of the chain.
+
+        Returns
+        -------
+        int
+            The index.
+
+        """
         return self.state.next_index.get(chain, 0)
 
     @exclusive
     def pin(self, ids: ArrayLike) -> None:
-        """Pin kept draws, given by their ids (chain, index), so that they are not removed."""
+        """Pin kept draws, given by their ids (chain, index), so that they are not removed.
+
+        Parameters
+        ----------
+        ids : array_like of int of shape (n, 2)
+            Ids (chain, index) of kept draws.
+
+        """
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), True)
 
     @exclusive
     def unpin(self, ids: ArrayLike) -> None:
-        """Allow pinned draws, given by their ids (chain, index), to be removed again."""
+        """Allow pinned draws, given by their ids (chain, index), to be removed again.
+
+        Parameters
+        ----------
+        ids : array_like of int of shape (n, 2)
+            Ids (chain, index) of kept draws.
+
+        """
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), False)
 
     @property
@@ -460,7 +515,7 @@ class Thinner:
     @property
     @exclusive
     def normalised_ksd(self) -> float:
-        """KSD times the square root of the number of kept draws; NaN if there are none."""
+        """Normalised KSD of the kept draws, see :func:`steinstream.normalised_ksd`; NaN if there are none."""
         if not len(self):
             return math.nan
         kept = self._view().require_dictionary()
@@ -475,7 +530,7 @@ class Thinner:
     @property
     @exclusive
     def objective(self) -> float:
-        """KSD^2 plus the stream term and the term of the costs; without scores the stream term; NaN if empty."""
+        """The objective: squared KSD plus stream term and costs; without scores the stream term; NaN if empty."""
         return self._view().require_dictionary().objective if len(self) else math.nan
 
     @property
@@ -551,7 +606,14 @@ class Thinner:
 
     @exclusive
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a checkpoint, from which `load` continues bit-identically. The file is complete or absent."""
+        """Write a checkpoint, from which `load` continues bit-identically. The file is complete or absent.
+
+        Parameters
+        ----------
+        path : path
+            The file, which is replaced.
+
+        """
         from steinstream.io.checkpoint import save  # facade
 
         save(self, path)
@@ -656,10 +718,10 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
     if kept is not None:
         settings["has_scores"] = kept.layout.has_scores
     if state.worth is not None and kept is not None:
-        settings["effective_draws"] = state.worth.effective_draws
+        settings["effective_draws"] = state.worth.current_effective_draws()
         settings["burn_in"] = state.worth.burn_in
-        settings["burn_in_chains"] = len(state.worth.burn_in_ends)
-        settings["trust"] = kept.stream_weight / config.stream_weight
+        settings["burn_in_ends"] = sorted(map(list, state.worth.burn_in_ends.items()))
+        settings["trust"] = trust_of_factor(kept.stream_weight / config.stream_weight, kept.layout.dim)
     if state.pinned_count:
         settings["pinned"] = state.pinned_count
     if current.past_ksd and kept is not None:

@@ -22,8 +22,9 @@ With ``size=N`` alone, every step after the N-th is one insertion and one such r
 .. math:: E K_t \le \frac{N-1}{N+1} E K_{t-1} + \frac{(N-1) \kappa}{N^2 (N+1)} + \frac{E D_t}{N^2}
           \quad\to\quad \frac{(N-1) \kappa + (N+1) D}{2 N^2} \approx \frac{\kappa + D}{2 N} .
 
-K never rises in this case, because the new draw itself may be removed. So always :math:`E K_t \le \kappa / N`, as after
-N steps.
+Without a stream term K never rises in this case, because the new draw itself may be removed. So always
+:math:`E K_t \le \kappa / N`, as after N steps. With it the stream, from which K is the distance, changes with every
+draw, and this does not hold.
 
 In general a step is :math:`K \to (N/(N+1))^2 K + \kappa/(N+1)^2 + \epsilon_t`, plus :math:`D/n^2` for a draw that a cap
 of n forces out. This is linear in kappa and D, so three numbers are updated, with the sizes that the set had.
@@ -34,7 +35,7 @@ the bound of :mod:`steinstream.planning` with ``bound_for="any"``, which is far 
 of k0(x, x) over the last half to three quarters of the draws, so that burn-in is forgotten, plus the mean of the second
 part over the stream; D by its current value. For a correlated chain nothing follows from kappa alone. The
 preconditioner, the weight w and the mean embedding of the stream are considered given, also if they were estimated from
-the same draws; when the preconditioner changes, the bound restarts from the objective at that time.
+the same draws; when the preconditioner or the weight changes, the bound restarts from the objective at that time.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def bound(trace: Any, diagonal: float, stream: float = 0.0, has_scores: bool = T
     >>> thinner = Thinner(10, size=50)
     >>> step = thinner.extend(draws, -draws)
     >>> f"{thinner.objective ** 0.5:.3f} at most {thinner.bound:.3f}"
-    '1.094 at most 1.081'
+    '1.094 at most 2.830'
 
     """
     count = trace["count"] + trace["previous_count"]
@@ -82,11 +83,19 @@ def bound(trace: Any, diagonal: float, stream: float = 0.0, has_scores: bool = T
     kappa = stream + ((trace["diagonals"] + trace["previous_diagonals"]) / count if has_scores else 0.0)
     current = kappa * trace["sampling"] + trace["budget"] + diagonal * trace["forced"]
     ceiling = kappa * trace["ceiling_sampling"] + trace["ceiling_budget"] + diagonal * trace["ceiling_forced"]
-    return math.sqrt(min(current, ceiling))
+    return math.sqrt(min(current, ceiling) if stream == 0.0 else current)
 
 
 def new_trace(size: int = 0, square: float = 0.0) -> Any:
     """Return the terms of the bound for a set with this size and objective."""
     trace = new_record(TRACE)
-    trace["doubling"], trace["kept"], trace["budget"], trace["ceiling_budget"] = 1.0, size, square, square
+    trace["doubling"] = 1.0
+    restart(trace, size, square)
     return trace
+
+
+def restart(trace: Any, size: int, square: float) -> None:
+    """Begin with a set of this size and objective; the estimate of kappa continues."""
+    for name in ("sampling", "forced", "ceiling_sampling", "ceiling_forced"):
+        trace[name] = 0.0
+    trace["kept"], trace["budget"], trace["ceiling_budget"] = size, square, square

@@ -1,29 +1,38 @@
-"""Number of independent draws that a chain is worth, estimated while it runs, and the trust in the chain.
+"""Number of independent draws that a chain is worth, estimated while it runs, and the weight of the stream term.
 
 The stream term compares the kept draws with the chain. If the chain itself represents the target badly, because it
-mixes slowly or is still in its burn-in, the scores must decide instead. The weight of the stream term is therefore
-multiplied by
+mixes slowly or is still in its burn-in, the scores must decide instead. The trust in the chain is
 
-    trust = min(1, max(0.03, ESS / (10 n)))
+    trust = min(1, max(0.03, ESS / (10 n)))^min(1, ESS / c)
 
-for n kept draws, with ESS the median effective sample size of the parameters. It is estimated from means of 64 to 127
-batches of equal length per chain, whenever a chain has 128, 256, 512, ... draws. Draws of the first 32 chains are
-counted per chain; those of further chains count as one more chain.
+for n kept draws in d dimensions, with ESS the median effective sample size of the parameters and c = d (d + 1) / 2, the
+number of variances and covariances. The ESS is estimated from means of 64 to 127 batches of equal length per chain,
+whenever a chain has 128, 256, 512, ... draws. Draws of the first 32 chains are counted per chain; those of further
+chains count as one more chain. Detected burn-in is left out.
 
-*Burn-in* are the leading batches of a chain outside the region of its second half: the largest deviation of a parameter
-from its mean, in standard deviations, exceeds 1.5 times that of every batch in the second half. These draws are left
-out of the ESS and of the stream term, and those of them that were kept are removed.
+The exponent is below 1 if the chain is worth fewer draws than the target has variances and covariances. Then no subset
+of the chain has the right spread in all directions, and KSD alone selects draws near the mode.
+
+The weight of the stream term is multiplied by
+
+    trust * max(1, trust * min(25, (d / 20)^2)).
+
+In many dimensions all values of the base kernel are similar, so that the squared MMD of different subsets differs
+little, while k0(x, x) still varies between the draws: without the second factor KSD would decide alone, and avoid draws
+with large scores, such as those in the neck of a funnel.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from steinstream._typing import Array, Flags, Integers
+from steinstream._typing import Array, Integers
 from steinstream.diagnostics.batch_means import BatchMeans, effective_draws
+from steinstream.thinner.burn_in_detection import leading_burn_in
 
 BATCHES = 128
 _FIRST = 128  # draws of a chain before the first estimate
@@ -32,11 +41,11 @@ _OTHERS = -2  # number of the chain that holds the draws of further chains; no u
 COLUMNS = 64  # most parameters that are used
 _DRAWS_PER_KEPT = 10.0
 _LEAST_TRUST = 0.03
-_MARGIN = 1.5
-_MENTIONED = 0.005  # share of the draws from which a burn-in is mentioned: a slow chain has a few by chance
+_PLAIN_DIMENSIONS = 20.0  # up to which the stream weight is used as given
+_LARGEST_FACTOR = 25.0
 
 
-class _Chain:
+class _ChainRecord:
     """Batches of one chain, and the index of the first draw of each batch."""
 
     def __init__(self, columns: Integers) -> None:
@@ -56,7 +65,7 @@ class _Chain:
 
     def find_burn_in(self) -> bool:
         """Estimate the burn-in and return whether it became longer."""
-        found = _burn_in(self.batches.means, self.batches.variances) * self.batches.length
+        found = leading_burn_in(self.batches.means, self.batches.variances) * self.batches.length
         grew = found > self.burn_in
         self.burn_in = max(self.burn_in, found)
         return grew
@@ -84,10 +93,11 @@ class ChainWorth:
     """
 
     def __init__(self, dim: int) -> None:
+        self._dim = dim
         self._columns = np.linspace(0, dim - 1, min(dim, COLUMNS)).astype(np.int64)
-        self._chains: dict[int, _Chain] = {}
+        self._chains: dict[int, _ChainRecord] = {}
         self.effective_draws: float | None = None
-        """The latest estimate; None before the first one."""
+        """The estimate that determines the trust; None before the first one."""
         self.burn_in_grew = False
         """Whether the latest estimate found a longer burn-in than the one before."""
 
@@ -118,7 +128,7 @@ class ChainWorth:
         numbers, due = self._numbers(ids[:, 0]), []
         for number in np.unique(numbers).tolist():
             rows = numbers == number
-            chain = self._chains.setdefault(number, _Chain(self._columns))
+            chain = self._chains.setdefault(number, _ChainRecord(self._columns))
             chain.add(np.ascontiguousarray(draws[rows]), ids[rows, 1])
             if chain.batches.seen >= chain.due:
                 due.append((number, chain))
@@ -138,6 +148,10 @@ class ChainWorth:
         own = {*known, *new[: max(_CHAINS - len(known), 0)]}
         return chains if len(own) == len(known) + len(new) else np.where(np.isin(chains, [*own]), chains, _OTHERS)
 
+    def current_effective_draws(self) -> float | None:
+        """Return the estimate from all complete batches, also of draws after the latest change of the trust."""
+        return None if self.effective_draws is None else self._effective_draws()
+
     def _effective_draws(self) -> float:
         """Return the median ESS of the parameters that change."""
         parts = [self._chains[number].settled() for number in sorted(self._chains)]
@@ -146,8 +160,12 @@ class ChainWorth:
         return float(np.median(ess)) if len(ess) else 1.0
 
     def trust(self, kept: int) -> float:
+        """Return the trust in the chain for this number of kept draws."""
+        return trust_in(self.effective_draws, kept, self._dim)
+
+    def stream_factor(self, kept: int) -> float:
         """Return the factor of the weight of the stream term for this number of kept draws."""
-        return trust_in(self.effective_draws, kept)
+        return stream_factor(self.trust(kept), self._dim)
 
     def state(self) -> dict[str, Any]:
         """Return the sums for a checkpoint."""
@@ -168,12 +186,12 @@ class ChainWorth:
         """Continue from the result of `state`."""
         self.effective_draws, self._chains = state["effective_draws"], {}
         for number, values in state["chains"].items():
-            chain = self._chains[int(number)] = _Chain(self._columns)
+            chain = self._chains[int(number)] = _ChainRecord(self._columns)
             chain.batches.restore(values["batches"])
             chain.starts, chain.due, chain.burn_in = values["starts"].copy(), values["due"], values["burn_in"]
 
 
-def trust_in(effective_draws: float | None, kept: int) -> float:
+def trust_in(effective_draws: float | None, kept: int, dim: int) -> float:
     """Return the trust in a chain.
 
     Parameters
@@ -182,81 +200,76 @@ def trust_in(effective_draws: float | None, kept: int) -> float:
         Number of independent draws that the chain is worth; None if it is not known.
     kept : int
         Number of kept draws.
+    dim : int
+        Number of dimensions of the draws.
 
     Returns
     -------
     float
-        Factor of the stream weight, between 0.03 and 1; 1 if the worth is not known.
+        Trust, between 0.03 and 1; 1 if the worth is not known.
 
     Examples
     --------
-    >>> trust_in(500.0, 100), trust_in(None, 100)
-    (0.5, 1.0)
+    >>> trust_in(250.0, 100, dim=2), round(trust_in(250.0, 100, dim=31), 2), trust_in(None, 100, dim=2)
+    (0.25, 0.5, 1.0)
 
     """
     if effective_draws is None:
         return 1.0
-    return min(1.0, max(_LEAST_TRUST, effective_draws / (_DRAWS_PER_KEPT * max(kept, 1))))
+    share = min(1.0, max(_LEAST_TRUST, effective_draws / (_DRAWS_PER_KEPT * max(kept, 1))))
+    covariances = dim * (dim + 1) / 2
+    return float(share ** min(1.0, effective_draws / covariances))
 
 
-def is_burn_in(ids: Integers, ends: Mapping[int, int]) -> Flags:
-    """Return which draws, by (chain, index, ...), come before the end of the burn-in of their chain."""
-    early = np.zeros(len(ids), dtype=np.bool_)
-    for chain, end in ends.items():
-        early |= (ids[:, 0] == chain) & (ids[:, 1] < end)
-    return early
-
-
-def describe_trust(settings: Mapping[str, Any]) -> str | None:
-    """Say in one sentence what the chain is worth and what decides, from ``Kept.settings``.
+def stream_factor(trust: float, dim: int) -> float:
+    """Return the factor of the stream weight.
 
     Parameters
     ----------
-    settings : mapping
-        ``Kept.settings``.
+    trust : float
+        Trust in the chain, between 0 and 1.
+    dim : int
+        Number of dimensions of the draws.
 
     Returns
     -------
-    str or None
-        The sentence; None without an estimate.
+    float
+        At most 1 up to 20 dimensions, at most 25 in more.
 
     Examples
     --------
-    >>> describe_trust({"effective_draws": 25.2, "trust": 0.03, "burn_in": 0, "has_scores": True})
-    "The chain is worth about 25 independent draws, so the target's scores decide."
-    >>> describe_trust({"effective_draws": 5210.0, "trust": 1.0, "burn_in": 300, "has_scores": True})
-    'The chain is worth about 5200 independent draws; its first 300 draws are burn-in and were left out.'
+    >>> stream_factor(1.0, 10), stream_factor(1.0, 60), stream_factor(0.1, 60)
+    (1.0, 9.0, 0.1)
 
     """
-    worth, trust, burn_in = (settings.get(name) for name in ("effective_draws", "trust", "burn_in"))
-    if worth is None:
-        return None
-    text = f"The chain is worth about {_rounded(worth)} independent draws"
-    if trust is not None and trust < 0.5:
-        text += ", so the target's scores decide" if settings.get("has_scores") else ", and scores are missing"
-        text += "" if settings.get("has_scores") else " to correct it: the kept draws are no better than the chain"
-    if burn_in and burn_in >= _MENTIONED * settings.get("seen", 0):
-        chains = settings.get("burn_in_chains", 1)
-        which = "its first" if chains == 1 else f"in {chains} chains, the first"
-        text += f"; {which} {burn_in} draws are burn-in and were left out"
-    return text + "."
+    return trust * max(1.0, trust * _dimension_factor(dim))
 
 
-def _rounded(number: float) -> str:
-    """Return a number with two significant digits."""
-    return str(int(float(f"{number:.2g}")))
+def trust_of_factor(factor: float, dim: int) -> float:
+    """Return the trust for which `stream_factor` has a value.
+
+    Parameters
+    ----------
+    factor : float
+        Value of `stream_factor`.
+    dim : int
+        Number of dimensions of the draws.
+
+    Returns
+    -------
+    float
+        Trust in the chain.
+
+    Examples
+    --------
+    >>> trust_of_factor(0.5, 10), trust_of_factor(9.0, 60)
+    (0.5, 1.0)
+
+    """
+    largest = _dimension_factor(dim)
+    return factor if factor * largest <= 1.0 else math.sqrt(factor / largest)
 
 
-def _burn_in(means: Array, variances: Array) -> int:
-    """Return the number of leading batches outside the region of the second half."""
-    half = len(means) // 2
-    if half == 0:
-        return 0
-    centre = means[half:].mean(axis=0)
-    sd = np.sqrt(variances[half:].mean(axis=0) + means[half:].var(axis=0))
-    moving = sd > 0
-    if not moving.any():
-        return 0
-    deviation = np.abs((means - centre)[:, moving] / sd[moving]).max(axis=1)
-    inside = deviation <= _MARGIN * deviation[half:].max()
-    return int(np.argmax(inside))
+def _dimension_factor(dim: int) -> float:
+    """Return the factor for a chain that is trusted completely, before it is raised to 1."""
+    return min(_LARGEST_FACTOR, (dim / _PLAIN_DIMENSIONS) ** 2)

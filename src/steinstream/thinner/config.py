@@ -1,7 +1,8 @@
 """The settings of a thinner: `ThinConfig`, the only place where they are listed.
 
-Each field declares its default and what the command line needs: a help text, a section, choices. Everything else
-(`Thinner`, `thin`, checkpoints, the command line, workers, reports) reads the fields from here.
+Each field declares its default, what the command line needs (a help text, a section, choices), and which other parts of
+the package have the setting. Everything else (`Thinner`, `thin`, checkpoints, the command line, workers, reports) reads
+the fields from here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -31,27 +32,34 @@ from steinstream.schedules import RULES, Schedule
 from steinstream.thinner.layout import STREAM_ON
 
 AUTO = "auto"
+_MOST_PASSES = 10_000
 
-#: Sections of the command line's help.
-SELECTION, MEASURE, INPUT = "Number and choice of draws", "Measuring KSD", "Input"
+#: Sections of the command line's help; `steinstream.cli.help` has their titles.
+Section = Literal["most used", "selection", "measure", "input"]
+
+# Parts of the package that have only some of the settings.
+BASELINES, GRADIENT_FREE, PLAN = "baselines", "gradient_free", "plan"
 
 
 class CommandLine(NamedTuple):
-    """How the command line offers a setting: help text, section, and the values that a shell completes."""
+    """Option of a setting: help text, section, and the values that a shell completes."""
 
     help: str
-    section: str
+    section: Section
     completions: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
 
 
-def _setting(default: Any, command_line: CommandLine | None = None) -> Any:
-    return field(default=default, metadata={"command_line": command_line})
+def _setting(
+    default: Any, command_line: CommandLine | None = None, *, parts: tuple[str, ...] = (GRADIENT_FREE,)
+) -> Any:
+    """Declare a setting; ``parts`` are the parts of the package that have it although they do not have all settings."""
+    return field(default=default, metadata={"command_line": command_line, "parts": parts})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ThinConfig:
-    """Settings of online thinning; immutable and validated.
+    r"""Settings of online thinning; immutable and validated.
 
     `Thinner` and `thin` accept the settings as keyword arguments or as ``config=ThinConfig(...)``.
 
@@ -62,7 +70,7 @@ class ThinConfig:
     growth : str, float or callable, optional
         Least number of draws to keep as a function of the step: ``"none"`` (keep all), ``"linear"``, ``"sqrt"``,
         ``"power:ALPHA"``, ``"constant:N"``, a number, or a function of the step. Default: ``size`` if it is given,
-        otherwise ``"sqrt"``, that is sqrt(t log t).
+        otherwise ``"sqrt"``, that is :math:`\sqrt{t \log t}`.
     budget : str, float or callable, default 0.0
         Allowed increase of the objective when a draw is removed: a number, ``"decaying"``, ``"share:ETA"``, or a
         function of the step. See :mod:`steinstream.schedules`.
@@ -74,7 +82,8 @@ class ThinConfig:
         Number of consecutive draws of which only the best is considered (SPMCMC).
     passes : int or "auto", default 1
         Number of passes over a chain that can be read again. Further passes keep the same number of draws and lower
-        the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command line.
+        the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command line. At most
+        10 000.
     start : {"stream", "sample"}, optional
         Initial set: empty, or ``size`` draws chosen by local search from a subsample of the chain. Default:
         ``"sample"`` if ``passes="auto"``, ``size`` is given and ``stream_weight`` is 0, otherwise ``"stream"``.
@@ -86,13 +95,14 @@ class ThinConfig:
         are not. Default: estimated from the draws; `thin` estimates it once (``"auto"``), a `Thinner` while the stream
         runs (``"streaming"``).
     stream_weight : float, default 1.0
-        Weight of the stream term, the squared MMD between the kept draws and the stream, relative to KSD^2. 0 selects
-        by KSD alone, as in the paper.
+        Weight of the stream term, the squared MMD between the kept draws and the stream, relative to the squared KSD. 0
+        selects by KSD alone, as in the paper. It is multiplied by the trust in the chain, and by up to 25 in more than
+        20 dimensions.
     stream_on : {"draws", "features", "both"}, optional
         What the stream term compares. Default: the features if they are given, otherwise the draws.
     cost_weight : float, default 0.0
-        Weight of the per-draw ``costs`` when choosing which draw to remove. With 1, the diagonal term k0(x, x) of a
-        draw of average cost is increased by the mean of k0(x, x).
+        Weight of the per-draw ``costs`` when choosing which draw to remove. With 1, the diagonal term
+        :math:`k_0(x, x)` of a draw of average cost is increased by the mean of :math:`k_0(x, x)`.
     history : {"log", "all"} or int, optional
         Steps at which size and KSD are recorded: about 20 per factor of ten, all, every k-th, or none (``None``).
     on_bad : {"raise", "skip"}, default "raise"
@@ -101,7 +111,7 @@ class ThinConfig:
         Raise an error if Stein's identity shows that the sign of the scores is wrong, and warn if the scores do not
         match the draws.
     storage : {"float64", "float32"}, default "float64"
-        Precision of the stored draws. ``"float32"`` is for draws of 10^5 and more dimensions.
+        Precision of the stored draws. ``"float32"`` is for draws of 100 000 and more dimensions.
 
     Examples
     --------
@@ -116,83 +126,92 @@ class ThinConfig:
     """
 
     size: int | None = _setting(
-        None, CommandLine("Keep exactly N draws, or all if the chain is shorter.", "Most used options")
+        None,
+        CommandLine("Keep exactly N draws, or all if the chain is shorter.", "most used"),
     )
     growth: str | float | Schedule | None = _setting(
         None,
         CommandLine(
             "Least number of draws to keep: none (keep all), linear, sqrt, power:ALPHA, constant:N.  [default: sqrt]",
-            SELECTION,
+            "selection",
             ("none", "linear", "sqrt", "power:", "constant:"),
         ),
     )
     budget: str | float | Schedule = _setting(
         0.0,
         CommandLine(
-            "Allowed increase of KSD^2 when a draw is removed: EPS, decaying, share:ETA.",
-            SELECTION,
+            "Allowed increase of the objective when a draw is removed: EPS, decaying, share:ETA.",
+            "selection",
             ("decaying", "share:"),
         ),
     )
     rule: str = _setting(
         "paper",
         CommandLine(
-            "paper: adding a draw may increase KSD. monotone: KSD does not increase while more draws are kept than "
-            "--growth requires.",
-            SELECTION,
+            "paper: a new draw may increase the objective. monotone: it does not increase while more draws are kept "
+            "than --growth requires.",
+            "selection",
             choices=RULES,
         ),
     )
     candidates: int = _setting(
-        1, CommandLine("Consider only the best of every N consecutive draws (SPMCMC).", SELECTION)
+        1, CommandLine("Consider only the best of every N consecutive draws (SPMCMC).", "selection"), parts=(PLAN,)
     )
     passes: int | str = _setting(
         1,
         CommandLine(
             "Number of passes over the chain, or auto. Further passes keep as many draws and lower KSD.",
-            SELECTION,
+            "selection",
             (AUTO,),
         ),
+        parts=(),
     )
     start: str | None = _setting(
         None,
         CommandLine(
             "Initial set, with --size: empty (stream), or chosen from a subsample of the chain.",
-            SELECTION,
+            "selection",
             choices=("stream", "sample"),
         ),
+        parts=(),
     )
     kernel: Kernel = _setting(
         IMQ(),
         CommandLine(
-            "imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; imq:linear=1 adds a linear term.", MEASURE, ("imq", "rbf")
+            "imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; imq:linear=1 adds a linear term.", "measure", ("imq", "rbf")
         ),
+        parts=(BASELINES, GRADIENT_FREE, PLAN),
     )
     preconditioner: Preconditioner | Warmup | Streaming | str | None = _setting(
         None,
         CommandLine(
             "auto, identity, scale, scales, covariance, a length scale, streaming (thin only), or a file: npy (scales "
             "or covariance), npz, nc or zarr (that of a kept set).",
-            MEASURE,
+            "measure",
             ("auto", "identity", "scale", "scales", "covariance", "streaming"),
         ),
+        parts=(BASELINES, GRADIENT_FREE, PLAN),
     )
     stream_weight: float = _setting(
         1.0,
         CommandLine(
             "Weight of the distance (MMD) between the kept draws and the chain, next to KSD. 0: KSD alone, as in the "
             "paper.",
-            SELECTION,
+            "selection",
         ),
     )
     stream_on: str | None = _setting(None)
-    cost_weight: float = _setting(0.0)
+    cost_weight: float = _setting(0.0, parts=())
     history: str | int | None = _setting("log")
     on_bad: str = _setting(
-        "raise", CommandLine("What to do with a draw that is not finite.", INPUT, choices=("raise", "skip"))
+        "raise",
+        CommandLine("What to do with a draw that is not finite.", "input", choices=("raise", "skip")),
+        parts=(BASELINES, GRADIENT_FREE),
     )
     validate_scores: bool = _setting(
-        True, CommandLine("Check the sign of the scores, and whether they match the draws.", INPUT)
+        True,
+        CommandLine("Check the sign of the scores, and whether they match the draws.", "input"),
+        parts=(BASELINES, GRADIENT_FREE, PLAN),
     )
     storage: str = _setting("float64")
 
@@ -334,6 +353,23 @@ class ThinConfig:
         changed = [name for name in NAMES if not _same(mine[name], others[name])]
         return [Difference(name, self.text(name), other.text(name)) for name in changed]
 
+    def unsupported_by(self, part: str) -> str | None:
+        """Find a setting that is not the default and that a part of the package does not have.
+
+        Parameters
+        ----------
+        part : str
+            Name of the part: ``BASELINES``, ``GRADIENT_FREE`` or ``PLAN``.
+
+        Returns
+        -------
+        str or None
+            The name of the first such setting; None if there is none.
+
+        """
+        own = settings_of(part)
+        return next((one.name for one in self.differences(_DEFAULT) if one.name not in own), None)
+
     def text(self, name: str) -> str:
         """Return the value of a setting as short text for messages."""
         value = getattr(self, name)
@@ -347,7 +383,24 @@ class ThinConfig:
         return f"ThinConfig({', '.join(f'{name}={getattr(self, name)!r}' for name, _, _ in changed)})"
 
     def replace(self, **settings: Any) -> Self:
-        """Return a copy with some settings replaced."""
+        """Return a copy with some settings replaced.
+
+        Parameters
+        ----------
+        **settings
+            Settings by name.
+
+        Returns
+        -------
+        ThinConfig
+            The copy.
+
+        Raises
+        ------
+        InputError
+            If a setting is unknown or invalid.
+
+        """
         return replace(self, **settings)
 
 
@@ -366,6 +419,24 @@ NAMES: tuple[str, ...] = tuple(one.name for one in fields(ThinConfig))
 COMMAND_LINE: Mapping[str, CommandLine] = MappingProxyType(
     {one.name: one.metadata["command_line"] for one in fields(ThinConfig) if one.metadata["command_line"]}
 )
+
+
+def settings_of(part: str) -> tuple[str, ...]:
+    """Return the names of the settings that a part of the package has, in the order of `NAMES`.
+
+    Returns
+    -------
+    tuple of str
+        The names.
+
+    Examples
+    --------
+    >>> settings_of(PLAN)
+    ('candidates', 'kernel', 'preconditioner', 'validate_scores')
+
+    """
+    return tuple(one.name for one in fields(ThinConfig) if part in one.metadata["parts"])
+
 
 #: The settings of the paper: ``ss.thin(draws, scores, **ss.PAPER)``.
 PAPER: Mapping[str, Any] = MappingProxyType(
@@ -404,7 +475,7 @@ def _normalised(config: ThinConfig) -> dict[str, Any]:
         "cost_weight": _as_cost_weight(config.cost_weight),
         "history": _as_history(config.history),
         "on_bad": one_of(("raise", "skip"), config.on_bad, "on_bad"),
-        "validate_scores": bool(config.validate_scores),
+        "validate_scores": _as_flag(config.validate_scores, "validate_scores"),
         "storage": one_of(("float64", "float32"), config.storage, "storage"),
     }
 
@@ -417,11 +488,19 @@ def _as_budget(budget: Any, growth: Schedule) -> Any:
 
 def _as_passes(passes: Any) -> int | str:
     whole = isinstance(passes, int | np.integer) and not isinstance(passes, bool)
-    if (whole or (isinstance(passes, str) and passes.isdigit())) and int(passes) >= 1:
+    if (whole or (isinstance(passes, str) and passes.isdecimal() and len(passes) < 10)) and 1 <= int(
+        passes
+    ) <= _MOST_PASSES:
         return int(passes)
     if isinstance(passes, str) and passes == AUTO:
         return passes
-    raise InputError(f'passes must be a whole number of at least 1 or "auto", got {passes!r}.')
+    raise InputError(f'passes must be a whole number from 1 to {_MOST_PASSES} or "auto", got {passes!r}.')
+
+
+def _as_flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def _as_preconditioner(value: Any, kernel: Kernel) -> Preconditioner | Warmup | Streaming | str | None:

@@ -35,6 +35,7 @@ from steinstream._engine.stream_summary import (
     filled_summary,
     sum_over_pairs,
     summary_draws,
+    with_space,
 )
 from steinstream._engine.thinning import Batch, StepLog, thin_block
 from steinstream._engine.updates import restore_derived, worth_sharing
@@ -42,8 +43,9 @@ from steinstream._typing import AnyArray, Array, Flags, Integers
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import SummarisedStream
-from steinstream.thinner.bound import bound, new_trace
-from steinstream.thinner.chain_worth import is_burn_in
+from steinstream.thinner.bound import bound, new_trace, restart
+from steinstream.thinner.burn_in_detection import is_burn_in
+from steinstream.thinner.chain_worth import stream_factor
 from steinstream.thinner.ingest import CostsAndPins
 from steinstream.thinner.layout import FEATURES, DrawLayout
 from steinstream.thinner.threads import ThreadChooser
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class StepRecords(NamedTuple):
-    """What a run of steps did."""
+    """Records of a run of steps."""
 
     sizes: Integers
     """Number of kept draws after each step."""
@@ -110,7 +112,8 @@ class Dictionary:
         # columns of the layout are stored as well.
         self._as_given = preconditioner.is_identity and not movable and layout.has_scores and layout.features is None
         self._columns = layout.width - (2 * layout.dim if self._as_given else 0)
-        self._stream_weight, self._cost_weight = config.stream_weight, config.cost_weight
+        self._stream_weight = config.stream_weight * stream_factor(1.0, layout.dim)
+        self._cost_weight = config.cost_weight
         self._chooser = ThreadChooser(threads)
         self._trace = new_trace()
         self._clear()
@@ -172,6 +175,9 @@ class Dictionary:
             self._add_penalties()
         if self._penalties is not None:
             self._penalties.scalars["first_pass"] = first_pass
+            if first_pass and self._stream_weight:
+                summary = with_space(self._penalties.summary, len(block.draws))
+                self._penalties = self._penalties._replace(summary=summary)
         batch = self._batch(block, candidates, start, marks)
         steps, done = len(limits.floor), 0
         sizes, squared_ksds, squared_mmds = np.zeros(steps, dtype=np.int64), np.zeros(steps), np.zeros(steps)
@@ -211,7 +217,15 @@ class Dictionary:
         draws, scores = self._coordinates(block)
         raw = self.layout.columns(block)[:, -self._columns :] if self._columns else np.zeros((len(draws), 0))
         draws, scores, raw, ids = map(_writable, (draws, scores, raw, block.ids))
-        batch = Batch(draws, scores, raw, ids, candidates, start, np.zeros((candidates, 2)))
+        batch = Batch(
+            draws=draws,
+            scores=scores,
+            raw=raw,
+            ids=ids,
+            candidates=candidates,
+            start=start,
+            influence=np.zeros((candidates, 2)),
+        )
         if self._penalties is None:
             return batch
         costs, pinned = marks or CostsAndPins.none(len(draws))
@@ -271,7 +285,8 @@ class Dictionary:
         """Use these draws as the stream of the stream term, before the first draw is inserted."""
         base = self.layout.base_vectors(stream)
         points, penalties = self.layout.in_kernel_coordinates(base, self.preconditioner), self._new_penalties()
-        append_to_summary(self._kernel, penalties.summary, points, base, stream.ids)
+        penalties = penalties._replace(summary=with_space(penalties.summary, len(base)))
+        append_to_summary(self._kernel, penalties.summary, *map(_writable, (points, base, stream.ids)))
         penalties.scalars["count"] = len(base)
         penalties.scalars["pair_sum"] = sum_over_pairs(self._kernel, penalties.summary)
         add_diagonals(self._kernel, penalties, *self._coordinates(stream))
@@ -336,7 +351,7 @@ class Dictionary:
 
     @property
     def ksd(self) -> float:
-        """KSD of the kept draws; NaN if there are none, or without scores."""
+        """Square root of `squared_ksd`."""
         return math.sqrt(self.squared_ksd)
 
     @property
@@ -377,7 +392,7 @@ class Dictionary:
         """Return penalties for the current state, with the draws of the summary of a stream, or of an empty one."""
         layout = self.layout
         if stream is None:
-            summary = empty_summary(layout.base_dim, layout.base_width, self._stream_weight > 0)
+            summary = empty_summary(layout.base_dim, layout.base_width, 0)
         else:
             summary = filled_summary(stream, layout.in_kernel_coordinates(stream.draws, self.preconditioner))
         slots, labels = len(self._state.copies), len(self._state.following)
@@ -404,14 +419,16 @@ class Dictionary:
 
     @property
     def stream_weight(self) -> float:
-        """Weight gamma of the stream term, trust in the chain included."""
+        """Weight of the stream term: gamma times `stream_factor`."""
         return self._stream_weight
 
     @stream_weight.setter
     def stream_weight(self, weight: float) -> None:
-        self._stream_weight = weight
+        changed, self._stream_weight = weight != self._stream_weight, weight
         if self._penalties is not None:
             self._penalties.scalars["gamma"] = weight
+            if changed:
+                restart(self._trace, self.size, self.objective_part if self.size else 0.0)
 
     @property
     def squared_mmd(self) -> float:

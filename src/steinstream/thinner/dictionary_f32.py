@@ -27,7 +27,8 @@ from steinstream.errors import InputError
 from steinstream.kernels import PROFILES
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import SummarisedStream
-from steinstream.thinner.chain_worth import is_burn_in
+from steinstream.thinner.burn_in_detection import is_burn_in
+from steinstream.thinner.chain_worth import stream_factor
 from steinstream.thinner.dictionary import Contents, StepRecords
 from steinstream.thinner.ingest import CostsAndPins
 from steinstream.thinner.layout import DrawLayout
@@ -65,7 +66,8 @@ class WideDictionary:
         self._kernel = self.kernel.parameters(layout.dim)
         self._stream: StreamTerm | None = None
         if config.stream_weight and layout.features is not None:
-            self._stream = StreamTerm(self.kernel, layout.features, config.stream_weight, layout.has_scores)
+            weight = config.stream_weight * stream_factor(1.0, layout.dim)
+            self._stream = StreamTerm(self.kernel, layout.features, weight, layout.has_scores)
         self._draws: list[Float32Array] = []
         self._scores: list[Float32Array] = []
         self._ids = np.zeros((0, 3), dtype=np.int64)  # chain, draw, step of arrival
@@ -269,7 +271,7 @@ class WideDictionary:
 
     @property
     def ksd(self) -> float:
-        """KSD of the kept draws; NaN if there are none, or without scores."""
+        """Square root of `squared_ksd`."""
         return math.sqrt(self.squared_ksd)
 
     @property
@@ -301,7 +303,7 @@ class WideDictionary:
 
     @property
     def stream_weight(self) -> float:
-        """Weight gamma of the stream term, trust in the chain included."""
+        """Weight of the stream term: gamma times `stream_factor`."""
         return 0.0 if self._stream is None else self._stream.gamma
 
     @stream_weight.setter

@@ -1,4 +1,4 @@
-"""What a thinner receives with each draw, and what the stream term compares: draws, features, or both."""
+"""Columns of the draws of a stream, and those that the stream term compares: draws, features, or both."""
 
 from __future__ import annotations
 
@@ -109,30 +109,7 @@ _PLAIN = ("dim", "has_scores", "has_second_scores", "stream_on")
 
 
 def as_layout(config: ThinConfig, dim: int, first: Block, has_second_scores: bool) -> DrawLayout:
-    """Return the layout of a stream that starts with a block of draws.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    dim : int
-        Number of dimensions.
-    first : Block
-        First draws, with features as given.
-    has_second_scores : bool
-        Whether the draws have second scores.
-
-    Returns
-    -------
-    DrawLayout
-        The layout.
-
-    Raises
-    ------
-    InputError
-        If a setting does not fit draws without scores or without features.
-
-    """
+    """Return the layout of a stream that starts with ``first``; raise an `InputError` if a setting does not fit it."""
     if not first.has_scores:
         _require_stream_term(config)
     if first.features is None and config.stream_on in (FEATURES, BOTH):

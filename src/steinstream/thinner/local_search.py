@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
+from steinstream.thinner.config import ThinConfig
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ class Selection:
     ----------
     draws : Block
         Draws to select from.
-    size : int
-        Number of draws to select.
-    kernel : Kernel
-        Base kernel of the KSD.
+    config : ThinConfig
+        Settings, of which ``size`` and ``kernel`` are used.
     preconditioner : Preconditioner
         Coordinates in which the kernel is evaluated.
     stream_weight : float, default 0
@@ -46,12 +44,13 @@ class Selection:
     """
 
     def __init__(
-        self, draws: Block, size: int, kernel: Kernel, preconditioner: Preconditioner, stream_weight: float = 0.0
+        self, draws: Block, config: ThinConfig, preconditioner: Preconditioner, stream_weight: float = 0.0
     ) -> None:
         from steinstream._engine.compiled_kernel import compile_kernel  # compiled: only where it is used
         from steinstream._engine.local_search import Subset, add_stream_term
         from steinstream._engine.pairwise import as_tiles
 
+        size, kernel = config.size or 0, config.kernel
         x = preconditioner.apply_to_draws(draws.draws)
         s = preconditioner.apply_to_scores(draws.scores) if draws.has_scores else np.zeros_like(x)
         tiles = as_tiles(x, s)
@@ -61,7 +60,17 @@ class Selection:
         self._draws, self._kernel = draws, compile_kernel(kernel, x.shape[1])
         chosen, taken = np.zeros(size, dtype=np.int64), np.zeros(len(own), dtype=bool)
         row, base_row, weights = np.zeros(len(own)), np.zeros(len(own)), np.array([float(draws.has_scores), 0.0])
-        self._subset = Subset(tiles, chosen, taken, 0.5 * own, 0.5 * own, own, row, base_row, weights)
+        self._subset = Subset(
+            tiles=tiles,
+            chosen=chosen,
+            taken=taken,
+            sums=0.5 * own,
+            half=0.5 * own,
+            diagonal=own,
+            row=row,
+            base_row=base_row,
+            weights=weights,
+        )
         if stream_weight:
             scale = stream_weight * float(diagonal.mean()) if draws.has_scores else 1.0
             add_stream_term(self._kernel, self._subset, len(x), scale)

@@ -24,7 +24,8 @@ from steinstream import schedules
 from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner
-from steinstream.thinner.chain_worth import ChainWorth, is_burn_in
+from steinstream.thinner.burn_in_detection import is_burn_in
+from steinstream.thinner.chain_worth import ChainWorth
 from steinstream.thinner.layout import as_layout
 from steinstream.thinner.local_search import Selection
 from steinstream.thinner.run import Observer, StepInfo, end_warmup
@@ -68,7 +69,15 @@ class Pass:
 
     def next(self, ids: Integers, ksd: float, bound: float | None, objective: float) -> Pass:
         """Return the pass that follows, which starts with the draws ``ids``."""
-        return Pass(self.number + 1, 0, len(ids), ids, math.sqrt(objective), [*self.past_ksd, ksd], bound)
+        return Pass(
+            number=self.number + 1,
+            received=0,
+            held=len(ids),
+            not_offered=ids,
+            initial_root=math.sqrt(objective),
+            past_ksd=[*self.past_ksd, ksd],
+            bound=bound,
+        )
 
     def offered(self, ids: Integers, valid: Flags) -> Flags:
         """Return which of these draws take part in this pass: valid ones that were not kept when it started."""
@@ -112,28 +121,7 @@ def needs_another_pass(config: ThinConfig, state: ThinnerState) -> bool:
 
 
 def starts_with_sample(config: ThinConfig, state: ThinnerState, marked: bool = False) -> bool:
-    """Return whether the initial set is chosen from a subsample.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    state : ThinnerState
-        State of the thinner, before the first draw.
-    marked : bool, default False
-        Whether some draws are pinned, or have features.
-
-    Returns
-    -------
-    bool
-        Whether to call `start_with_sample`.
-
-    Raises
-    ------
-    InputError
-        If ``start="sample"`` is set but not possible.
-
-    """
+    """Return whether the initial set is chosen from a subsample; raise an `InputError` if it must be, but cannot."""
     size = config.size
     fixed = isinstance(state.preconditioner, Preconditioner) and state.estimator is None
     plain = not (len(state) or config.cost_weight or marked)
@@ -202,13 +190,13 @@ def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sampl
     if weight:
         worth = ChainWorth(sample.draws.shape[1])
         worth.update(sample.draws, sample.ids)
-        weight *= worth.trust(size)
+        weight *= worth.stream_factor(size)
         sample = sample.take(~is_burn_in(sample.ids, worth.burn_in_ends))
     if len(sample.draws) < _SAMPLE_FACTOR * size:
         return None
-    even = Selection(sample, size, config.kernel, preconditioner, weight).even().swap()
+    even = Selection(sample, config, preconditioner, weight).even().swap()
     best = even
     if not weight:
-        greedy = Selection(sample, size, config.kernel, preconditioner).greedy().swap()
+        greedy = Selection(sample, config, preconditioner).greedy().swap()
         best = min(greedy, even, key=lambda selection: selection.energy)
     return SampleChoice(best.shake().block(), sample)

@@ -35,7 +35,7 @@ _SIGINT = int(_signal.SIGINT)
 
 
 class StepInfo(NamedTuple):
-    """What a call of `Thinner.push`, `extend` or `select` changed.
+    """Changes by a call of `Thinner.push`, `extend` or `select`.
 
     Attributes
     ----------
@@ -116,29 +116,7 @@ class DeferredInterrupt:
 def advance(
     config: ThinConfig, state: ThinnerState, held: Block, new: Block, candidates: int, observer: Observer | None = None
 ) -> StepInfo:
-    """Run the steps that the pending draws make.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    state : ThinnerState
-        State of the thinner.
-    held : Block
-        Draws that were pending before this call.
-    new : Block
-        Draws of this call.
-    candidates : int
-        Number of draws per step.
-    observer : Observer, optional
-        Observer of the thinner.
-
-    Returns
-    -------
-    StepInfo
-        What changed.
-
-    """
+    """Run the steps that the draws of this call, ``new``, make with those that were pending before, ``held``."""
     if isinstance(state.preconditioner, Warmup):
         if len(state.pending.draws) < state.preconditioner.draws:
             return StepInfo(id_tuples(new.ids), (), len(state), float("nan"))
@@ -249,7 +227,7 @@ def _update_estimates(config: ThinConfig, state: ThinnerState, block: Block, rec
             records = records.corrected(kept)
             records = records._replace(dropped=np.concatenate([records.dropped, removed]))
             _log.info("step %d: %d draws are burn-in", state.steps, state.worth.burn_in)
-        kept.stream_weight = config.stream_weight * state.worth.trust(kept.size)
+        kept.stream_weight = config.stream_weight * state.worth.stream_factor(kept.size)
         _log.debug(
             "step %d: worth %.0f draws, stream weight %.3g",
             state.steps,

@@ -14,7 +14,7 @@ from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner, Streaming, StreamingEstimator, Warmup
 from steinstream.result import History
 from steinstream.thinner.chain_worth import ChainWorth
-from steinstream.thinner.history import HistoryRecorder
+from steinstream.thinner.history_recorder import HistoryRecorder
 from steinstream.thinner.ingest import CostsAndPins
 from steinstream.thinner.layout import DrawLayout, as_layout
 from steinstream.thinner.passes import Pass

@@ -21,12 +21,14 @@ from steinstream.thinner.chain_worth import BATCHES, COLUMNS
 from steinstream.thinner.features import FeatureMap
 from steinstream.thinner.layout import DRAWS, STREAM_ON, DrawLayout
 from steinstream.thinner.state import ThinnerState
-from steinstream.validation import IDENTITY_MAX_COORDINATES
+from steinstream.validation import IDENTITY_MAX_COORDINATES, Block
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
 
 _LARGEST = 2**53  # of counters and ids
+_LARGEST_VALUE = 1e150  # of numbers whose squares must be finite
+_ROUNDING = 1e-9  # difference of two computations of the same coordinates, relative to the largest one
 _PENALTIES = frozenset(
     ("cost", "pinned", "penalty_scalars", "stream_sum", "stream", "stream_levels", "stream_ids", "stream_numbers")
 )
@@ -64,12 +66,16 @@ def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
         root.part("estimator").wholes("changes")
         _window(root.part("estimator").part("window"), empty.part("estimator").part("window"))
     if root.agree(empty, "worth"):
-        _worth(root.part("worth"), dim)
+        _worth(root.part("worth"), dim, seen)
     if fixed is not None:
         root.array("bound", empty["bound"].dtype, empty["bound"].shape, 0.0)
         kept = root.part("kept")
         check = _kept_float32 if config.storage == "float32" else _kept
         check(kept, empty.part("kept"), bool(config.stream_weight or config.cost_weight), layout or DrawLayout(dim))
+        if layout is not None and config.storage != "float32":
+            _coordinates(kept, layout, fixed)
+            if "penalty_scalars" in kept.keys:
+                _sums_of_penalties(kept, config)
         if len(kept["ids"]) and layout is None:
             raise kept.wrong("ids", "there are kept draws, but no layout of draws")
         if len(kept["ids"]) > seen + root.part("counters")["initial_size"]:
@@ -154,14 +160,16 @@ class _Fields:
             raise self.wrong(name, "it is not a list of whole numbers")
         return value
 
-    def number(self, name: str, least: float = -math.inf, *, optional: bool = False) -> None:
-        """Require a finite number."""
+    def number(
+        self, name: str, least: float = -_LARGEST_VALUE, most: float = _LARGEST_VALUE, *, optional: bool = False
+    ) -> None:
+        """Require a number in a range."""
         value = self[name]
         if value is None and optional:
             return
         real = isinstance(value, int | float) and not isinstance(value, bool)
-        if not real or not math.isfinite(value) or value < least:
-            raise self.wrong(name, f"it is {value!r}, expected a finite number")
+        if not real or not least <= value <= most:
+            raise self.wrong(name, f"it is {value!r}, expected a number from {least:g} to {most:g}")
 
     def array(
         self, name: str, dtype: Any, shape: Sequence[int | str | None], low: float | None = None, *, finite: bool = True
@@ -289,7 +297,7 @@ def _counters(root: _Fields) -> int:
 
 def _stein_identity(fields: _Fields, dim: int) -> None:
     count = fields.whole("count")
-    fields.number("moment")
+    fields.number("moment", -(_LARGEST_VALUE**2), _LARGEST_VALUE**2)
     coordinates = len(range(0, dim, -(-dim // IDENTITY_MAX_COORDINATES))) if count else 0
     for name in ("mean_draw", "mean_score"):
         fields.array(name, np.float64, (coordinates,))
@@ -341,8 +349,9 @@ def _pass(fields: _Fields, empty: _Fields) -> None:
     for name in ("initial_root", "bound"):
         fields.number(name, 0.0, optional=True)
     past = fields["past_ksd"]
-    if not isinstance(past, list) or not all(isinstance(value, int | float) for value in past):
-        raise fields.wrong("past_ksd", "it is not a list of numbers")
+    real = isinstance(past, list) and all(type(value) in (int, float) for value in past)
+    if not real or any(not (math.isnan(value) or 0 <= value <= _LARGEST_VALUE) for value in past):
+        raise fields.wrong("past_ksd", "it is not a list of numbers of at least 0")
     for name in ("has_bound", "fixed_stream"):
         fields.flag(name)
 
@@ -371,8 +380,8 @@ def _window(fields: _Fields, empty: _Fields) -> None:
         raise fields.wrong("moments", f"they are of more draws than {seen}")
 
 
-def _worth(fields: _Fields, dim: int) -> None:
-    fields.number("effective_draws", 0.0, optional=True)
+def _worth(fields: _Fields, dim: int, seen: int) -> None:
+    fields.number("effective_draws", 1.0, max(seen, 1), optional=True)
     chains = fields.part("chains")
     for number in chains.keys:
         try:
@@ -411,7 +420,9 @@ def _kept(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) 
     latest = int(fields.like(empty, "latest"))
     if not -1 <= latest < len(copies):
         raise fields.wrong("latest", f"it is {latest}, but there are {len(copies)} states")
-    fields.like(empty, "total")
+    total, low, largest = fields.like(empty, "total").tolist()
+    if abs(low) > _ROUNDING * (abs(total) + largest * float(copies.sum()) ** 2) or largest < 0.0:
+        raise fields.wrong("total", f"it is {[total, low, largest]}")
     if present:
         fields.array("cost", np.float64, ("labels",), 0.0)
         fields.array("pinned", np.bool_, ("labels",))
@@ -420,10 +431,50 @@ def _kept(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) 
         _summary(fields, layout.base_width)
 
 
-def _count_of_scalars() -> int:
-    from steinstream._engine.penalties import SCALARS  # loads numba
+def _coordinates(fields: _Fields, layout: DrawLayout, preconditioner: Preconditioner) -> None:
+    """Check that the points of the kernel are the draws as given in the coordinates of the preconditioner."""
+    points, raw = fields["points"], fields["raw"]
+    if raw.shape[1] != layout.width:  # the points are the draws as given
+        return
+    draws, scores, _, sketches = layout.split(raw)
+    if layout.has_scores:
+        expected = np.hstack(preconditioner.apply(draws, scores))
+    else:
+        block = Block(draws, scores, np.zeros((len(draws), 2), dtype=np.int64), sketches)
+        base = layout.in_kernel_coordinates(layout.base_vectors(block), preconditioner)
+        expected = np.hstack([base, np.zeros_like(base)])
+    scale = np.abs(expected).max(axis=0, initial=0.0)
+    if (np.abs(points - expected) > _ROUNDING * scale).any():
+        raise fields.wrong("points", "they are not the stored draws in the coordinates of the preconditioner")
 
-    return len(SCALARS.names or ())
+
+def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
+    """Check counts, weights and sums of the penalties: a base kernel has values from 0 to phi(0)."""
+    from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
+
+    numbers = dict(zip(PENALTY_SCALARS.names or (), fields["penalty_scalars"].tolist(), strict=True))
+    for name, value in numbers.items():
+        if value < 0.0 and not name.endswith("_low") and name != "log_diagonal_sum":
+            raise fields.wrong("penalty_scalars", f"{name} is {value}")
+    if not config.stream_weight:
+        return
+    if numbers["count"] != float((2 ** fields["stream_levels"]).sum()):
+        raise fields.wrong("penalty_scalars", f"count is {numbers['count']}, not that of the stream")
+    zero = np.zeros((1, 1))
+    largest = float(config.kernel.base_matrix(zero, zero)[0, 0]) * numbers["count"] * (1.0 + _ROUNDING)
+    sums = fields["stream_sum"]
+    if (
+        sums.min(initial=0.0) < 0.0
+        or sums.max(initial=0.0) > largest
+        or numbers["pair_sum"] > largest * numbers["count"]
+    ):
+        raise fields.wrong("stream_sum", f"a sum over the stream is not between 0 and {largest:g}")
+
+
+def _count_of_scalars() -> int:
+    from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
+
+    return len(PENALTY_SCALARS.names or ())
 
 
 def _kept_float32(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) -> None:

@@ -23,11 +23,12 @@ from steinstream._engine.stream_summary import (
     stream_sums,
     sum_over_pairs,
     summary_draws,
+    with_space,
 )
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.kernels import Kernel
 from steinstream.result import SummarisedStream
-from steinstream.thinner.chain_worth import is_burn_in
+from steinstream.thinner.burn_in_detection import is_burn_in
 from steinstream.thinner.features import FeatureMap
 
 _SMALLEST_SPREAD = 1e-6  # as in the engine
@@ -66,7 +67,7 @@ class StreamTerm:
         self._kernel = compile_kernel(self._base_kernel, map_.components)
         self._points = map_.apply(np.array(self._sketches).reshape(-1, width))
         if stream is None:
-            self._summary = empty_summary(map_.components, width)
+            self._summary = empty_summary(map_.components, width, 0)
         else:
             self._summary = filled_summary(stream, map_.apply(stream.draws))
 
@@ -123,7 +124,9 @@ class StreamTerm:
         shift = self._kernel.base_grid * (1.5 * 2.0**52)
         mutual = (self._base_kernel.base_matrix(points, points) + shift) - shift
         self.pair_sum += 2.0 * float(sums.sum()) + float(mutual.sum())
-        append_to_summary(self._kernel, self._summary, points, sketches, ids)
+        contiguous = (np.ascontiguousarray(each) for each in (points, sketches, ids))
+        self._summary = with_space(self._summary, len(points))
+        append_to_summary(self._kernel, self._summary, *contiguous)
         self.count += len(points)
         self.add_diagonals(diagonals)
         if self._stream_sums:

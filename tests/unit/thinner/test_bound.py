@@ -66,6 +66,19 @@ def test_the_bound_holds_in_the_mean(dim, choice):
         assert bound <= 1.5 * measured  # and it is worth something
 
 
+@pytest.mark.parametrize(("dim", "size"), [(3, 100), (10, 50)])
+def test_the_bound_holds_for_the_default_objective(dim, size):
+    """The weight of the stream term changes during the run, and the stream with every draw."""
+    squares = []
+    for repeat in range(6):
+        x = np.random.default_rng(repeat).normal(size=(2500, dim))
+        thinner = ss.Thinner(dim, size=size)
+        thinner.extend(x, -x)
+        squares.append((thinner.objective, thinner.ksd**2, thinner.bound**2))
+    objective, ksd, bound = np.mean(squares, axis=0)
+    assert ksd <= objective <= bound
+
+
 def test_the_limit_of_a_hard_cap():
     """((N - 1) kappa + (N + 1) D) / (2 N^2), and never more than kappa / N."""
     x = np.random.default_rng(0).normal(size=(20_000, 3))
@@ -78,7 +91,7 @@ def test_the_limit_of_a_hard_cap():
 
 
 def test_with_growth_the_bound_is_that_of_the_plan():
-    """Where the set is as large as the growth asks, at every step: planning's theorem for sizes that are known."""
+    """Where the set is as large as the growth requires, at every step: planning's theorem for sizes that are known."""
     x = np.random.default_rng(0).normal(size=(3000, 2))
     thinner = ksd_thinner(2, growth="sqrt", budget="share:1", history="all")
     thinner.extend(x, -x)

@@ -8,7 +8,8 @@ import pytest
 import steinstream as ss
 from steinstream._engine import reference
 from steinstream.diagnostics.convergence import effective_sample_size
-from steinstream.thinner.chain_worth import ChainWorth, describe_trust
+from steinstream.diagnostics.notes import describe_chain
+from steinstream.thinner.chain_worth import ChainWorth, stream_factor, trust_in, trust_of_factor
 
 
 def ids_of(count, chain=0, first=0):
@@ -60,6 +61,54 @@ def test_trust_falls_with_the_worth_and_the_number_of_kept_draws():
     assert worth.trust(10) == 1.0 and worth.trust(100) == 0.5 and worth.trust(10_000) == 0.03
 
 
+def test_in_many_dimensions_the_chain_keeps_more_trust():
+    trusts = [trust_in(25.0, 100, dim) for dim in (1, 5, 10, 20, 100, 10_000)]
+    assert trusts[0] == trusts[1] == 0.03 and np.all(np.diff(trusts[1:]) > 0) and trusts[-1] > 0.99
+
+
+@pytest.mark.parametrize("count", [1000, 4000, 5000, 10_000])
+def test_the_reported_worth_is_that_of_the_whole_chain(count):
+    x = autoregression(0.0, count)
+    kept = ss.thin(x, -x, size=50)
+    assert 0.5 * count < kept.settings["effective_draws"] < 1.5 * count
+
+
+def test_spread_is_not_lost_on_a_slow_chain_in_many_dimensions():
+    """KSD alone selects draws near the mode from a chain that is worth fewer draws than are kept."""
+    errors = []
+    for seed in range(3):
+        x = autoregression(0.99, 8000, 20, seed)
+        errors.append([abs(draws.std(axis=0) - 1).mean() for draws in (ss.thin(x, -x, size=100).draws, x[40::80])])
+    ours, stride = np.mean(errors, axis=0)
+    assert ours < 1.25 * stride
+
+
+@pytest.mark.parametrize("dim", [1, 20, 21, 60, 100, 270_000])
+def test_the_factor_of_the_stream_weight_grows_with_trust_and_dimension(dim):
+    trusts = np.linspace(0.03, 1.0, 50)
+    factors = [stream_factor(trust, dim) for trust in trusts]
+    assert np.all(np.diff(factors) > 0) and np.all(factors >= trusts)
+    assert factors[-1] == min(25.0, max(1.0, (dim / 20) ** 2))
+    assert factors[0] == trusts[0]  # the scores decide for a bad chain in any dimension
+    np.testing.assert_allclose([trust_of_factor(factor, dim) for factor in factors], trusts, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_in_many_dimensions_the_neck_of_a_funnel_is_kept(seed):
+    rng = np.random.default_rng(seed)
+    log_tau = rng.normal(-1.0, 0.5, size=6000)
+    effects = np.exp(log_tau)[:, None] * rng.normal(size=(6000, 60))
+    draws = np.column_stack([effects, log_tau])
+    inverse = np.exp(-2 * log_tau)[:, None]
+    of_scale = (effects**2 * inverse).sum(1) - 60 - (log_tau + 1.0) / 0.25
+    scores = np.column_stack([-effects * inverse, of_scale])
+    spread, plain = (
+        ss.thin(draws, scores, size=100, stream_weight=weight).draws[:, -1].std()
+        for weight in (1.0, 1.0 / stream_factor(1.0, 61))
+    )
+    assert abs(spread / 0.5 - 1) < 0.12 and abs(spread / 0.5 - 1) < abs(plain / 0.5 - 1)
+
+
 def test_a_chain_that_stands_still_is_worth_one_draw():
     worth = ChainWorth(2)
     worth.update(np.ones((200, 2)), ids_of(200))
@@ -71,8 +120,8 @@ def test_the_thinner_uses_and_reports_the_worth():
     kept = [ss.thin(x, -x, size=50, stream_weight=1.0).settings for x in (slow, fast)]
     assert kept[0]["effective_draws"] < 50 and kept[0]["trust"] < 0.1
     assert kept[1]["effective_draws"] > 2000 and kept[1]["trust"] == 1.0
-    assert "so the target's scores decide" in describe_trust(kept[0])
-    assert describe_trust(kept[1]).endswith("independent draws.")
+    assert "so the target's scores decide" in describe_chain(kept[0])
+    assert describe_chain(kept[1]).endswith("independent draws.")
 
 
 def with_burn_in(count=6000, length=900, dim=2, seed=3):
@@ -107,9 +156,9 @@ def test_the_burn_in_of_every_chain_is_found(interleaved):
         parts.extend(x[part], -x[part], ids=ids[part])
     kept = whole.kept
     assert np.array_equal(kept.ids, parts.kept.ids) and whole.objective == parts.objective
-    assert kept.settings["burn_in_chains"] == 4 and 4 * 300 <= kept.settings["burn_in"] <= 4 * 480
+    assert len(kept.burn_in_ends) == 4 and 4 * 300 <= kept.settings["burn_in"] <= 4 * 480
     assert kept.ids[:, 1].min() >= 300
-    assert "in 4 chains" in describe_trust(kept.settings)
+    assert "in 4 chains" in kept.chain_worth
 
 
 def test_chains_beyond_the_limit_are_counted_together():

@@ -17,7 +17,7 @@ from steinstream.thinner.local_search import Selection
 from steinstream.thinner.passes import choose_from_sample
 from steinstream.validation import Block, consecutive_ids
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, ksd_thinner, thin_by_ksd
+from tests.thinners import assert_same, ksd_thinner, replace_kept, thin_by_ksd
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 POSTERIORS = sorted((DATA / "posteriordb").glob("*.npz")) if DATA.exists() else []
@@ -66,13 +66,13 @@ def test_ksd_never_rises_and_the_number_kept_stays(stream, choice):
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 4), kernels, st.integers(1, 8), st.integers(1, 3))
 def test_a_pass_is_what_is_written_down(seed, dim, kernel, size, candidates):
-    """Against the slow reference, which is told only the draws that are offered; no two states are alike."""
+    """Against the slow reference, which receives only the draws that are offered; all states are different."""
     x = np.random.default_rng(seed).normal(size=(25, dim))
     s = -x + np.random.default_rng(seed + 1).normal(size=x.shape)
     thinner = ksd_thinner(x.shape[1], kernel=kernel, size=size, candidates=candidates, validate_scores=False)
     thinner.extend(x, s)
     reference = Reference(kernel)
-    reference.set_kept(thinner.kept.draws, thinner.kept.scores, map(tuple, thinner.kept.ids.tolist()))
+    replace_kept(reference, thinner.kept.draws, thinner.kept.scores, map(tuple, thinner.kept.ids.tolist()))
     resting = set(reference.ids)
     thinner.start_pass()
     thinner.extend(x, s)
@@ -200,7 +200,7 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
     x = np.random.default_rng(0).normal(size=(700, 6))
     sample = Block(x, -x, consecutive_ids(3, 10, 700))
     within = ss.Preconditioner.length_scale(2.0)
-    greedy = Selection(sample, 15, ss.IMQ(), within).greedy()
+    greedy = Selection(sample, ss.ThinConfig(size=15), within).greedy()
     ids = stein_thinning(x, -x, 15, preconditioner=within, validate_scores=False)
     assert np.array_equal(greedy.block().ids[:, 1], 10 + np.sort(ids[:, 1]))
     blocks = [
@@ -223,7 +223,7 @@ def test_the_start_is_better_than_the_greedy_choice_and_no_draw_is_in_it_twice()
 def test_each_swap_takes_the_draw_that_leaves_the_least_ksd(seed, size, greedily):
     x = np.random.default_rng(seed).normal(size=(20, 2))
     matrix = ss.IMQ().matrix(x, -x, x, -x)
-    one = Selection(Block(x, -x, consecutive_ids(0, 0, 20)), size, ss.IMQ(), ss.Preconditioner.identity())
+    one = Selection(Block(x, -x, consecutive_ids(0, 0, 20)), ss.ThinConfig(size=size), ss.Preconditioner.identity())
     chosen = (one.greedy() if greedily else one.even()).chosen.tolist()
     energy = lambda places: matrix[np.ix_(places, places)].sum()  # noqa: E731
     assert one.energy == pytest.approx(energy(chosen), abs=1e-9)
@@ -254,7 +254,7 @@ def test_nonsense_is_refused():
             thin_by_ksd(x, s, size=5, passes=passes)
 
 
-@pytest.mark.skipif(not POSTERIORS, reason="reference posteriors are not beside this checkout")
+@pytest.mark.skipif(not POSTERIORS, reason="reference posteriors are not available")
 @pytest.mark.parametrize("path", POSTERIORS, ids=lambda path: path.stem)
 def test_on_real_posteriors_auto_is_below_stein_thinning(path):
     with np.load(path) as arrays:
