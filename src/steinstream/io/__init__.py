@@ -4,9 +4,9 @@ Every file of draws is a `Chain`, which iterates over blocks (`Block`) with boun
 complete or absent. Nothing in a file is executed.
 """
 
-from steinstream.io.arviz import chain_of_datatree, kept_of_datatree, to_datatree
 from steinstream.io.atomic import replacing
 from steinstream.io.base import Chain
+from steinstream.io.datatree import chain_of_datatree, kept_of_datatree, to_datatree
 from steinstream.io.multi_file import open_chains
 from steinstream.io.registry import FORMATS, check_output, open_chain, read_kept, write_kept
 from steinstream.validation import Block

@@ -249,7 +249,16 @@ def _all_parameters(header: Sequence[str], numeric: Sequence[bool], path: Path) 
         )
     used = {known[at] for at in (chain, draw) if at is not None}
     left_out = {name: why for name, why in left_out.items() if name not in used}
-    return TableColumns(names, draws, [], chain, draw, variables, left_out, id_start)
+    return TableColumns(
+        names=names,
+        draws=draws,
+        scores=[],
+        chain=chain,
+        draw=draw,
+        variables=variables,
+        left_out=left_out,
+        id_start=id_start,
+    )
 
 
 def _with_ids(known: Sequence[str], columns: TableColumns) -> TableColumns:

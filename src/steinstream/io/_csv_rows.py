@@ -28,6 +28,8 @@ from steinstream.io.errors import reading
 _CHUNK = 1 << 19  # bytes: large enough to hide the overhead of a call, small enough for the cache
 LONGEST_LINE = 1 << 26  # bytes; a draw and its score with 1.3 million dimensions
 _UNUSUAL = 4096  # fields left to ``float`` before the compiled parser continues
+_INSPECTED = 100  # rows that show which columns are text
+_MIN_TEXTS = 2  # least number of rows without a number in a column of text
 _BOM = b"\xef\xbb\xbf"
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -128,6 +130,11 @@ class CsvFile:
                 raise empty_chain(path)
             if not _is_header(fields):
                 return cls(path, None, len(fields), start, line)
+            if any("\0" in field for field in fields):
+                raise InputError(
+                    f"{path}, line {line}: a title of the header contains a zero byte.",
+                    "The file is damaged, or not a csv file in UTF-8. Write it again.",
+                )
             start = text.tell()
             if all(_is_ignored(row) for row in iter(next_line, b"")):
                 raise empty_chain(path)
@@ -138,9 +145,35 @@ class CsvFile:
         """Titles of the columns: those of the header, or their numbers counted from 1."""
         return self.header or [str(i + 1) for i in range(self.width)]
 
-    def first_fields(self) -> list[bytes]:
-        """Return the fields of the first row; shorter or longer than the header if the row is invalid."""
-        return next(iter(self.fields([0])), [])
+    def numeric(self) -> list[bool]:
+        """Return whether each column may hold numbers: it is text if several of the first rows have no number in it.
+
+        One number among them makes it a column of numbers, so that a single invalid field is an error when it is read.
+
+        Returns
+        -------
+        list of bool
+            One entry per column.
+
+        """
+        found, texts = [False] * self.width, [0] * self.width
+        for fields in self._first_rows():
+            if len(fields) == self.width:
+                for at, field in enumerate(fields):
+                    number = parse_number(field) is not None
+                    found[at], texts[at] = found[at] or number, texts[at] + (not number)
+                if all(found):
+                    break
+        if not any(found):
+            return found
+        return [number or count < _MIN_TEXTS for number, count in zip(found, texts, strict=True)]
+
+    def _first_rows(self) -> Iterator[list[bytes]]:
+        """Iterate over the fields of the first rows, which may be invalid."""
+        for text in islice(self._chunks(), 1):
+            rows = (row for row in text.split(b"\n") if row not in (b"", b"\r") and not row.startswith(b"#"))
+            for row in islice(rows, _INSPECTED):
+                yield row.removesuffix(b"\r").split(b",")
 
     def rows(self, chosen: Sequence[int], skip: int = 0) -> Iterator[Array]:
         """Iterate over the ``chosen`` columns in tables of some rows; the first ``skip`` rows are not parsed."""

@@ -21,37 +21,17 @@ from steinstream.result import History, Kept, Variable
 from steinstream.validation import Block, finite_rows
 
 _SUM_TOLERANCE = 1e-6
-_STATISTICS = {
-    *("seen", "skipped", "initial", "steps", "effective_draws", "burn_in", "burn_in_chains", "trust"),
-    "second_scores_noise",
-}
+_LARGEST_WEIGHT = 2e30  # of a stream term
+_COUNTS = {"seen", "skipped", "initial", "steps"}
+_STATISTICS = {*_COUNTS, "effective_draws", "burn_in", "trust", "second_scores_noise"}
 _TYPES: dict[frozenset[str], type] = {
     frozenset({"config", "merged", "source", "leaf"}): dict,
-    frozenset({"commands", "preconditioner_changed"}): list,
+    frozenset({"commands", "preconditioner_changed", "burn_in_ends"}): list,
 }
 
 
 def checked_kept(kept: Kept, where: str) -> Kept:
-    """Return a kept set with arrays of the documented types, or raise an `InputError` that names what is wrong.
-
-    Parameters
-    ----------
-    kept : Kept
-        What a file contains.
-    where : str
-        Name of the file in messages.
-
-    Returns
-    -------
-    Kept
-        The valid kept set.
-
-    Raises
-    ------
-    InputError
-        If a value is missing, has another shape or type, or is not finite.
-
-    """
+    """Return a kept set with arrays of the documented types, or raise an `InputError` that names what is wrong."""
     check = _Check(where)
     draws = check.floats("draws", kept.draws, (None, None))
     rows, dim = draws.shape
@@ -137,13 +117,26 @@ class _Check:
         if not isinstance(settings, dict):
             raise self.wrong("settings are not a table of names and values")
         for name in settings.keys() & _STATISTICS:
-            value = settings[name]
-            if value is not None and (type(value) not in (int, float) or not 0 <= value < math.inf):
-                raise self.wrong(f"the setting {name} is {reprlib.repr(value)}")
+            if settings[name] is not None or name in _COUNTS:
+                self.setting(name, settings[name])
+            if name in _COUNTS and type(settings[name]) is not int:
+                raise self.wrong(f"the setting {name} is {reprlib.repr(settings[name])}, expected a whole number")
         for names, kind in _TYPES.items():
             for name in settings.keys() & names:
                 if not isinstance(settings[name], kind):
                     raise self.wrong(f"the setting {name} is {reprlib.repr(settings[name])}")
+        for name in ("config", "merged"):
+            self.setting(f"{name}.stream_weight", settings.get(name, {}).get("stream_weight", 0.0), _LARGEST_WEIGHT)
+        for step in settings.get("preconditioner_changed", []):
+            self.setting("preconditioner_changed", step)
+        for pair in settings.get("burn_in_ends", []):
+            if not (isinstance(pair, list) and len(pair) == 2 and all(type(each) is int for each in pair)):
+                raise self.wrong(f"the setting burn_in_ends is {reprlib.repr(settings['burn_in_ends'])}")
+
+    def setting(self, name: str, value: Any, limit: float = math.inf) -> None:
+        """Require a number that is at least 0 and below a limit."""
+        if type(value) not in (int, float) or not 0 <= value < limit:
+            raise self.wrong(f"the setting {name} is {reprlib.repr(value)}")
 
     def history(self, history: History) -> History:
         """Return the history; all its parts have the same length."""
@@ -158,7 +151,7 @@ class _Check:
     def variable(self, name: str, variable: Variable, rows: int) -> Variable:
         """Return a variable with one value or array per draw."""
         values, dims, coords = np.asarray(variable.values), tuple(map(str, variable.dims)), variable.coords
-        if values.ndim != 1 + len(dims) or len(values) != rows or values.dtype.kind not in "biufUSOMm":
+        if values.ndim != 1 + len(dims) or len(values) != rows or values.dtype.kind not in "biufcUSOMm":
             raise self.wrong(f"the variable {name} has shape {values.shape} and dimensions {dims} for {rows} draws")
         for dim, labels in coords.items():
             if dim not in dims or np.shape(labels) != (values.shape[1 + dims.index(dim)],):

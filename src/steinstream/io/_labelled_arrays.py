@@ -105,6 +105,10 @@ class ArrayTree(ABC):
     def _inspect(self, name: str) -> Group:
         """Describe the arrays of a group."""
 
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """Return the attributes of a group below the root; none if the format has no groups."""
+        return {}
+
     def close(self) -> None:
         """Close the file."""
         return

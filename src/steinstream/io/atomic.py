@@ -65,7 +65,7 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
     'complete or absent'
 
     """
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     # A file name may not be valid UTF-8.
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": "replace"}
@@ -106,7 +106,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
         The temporary folder. It is deleted if an exception is raised.
 
     """
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     token = secrets.token_hex(6)
     temporary, previous = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
     with _output_errors(path):
@@ -132,6 +132,14 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
             shutil.rmtree(temporary, ignore_errors=True)
         sync_path(target.parent)
         shutil.rmtree(previous, ignore_errors=True)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """Return the file that a path refers to, through symbolic links."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():  # realpath returns it if it refers to itself
+        raise OutputError(f"{path} is a symbolic link that refers to itself.", "Delete it, or choose another name.")
+    return target
 
 
 def make_folder(folder: Path) -> None:

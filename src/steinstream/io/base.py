@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.result import Variable
-from steinstream.validation import Block
+from steinstream.validation import Block, interleave, swapped_chains_question, transposed_question
 
 #: Default names of draws and scores in a file.
 DRAWS, SCORES = "draws", "scores"
@@ -31,6 +32,9 @@ PARAMETERS_HINT = "Choose the parameters with parameters (--parameters a,b,c)."
 SCORES_GUIDE = "see docs/integrations/without-scores.md"
 
 _LARGEST_ID = 2**53
+_MOST_IN_TURNS = 64  # chains of a file that are read in turns: with more, each read is too short
+_AXES_CHAINS, _AXES_DRAWS, _AXES_VALUES = 64, 8192, 4_000_000  # of a file that are read to check the order of its axes
+BLOCK_BYTES = 1 << 27  # of draws and scores in a block: limits the number of rows of a wide file
 _MIN_DRAWS = 100  # consecutive draws without a finite score after which the scores are considered missing
 
 
@@ -51,7 +55,7 @@ class Request(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What is read from a file.
+    """Names of what is read from a file.
 
     Attributes
     ----------
@@ -122,12 +126,19 @@ class Chain(ABC):
     taken : Taken
         What is read: parameters, id columns, and what is left out.
 
+    Raises
+    ------
+    InputError
+        If the chain has no draws.
+
     """
 
     negated: bool = False
     draws_from: str = ""
     scores_from: str = ""
     scores_hint: str = SCORES_GUIDE
+    has_unnamed_axes: bool = False
+    """Whether only the order of the axes of an array distinguishes chains, draws and parameters."""
 
     def __init__(
         self,
@@ -152,6 +163,7 @@ class Chain(ABC):
         self._width = dim  # parameters in the file
         self._selected: list[int] | None = None  # positions of the parameters that are read
         self._seen = 0
+        self._runs: list[list[int]] | None = None  # number and length of each chain, after the file was read
 
     @property
     def dim(self) -> int:
@@ -165,11 +177,23 @@ class Chain(ABC):
 
     @property
     def taken(self) -> Taken:
-        """What is read from the file, and what is left out."""
+        """Names of what is read from the file, and of what is left out."""
         return Taken(self.names, self._id_columns, self._left_out)
 
     def select(self, parameters: Sequence[str]) -> None:
-        """Read only some of the parameters, in this order; the name of an array stands for all its elements."""
+        """Read only some of the parameters, in this order; the name of an array stands for all its elements.
+
+        Parameters
+        ----------
+        parameters : sequence of str
+            Names of parameters, or names of arrays, which stand for all their elements.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown or appears twice.
+
+        """
         places = find_parameters(self.names, parameters, self.path)
         for place, name in enumerate(self.names):
             if place not in places:
@@ -178,20 +202,24 @@ class Chain(ABC):
         self._selected = [before[place] for place in places]
         self.names = tuple(self.names[place] for place in places)
 
-    def blocks(self, rows: int = 8192, skip: int = 0) -> Iterator[Block]:
-        """Iterate over the draws, chain after chain.
+    def blocks(self, rows: int = 8192, skip: int = 0, *, interleaved: bool = False) -> Iterator[Block]:
+        """Iterate over the draws.
 
         Parameters
         ----------
         rows : int, default 8192
-            Largest number of draws in a block.
+            Largest number of draws in a block. It is lower for draws with more than 1024 parameters, so that a block
+            has at most 128 MB.
         skip : int, default 0
             Number of draws at the start that are left out.
+        interleaved : bool, default False
+            Read the chains in turns: the first draw of each chain, then the second of each. Otherwise, and if the
+            chains of a file cannot be read separately, they are read one after another.
 
         Yields
         ------
         Block
-            Consecutive draws of one chain, in arrays that the caller may change.
+            Consecutive draws, in arrays that the caller may change; of one chain, if they are not interleaved.
 
         Raises
         ------
@@ -203,8 +231,11 @@ class Chain(ABC):
             raise InputError(f"rows must be at least 1, got {rows}.")
         if skip < 0:
             raise InputError(f"skip must be at least 0, got {skip}.")
+        rows = min(rows, max(BLOCK_BYTES // (16 * self._width), 1))
         self._seen = skip
-        for block in self._read(rows, skip):
+        turns = interleaved and self.is_separable
+        runs: list[list[int]] = []  # number and length of each chain
+        for block in self._read_in_turns(rows, skip) if turns else self._read(rows, skip):
             self._check_shapes(block)
             if self._seen == 0 and self.has_scores:
                 self._require_scores_in(block)
@@ -213,9 +244,55 @@ class Chain(ABC):
                 block = block._replace(draws=_columns(block.draws, self._selected), scores=scores)
             if self.negated:
                 np.negative(block.scores, out=block.scores)
-            for piece in _split_by_chain(block):
+            for piece in [block] if turns else _split_by_chain(block):
                 self._seen += len(piece.ids)
+                _add_to_runs(runs, int(piece.ids[0, 0]), len(piece.ids))
                 yield piece
+        if skip == 0 and not turns:
+            self._runs = runs
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether there are several chains that can be read in turns."""
+        lengths = self._chain_lengths()
+        return lengths is not None and 1 < len(lengths) <= _MOST_IN_TURNS
+
+    @cached_property
+    def chain_length(self) -> int | None:
+        """Number of draws in each chain, if the chains 0, 1, ... of equal length follow each other; otherwise None."""
+        if self.chains is None or self.chains < 2 or self.length is None or self.length % self.chains:
+            return None
+        each = self.length // self.chains
+        ends = [(number, number * each + offset) for number in range(self.chains) for offset in (0, each - 1)]
+        return each if all(self._chain_at(row) == number for number, row in ends) else None
+
+    def _chain_at(self, row: int) -> int:
+        """Return the number of the chain of one draw."""
+        return int(next(self._read(1, row)).ids[0, 0])
+
+    def _chain_lengths(self) -> list[int] | None:
+        """Return the number of draws in each chain; None if the chains do not follow each other.
+
+        A file with a chain number per draw is read once for this, unless it was read to the end before.
+        """
+        if self.chains is not None:
+            return None if self.chain_length is None else [self.chain_length] * self.chains
+        if self._runs is None:
+            for _ in self.blocks():
+                pass
+        runs = self._runs or []
+        return [length for _, length in runs] if len({number for number, _ in runs}) == len(runs) else None
+
+    def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
+        """Yield blocks of at most ``rows`` draws of the chains in turns; called if they are separable."""
+        lengths = self._chain_lengths() or []
+        starts, share = np.cumsum([0, *lengths[:-1]]).tolist(), max(rows // len(lengths), 1)
+        first = skip // len(lengths) if len(set(lengths)) == 1 else 0
+        streams = [
+            _leading_draws(self._read(share, start + first), length - first)
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+        yield from without_first(interleave_streams(streams), skip - first * len(lengths))
 
     def _check_shapes(self, block: Block) -> None:
         """Raise if the arrays of a block do not fit together: a damaged file may promise other shapes than it has."""
@@ -231,6 +308,56 @@ class Chain(ABC):
         """Raise if all scores of the first block are NaN and the block is large enough to tell."""
         if len(block.scores) >= min(_MIN_DRAWS, self.length or _MIN_DRAWS) and np.isnan(block.scores).all():
             raise scores_all_nan(self.path, self.scores_from or "every score")
+
+    def axes_error(self, size: int | None = None) -> InputError | None:
+        """Return an error with a question if the axes of the arrays are probably in another order.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of draws to keep. If it is less than the number of draws, their order is taken as intended.
+
+        Returns
+        -------
+        InputError or None
+            The error, which names the order that is expected; None if the order is plausible.
+
+        """
+        if not self.has_unnamed_axes or self.length is None or self.chains is None:
+            return None
+        if self.chains == 1:
+            return transposed_file(self.path, self.length, self._width, size)
+        each = self.length // self.chains
+        chains = min(max(_AXES_CHAINS, _AXES_DRAWS // max(each, 1)), self.chains)
+        if chains * each * self._width > _AXES_VALUES:
+            return None
+        first = next(self._read(chains * each, 0)).draws
+        question = swapped_chains_question(first.reshape(chains, each, self._width), self.chains)
+        if not question:
+            return None
+        return _other_order(
+            self.path,
+            question,
+            "Then save np.swapaxes(draws, 0, 1), and the scores likewise. If the order is right, save the draws as "
+            "(n, d), with an array ids of pairs (chain, draw).",
+        )
+
+    def require_plausible_axes(self, size: int | None = None) -> None:
+        """Raise the error of `axes_error`, if there is one.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of draws to keep.
+
+        Raises
+        ------
+        InputError
+            If the axes of the arrays are probably in another order.
+
+        """
+        if error := self.axes_error(size):
+            raise error
 
     def fraction(self) -> float | None:
         """Return the part of the stream that the current iteration has delivered, 0 to 1; None if it is unknown."""
@@ -294,6 +421,23 @@ class Chain(ABC):
     @abstractmethod
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         """Yield blocks of at most ``rows`` draws in new, writable arrays; a block may contain several chains."""
+
+
+def transposed_file(path: Path, rows: int, columns: int, size: int | None) -> InputError | None:
+    """Return the error for a file of draws (rows, columns) that has its draws along the columns; None if not."""
+    question = transposed_question(rows, columns, size)
+    if not question:
+        return None
+    return _other_order(
+        path,
+        question,
+        "Then save draws.T, and the scores likewise. If the order is right, set size (--size) below the number of "
+        "draws.",
+    )
+
+
+def _other_order(path: Path, question: str, remedy: str) -> InputError:
+    return InputError(f"{path}: {question[0].lower()}{question[1:]}", remedy)
 
 
 def require_one_model(files: Iterable[tuple[Path, Sequence[str], bool]]) -> None:
@@ -398,6 +542,56 @@ def as_id_column(values: AnyArray, path: Path, name: str, row: int = 0) -> Integ
 
 def _columns(values: Array, chosen: Sequence[int]) -> Array:
     return np.ascontiguousarray(values[:, chosen])
+
+
+def interleave_streams(streams: Sequence[Iterator[Block]]) -> Iterator[Block]:
+    """Merge the blocks of several chains: the first draw of each chain, then the second of each, and so on.
+
+    Chains may have different lengths: those that have ended are left out of later turns.
+
+    Yields
+    ------
+    Block
+        Rows of all chains that have not ended, in turns.
+
+    """
+    waiting: list[tuple[Iterator[Block], Block | None]] = [(stream, None) for stream in streams]
+    while waiting:
+        filled = [(stream, next(stream, None) if block is None else block) for stream, block in waiting]
+        ready = [(stream, block) for stream, block in filled if block is not None]
+        if not ready:
+            return
+        count = min(len(block.ids) for _, block in ready)
+        yield interleave([block.take(slice(0, count)) for _, block in ready])
+        waiting = [
+            (stream, block.take(slice(count, None)) if len(block.ids) > count else None) for stream, block in ready
+        ]
+
+
+def without_first(blocks: Iterator[Block], skip: int) -> Iterator[Block]:
+    """Leave out the first ``skip`` draws."""
+    for block in blocks:
+        count = len(block.ids)
+        if skip < count:
+            yield block.take(slice(skip, None)) if skip else block
+        skip = max(skip - count, 0)
+
+
+def _leading_draws(blocks: Iterator[Block], count: int) -> Iterator[Block]:
+    """Yield the first ``count`` draws of a stream."""
+    for block in blocks:
+        if count <= 0:
+            return
+        yield block.take(slice(0, count)) if len(block.ids) > count else block
+        count -= len(block.ids)
+
+
+def _add_to_runs(runs: list[list[int]], chain: int, count: int) -> None:
+    """Add consecutive draws of a chain to a list of chain numbers and lengths."""
+    if runs and runs[-1][0] == chain:
+        runs[-1][1] += count
+    else:
+        runs.append([chain, count])
 
 
 def _split_by_chain(block: Block) -> Iterator[Block]:

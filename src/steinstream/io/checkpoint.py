@@ -24,7 +24,7 @@ from steinstream._typing import AnyArray, Integers
 from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import replacing
-from steinstream.io.errors import DAMAGE
+from steinstream.io.errors import DAMAGE, require_distinct
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.schedules import Schedule
@@ -39,6 +39,8 @@ FORMAT = 6
 
 _SMALL = 500  # kept draws whose kernel matrix is computed with NumPy, without loading compiled code
 _MOST_CHECKED = 20_000  # draws whose KSD is computed again, which takes a second
+_MOST_ROWS = 200  # rows of the kernel matrix that are computed again to compare stored sums
+_SUM_TOLERANCE = 1e-8  # of the sum over the kernel matrix, relative to its bound
 _TOLERANCE = 1e-4  # of KSD^2, relative to the mean diagonal of the Stein kernel; draws may be stored as float32
 
 _ARRAY = "array"  # key of a reference to an array of the file
@@ -78,8 +80,10 @@ def load(
     ----------
     path : path
         The file.
-    growth, budget : callable, optional
-        Schedules that are functions, which a file cannot hold.
+    growth : callable, optional
+        Growth, if it is a function, which a file cannot hold.
+    budget : callable, optional
+        Budget, if it is a function.
     read_rows : callable, optional
         Returns draws and scores that were written without ``rows``.
 
@@ -107,6 +111,8 @@ def load(
         check_state(config, state)
         thinner = Thinner.from_state(config, ThinnerState.from_dict(config, state))
         _check_ksd(config.kernel, thinner.state.dictionary)
+        if state["kept"] is not None and thinner.state.dictionary is not None:
+            _check_sums(config.kernel, thinner.state.dictionary, state["kept"])
         return thinner
 
 
@@ -125,6 +131,33 @@ def _check_ksd(kernel: Kernel, kept: Dictionary | WideDictionary | None) -> None
             exact = ksd(x, s, kernel=kernel, preconditioner=Preconditioner.identity()) ** 2
     if math.isfinite(exact) and not abs(kept.ksd**2 - exact) <= _TOLERANCE * diagonal:
         raise InputError(f"KSD is {kept.ksd:.6g}, but {math.sqrt(max(exact, 0.0)):.6g} for the stored draws.")
+
+
+def _check_sums(kernel: Kernel, kept: Dictionary | WideDictionary, stored: Mapping[str, AnyArray]) -> None:
+    """Raise an `InputError` if a stored sum over the kernel is not that of the stored draws; a sample of many sums."""
+    if not kept.layout.has_scores or not kept.size:
+        return
+    points = stored["points"]
+    if "matrix" in stored:
+        x = kept.preconditioner.apply_to_draws(np.asarray(points, dtype=np.float64))
+        s = kept.preconditioner.apply_to_scores(np.asarray(stored["scores"], dtype=np.float64))
+    else:
+        x, s = points[:, : kept.dim], points[:, kept.dim :]
+    rows = np.unique(np.linspace(0, len(x) - 1, _MOST_ROWS).astype(np.int64))
+    with np.errstate(all="ignore"):
+        exact, diagonal = kernel.matrix(x[rows], s[rows], x, s), kernel.diagonal(s, x)
+        if "matrix" in stored:
+            difference, scale = stored["matrix"][rows] - exact, np.sqrt(np.outer(diagonal[rows], diagonal))
+        else:
+            copies = stored["copies"]
+            difference = stored["influence"].sum(axis=1)[rows] - (exact @ copies - diagonal[rows] / 2.0)
+            mass = np.sqrt(diagonal) @ copies
+            scale = np.sqrt(diagonal[rows]) * mass  # bounds the sum by Cauchy and Schwarz
+            total = copies @ (stored["influence"].sum(axis=1) + diagonal / 2.0)
+            if not abs(stored["total"][0] - total) <= _SUM_TOLERANCE * mass**2 and math.isfinite(total):
+                raise InputError(f"The sum over the kernel is {stored['total'][0]:.6g}, expected {total:.6g}.")
+    if np.isfinite(exact).all() and not (np.abs(difference) <= _TOLERANCE * scale).all():
+        raise InputError("A sum over the kernel is not that of the stored draws.")
 
 
 @contextmanager
@@ -180,28 +213,12 @@ def write(path: str | PathLike[str], content: Mapping[str, Any], sync: bool = Tr
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read the content that `write` wrote.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Returns
-    -------
-    dict
-        The content.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is missing, damaged, not a checkpoint, or of another format.
-
-    """
+    """Read a checkpoint; raise a `CheckpointError` if the file is missing, damaged or of another format."""
     if not Path(path).is_file():
         raise CheckpointError(f"No checkpoint exists at {path}.")
     try:
         with zipfile.ZipFile(path) as archive:
+            require_distinct(archive)
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise ValueError("compressed, unlike every checkpoint")  # its size in memory is unknown
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:

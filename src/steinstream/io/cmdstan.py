@@ -342,8 +342,10 @@ def read_constrained(
 
     Parameters
     ----------
-    diagnostic, output : Path
-        The two files of a run.
+    diagnostic : Path
+        Diagnostic file of a run.
+    output : Path
+        Output file of the same run.
     draws : array
         Indices of the draws, in any order, counted after the warm-up.
     warmup : int
@@ -400,7 +402,7 @@ def _read_rows(path: Path, rows: Integers, partial: bool) -> _Rows:
             "Diagnostic and output file correspond row by row. Check that both are complete and from one run.",
         )
     table = np.full((len(wanted), len(titles)), np.nan)
-    table[: len(lines)] = parse_lines(path, titles, lines)
+    table[: len(lines)] = parse_table(path, titles, lines)
     return _Rows(titles, table, len(lines))
 
 
@@ -409,7 +411,7 @@ def _is_row(line: bytes) -> bool:
     return not line.startswith((b"#", b"\n", b"\r")) and line.endswith(b"\n")
 
 
-def parse_lines(path: Path, titles: Sequence[str], lines: Sequence[bytes]) -> Array:
+def parse_table(path: Path, titles: Sequence[str], lines: Sequence[bytes]) -> Array:
     """Convert complete lines to numbers, (lines, columns)."""
     table = np.empty((len(lines), len(titles)))
     for row, line in enumerate(lines):

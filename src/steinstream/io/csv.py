@@ -136,9 +136,7 @@ def open_csv(request: Request) -> CsvChain:
     if request.scores is None:
         if file.header is None:
             return CsvChain(file, file, _without_header(file, request))
-        first = file.first_fields()
-        numeric = [parse_number(field) is not None for field in first] if len(first) == file.width else None
-        return CsvChain(file, file, find_columns(file.header, request, numeric))
+        return CsvChain(file, file, find_columns(file.header, request, file.numeric()))
     if request.scores.suffix.lower() in (".npy", ".npz", ".parquet", ".nc", ".zarr"):
         raise InputError(
             f"The scores of a csv file must be in a csv file, got {request.scores}.", "Use the same format for both."

@@ -33,7 +33,7 @@ from steinstream.io.cmdstan import (
     parse_config,
 )
 from steinstream.io.errors import reading
-from steinstream.validation import Block, concatenate
+from steinstream.validation import Block, interleave
 
 _CHUNK = 1 << 20  # bytes read at a time
 _MARK = 256  # bytes before the last position that are compared
@@ -233,16 +233,14 @@ class DrawQueue(Protocol):
         """Return the next ``count`` draws."""
 
 
-def interleave(chains: Sequence[DrawQueue], ended: Sequence[bool]) -> Iterator[Block]:
+def interleave_ready(chains: Sequence[DrawQueue], ended: Sequence[bool]) -> Iterator[Block]:
     """Take one draw of each chain in turn, until a chain has none ready; chains that have ended are left out."""
     while True:
         active = [chain for chain, over in zip(chains, ended, strict=True) if chain.ready or not over]
         rounds = min((chain.ready for chain in active), default=0)
         if not rounds:
             return
-        blocks = [chain.take(rounds) for chain in active]
-        order = np.arange(rounds * len(blocks)).reshape(len(blocks), rounds).T.ravel()  # round by round
-        yield concatenate(blocks).take(order)
+        yield interleave([chain.take(rounds) for chain in active])
 
 
 # -- files and pipes ---------------------------------------------------------------------------------------------------
@@ -346,7 +344,7 @@ class FollowedFiles:
 
     @property
     def ended(self) -> list[bool]:
-        """Which chains are complete, or have been idle for longer than ``patience``."""
+        """Whether each chain is complete, or has been idle for longer than ``patience``."""
         idle = [seconds > self._patience for seconds in self._idle]
         states = zip(self.chains, self._tails, idle, strict=True)
         return [chain.finished or tail.closed or still for chain, tail, still in states]
@@ -380,4 +378,4 @@ class FollowedFiles:
             return iter(())
         chains = [chain for chain in self.chains if chain.names is not None]
         over = [last or end for chain, end in zip(self.chains, self.ended, strict=True) if chain.names is not None]
-        return interleave(chains, over)
+        return interleave_ready(chains, over)

@@ -4,14 +4,15 @@ Group ``mcmc`` contains ``chain`` (steps, walkers, d) and ``blobs`` (steps, walk
 is what the log probability function returned next to its value; a single blob of length d without fields is the score
 itself. The arrays are allocated in advance; only the steps that were made are read.
 
-The steps of one walker are far apart in the file. To deliver one walker after another, as many walkers as fit into
-32 MB are read together. A walker that does not fit is read in parts.
+Walkers are stored in turns, and read so by `thin`. The steps of one walker are far apart in the file: to deliver one
+walker after another, as many walkers as fit into 32 MB are read together. A walker that does not fit is read in parts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,7 @@ class EmceeChain(Chain):
         size = 16 * self._steps * self._width  # bytes of one walker
         together = max(1, _BUFFER // size)  # walkers that are read together
         length = self._steps if size <= _BUFFER else rows
-        with reading(self.path, "emcee"):
-            file = need("h5py", "emcee").File(self.path, "r")
-        with file:
-            with reading(self.path, "emcee"):
-                sources = [file[self._run]["chain"]]
-                if self._field is not None:
-                    blobs = file[self._run]["blobs"]
-                    sources.append(blobs.fields(self._field) if self._field else blobs)
+        with self._opened() as sources:
             for first in range(skip // self._steps, self._walkers, together):
                 walkers = slice(first, min(first + together, self._walkers))
                 begin = max(skip - first * self._steps, 0)
@@ -95,6 +89,39 @@ class EmceeChain(Chain):
                     with reading(self.path, "emcee"):
                         tables = [self._table(source, steps, walkers) for source in sources]
                     yield from _blocks_of_walkers(tables, first, start, rows, max(begin - start, 0))
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether the walkers are read in turns, as they are stored."""
+        return self._walkers > 1
+
+    def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
+        first, skip = divmod(skip, self._walkers)
+        length, walkers = max(rows // self._walkers, 1), slice(0, self._walkers)
+        with self._opened() as sources:
+            for start in range(first, self._steps, length):
+                steps = slice(start, min(start + length, self._steps))
+                with reading(self.path, "emcee"):
+                    draws, *scores = (
+                        self._table(source, steps, walkers).reshape(-1, self._width) for source in sources
+                    )
+                indices, numbers = (grid.ravel() for grid in np.mgrid[steps, walkers])
+                own = scores[0] if scores else no_scores(len(draws))
+                yield Block(draws, own, np.column_stack([numbers, indices])).take(slice(skip, None))
+                skip = 0
+
+    @contextmanager
+    def _opened(self) -> Iterator[list[Any]]:
+        """Open the file and yield the arrays of draws and, if there are any, scores."""
+        with reading(self.path, "emcee"):
+            file = need("h5py", "emcee").File(self.path, "r")
+        with file:
+            with reading(self.path, "emcee"):
+                sources = [file[self._run]["chain"]]
+                if self._field is not None:
+                    blobs = file[self._run]["blobs"]
+                    sources.append(blobs.fields(self._field) if self._field else blobs)
+            yield sources
 
     def _table(self, source: Any, steps: slice, walkers: slice) -> Array:
         values = np.asarray(source[steps, walkers], np.float64)

@@ -38,6 +38,9 @@ DAMAGE = (
 )
 
 
+_LONGEST_TEXT = 300  # characters of the text of a library, which may quote a part of the file
+
+
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
     """Convert the exceptions that a library raises for a damaged file to an `InputError` that names the file."""
@@ -49,10 +52,19 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise InputError(f"Cannot read {path}: {error.strerror}.", "Check the path and its permissions.") from error
     except DAMAGE as error:
         text = " ".join(str(error).split()) or type(error).__name__
+        text = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
         raise InputError(
             f"{path} cannot be read as {kind}: {text.rstrip('.')}.",
             "The file is damaged, truncated or in another format. Copy or write it again.",
         ) from error
+
+
+def require_distinct(archive: zipfile.ZipFile) -> None:
+    """Raise a `ValueError` if two members of an archive have the same name: programs differ in which one they read."""
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        name = next(name for at, name in enumerate(names) if name in names[:at])
+        raise ValueError(f"the archive has two members {name[:100]!r}")
 
 
 def truncated(path: Path, what: str) -> InputError:

@@ -13,8 +13,8 @@ import numpy as np
 
 from steinstream._typing import Integers
 from steinstream.errors import InputError
-from steinstream.io.base import Chain, require_one_model
-from steinstream.io.burn_in import without_burn_in
+from steinstream.io.base import Chain, interleave_streams, require_one_model, transposed_file, without_first
+from steinstream.io.discard_burn_in import without_burn_in
 from steinstream.io.registry import open_chain
 from steinstream.result import MODEL_GROUPS, Variable
 from steinstream.validation import Block
@@ -70,6 +70,34 @@ class MultiFileChain(Chain):
                         yield rest._replace(ids=_shift_chains(rest.ids, offset))
                 skip = 0 if known else skip
             offset += self._count(at)
+
+    def axes_error(self, size: int | None = None) -> InputError | None:
+        """Return the error of the first file of several chains that has one, or that of all files of one chain."""
+        if self.length is not None and all(part.has_unnamed_axes and part.chains == 1 for part in self._parts):
+            return transposed_file(self.path, self.length, self.dim, size)
+        several = (part.axes_error(size) for part in self._parts if part.chains != 1)
+        return next(filter(None, several), None)
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether the files are read in turns: always."""
+        return True
+
+    def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
+        lengths, share = {part.length for part in self._parts}, max(rows // len(self._parts), 1)
+        # If files have different or unknown lengths, skipped rows have to be read and counted.
+        first = 0 if None in lengths or len(lengths) > 1 else skip // len(self._parts)
+        yield from without_first(
+            interleave_streams([self._read_part(at, share, first) for at in range(len(self._parts))]),
+            skip - first * len(self._parts),
+        )
+
+    def _read_part(self, at: int, rows: int, skip: int) -> Iterator[Block]:
+        """Read one file, with the numbers of its chains in the whole run."""
+        offset = sum(self._count(before) for before in range(at))
+        for block in self._parts[at].blocks(rows, skip, interleaved=True):
+            self._current = at
+            yield block._replace(ids=_shift_chains(block.ids, offset))
 
     def _count(self, at: int) -> int:
         """Return the number of chains in a file; a file with a chain column is read once to count them."""

@@ -1,4 +1,4 @@
-"""NetCDF files in the layout of ArviZ (:mod:`steinstream.io.arviz`), as ArviZ, PyMC and nutpie write them.
+"""NetCDF files in the layout of ArviZ (:mod:`steinstream.io.arviz_chain`), as ArviZ, PyMC and nutpie write them.
 
 h5netcdf describes the arrays of a netCDF-4 file, which is an HDF5 file, and h5py reads them. Classic files are read
 with SciPy. They have no groups, so draws and scores have to be named.
@@ -6,6 +6,7 @@ with SciPy. They have no groups, so draws and scores have to be named.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +16,8 @@ import numpy as np
 
 from steinstream._typing import AnyArray
 from steinstream.io._labelled_arrays import CF_ATTRIBUTES, ArrayTree, Group, StoredArray, describe_group
-from steinstream.io.arviz import check_names, kept_attributes, kept_groups, kept_of_tree, open_tree
+from steinstream.io.arviz_chain import open_tree
+from steinstream.io.arviz_kept import check_names, kept_attributes, kept_groups, kept_of_tree
 from steinstream.io.base import Chain, Request
 from steinstream.io.errors import need, reading
 from steinstream.result import Kept
@@ -80,6 +82,7 @@ class NetcdfTree(ArrayTree):
         super().__init__(path)
         # Whole chunks are read once, so the chunk cache of HDF5 would only cost time and memory.
         self._file = need("h5py", "netcdf").File(path, "r", rdcc_nbytes=0)
+        _check_dimension_lists(self._file)
         self._root = _open_h5netcdf(self._file)
         self.names, self.attrs = tuple(self._root.groups), self._root.attrs
 
@@ -89,9 +92,16 @@ class NetcdfTree(ArrayTree):
         self._file.close()
 
     def _inspect(self, name: str) -> Group:
+        if name:
+            _check_dimension_lists(self._file[name])
         group = self._root[name] if name else self._root
         found = ((self._describe(title, variable), variable.attrs) for title, variable in group.variables.items())
         return describe_group(self.source, found, group.attrs)
+
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """Return the attributes of a group."""
+        found: Mapping[str, Any] = self._root[name].attrs
+        return found
 
     def _describe(self, name: str, variable: Any) -> StoredArray:
         # h5py reads numbers more than twice as fast as h5netcdf, which is needed for strings and its own types. A
@@ -101,6 +111,23 @@ class NetcdfTree(ArrayTree):
         numeric = stored is not None and stored.shape == variable.shape and stored.dtype.kind in "fiu"
         read = (stored if numeric else variable).__getitem__
         return StoredArray(name, variable.dimensions, variable.shape, variable.dtype, variable.chunks, read)
+
+
+def _check_dimension_lists(group: Any) -> None:
+    """Raise a `ValueError` if the dimensions of an array in an HDF5 group are not stored as HDF5 expects.
+
+    The functions of HDF5 for dimension scales read the attribute ``DIMENSION_LIST`` into a buffer with one element per
+    dimension of the array, whatever the size and the type of the attribute. Another one overwrites memory.
+    """
+    h5py = need("h5py", "netcdf")
+    for name in group:
+        array = group.get(name)
+        if isinstance(array, h5py.Dataset) and "DIMENSION_LIST" in array.attrs:
+            stored = array.attrs.get_id("DIMENSION_LIST")
+            kind = stored.get_type()
+            references = kind.get_class() == h5py.h5t.VLEN and kind.get_super().equal(h5py.h5t.STD_REF_OBJ)
+            if not references or stored.shape != (array.id.rank,):
+                raise ValueError(f"the list of the dimensions of {name} is damaged")
 
 
 def _open_h5netcdf(file: Any) -> Any:

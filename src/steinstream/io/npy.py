@@ -95,6 +95,8 @@ def as_new_floats(array: AnyArray) -> Array:
 class NpyChain(Chain):
     """Draws in an npy file, and scores in another one of the same shape, if there are any."""
 
+    has_unnamed_axes = True
+
     def __init__(self, path: Path, scores: Path | None, shape: ChainShape) -> None:
         super().__init__(path, shape.dim, None, shape.total, shape.chains, has_scores=scores is not None)
         self.draws_from, self.scores_from = path.name, "" if scores is None else scores.name

@@ -18,7 +18,7 @@ from numpy.lib import format as npy_format
 
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array
-from steinstream.errors import InputError, SteinstreamError
+from steinstream.errors import InputError, NotKeptError, SteinstreamError
 from steinstream.io._kept_checks import checked_kept, parse_kernel
 from steinstream.io.base import (
     NAMES_HINT,
@@ -30,7 +30,7 @@ from steinstream.io.base import (
     no_scores,
     reject_scores_file,
 )
-from steinstream.io.errors import DAMAGE, reading, truncated
+from steinstream.io.errors import DAMAGE, reading, require_distinct, truncated
 from steinstream.io.npy import ChainShape, NpyHeader, as_new_floats
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept, SummarisedStream, Variable
@@ -50,6 +50,7 @@ class NpzChain(Chain):
         reject_scores_file(request, "arrays")
         path, self._members = request.path, [request.draws_name, request.scores_name]
         with reading(path, "npz"), zipfile.ZipFile(path) as archive:
+            require_distinct(archive)
             draws = _header(path, archive, request.draws_name)
             others = _arrays_like(path, archive, draws, self._members)
             absent = f"{SCORES}.npy" not in archive.namelist() and not nearest(SCORES, others)
@@ -71,6 +72,7 @@ class NpzChain(Chain):
             has_scores=scores is not None,
             ids=(_IDS,) if self._has_ids else (),
         )
+        self.has_unnamed_axes = not self._has_ids and names is None
         self.draws_from, self.scores_from = f"array {request.draws_name}", ""
         if scores is not None:
             self.scores_from = f"array {request.scores_name}"
@@ -239,8 +241,8 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
 def read_npz(path: Path) -> Kept:
     """Read a kept set that `write_npz` wrote."""
     with reading(path, "npz"):
-        with zipfile.ZipFile(path):  # np.load also accepts other files
-            pass
+        with zipfile.ZipFile(path) as members:  # np.load also accepts other files
+            require_distinct(members)
         with np.load(path, allow_pickle=False) as archive:
             _require_kept(path, set(archive.files))  # before a large chain is read
             arrays = {name: archive[name] for name in archive.files}
@@ -276,9 +278,11 @@ def _require_kept(path: Path, names: set[str]) -> None:
             "Continue the run (--resume), or load it with ss.Thinner.load(path) and use its kept.",
         )
     history = {f"history_{name}" for name in History._fields}
-    missing = {"draws", _IDS, "ksd", "mmd", *history, "settings"} - names
+    own = {"ksd", "mmd", *history, "settings"}
+    missing = {"draws", _IDS, *own} - names
     if missing:
-        raise InputError(
+        error = InputError if len(own & names) > 1 else NotKeptError
+        raise error(
             f"{path} is not a kept set: missing arrays {listing(sorted(missing))}.",
             "Use a file that steinstream thin or Kept.save wrote as npz.",
         )

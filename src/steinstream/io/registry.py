@@ -14,12 +14,12 @@ from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from steinstream._formatting import listing, nearest
-from steinstream.errors import InputError, OutputError
+from steinstream.errors import InputError, NotKeptError, OutputError
 from steinstream.io.atomic import replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request, printable
-from steinstream.io.burn_in import without_burn_in
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import gzipped, open_csv, write_csv, write_csv_for_r
+from steinstream.io.discard_burn_in import without_burn_in
 from steinstream.io.emcee import EmceeChain, is_emcee
 from steinstream.io.errors import reading
 from steinstream.io.netcdf import import_h5netcdf, is_netcdf, open_netcdf, read_netcdf, write_netcdf
@@ -209,13 +209,15 @@ def write_kept(kept: Kept, path: str | os.PathLike[str], layout: str | None = No
             form.layouts.get(str(layout), form.write)(kept, file)
 
 
-def read_kept(path: str | os.PathLike[str]) -> Kept:
+def read_kept(path: str | os.PathLike[str], format: str | None = None) -> Kept:
     """Read a kept set from an npz, NetCDF or Zarr file.
 
     Parameters
     ----------
     path : path
         A file that `write_kept` wrote.
+    format : str, optional
+        Name of the format, a key of `FORMATS`. Default: determined from the content, or else from the extension.
 
     Returns
     -------
@@ -224,14 +226,16 @@ def read_kept(path: str | os.PathLike[str]) -> Kept:
 
     Raises
     ------
-    InputError
+    NotKeptError
         If the file is not a kept set, or its format does not contain kernel and preconditioner.
+    InputError
+        If the file is damaged.
 
     """
     source = _existing(Path(path))
-    read = _find_format(source, None).read
+    read = _find_format(source, format).read
     if read is None:
-        raise InputError(
+        raise NotKeptError(
             f"{source} has a format without kernel and preconditioner, so it is not a complete kept set.",
             "Write the kept set as npz, nc or zarr. Its draws alone can be read with ss.io.open_chain.",
         )

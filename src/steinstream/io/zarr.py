@@ -1,4 +1,4 @@
-"""Zarr stores in the layout of ArviZ (:mod:`steinstream.io.arviz`): version 2 or 3, in a folder or a zip file."""
+"""Zarr stores in the layout of ArviZ (:mod:`steinstream.io.arviz_chain`): version 2 or 3, in a folder or a zip file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import struct
 import warnings
 import zipfile
 from base64 import standard_b64decode
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from steinstream.io._labelled_arrays import ArrayTree, Group, StoredArray, describe_group
-from steinstream.io.arviz import LIBRARY, check_names, kept_attributes, kept_groups, kept_of_tree, open_tree
+from steinstream.io.arviz_chain import open_tree
+from steinstream.io.arviz_kept import LIBRARY, check_names, kept_attributes, kept_groups, kept_of_tree
 from steinstream.io.base import Chain, Request
 from steinstream.io.errors import DAMAGE, need, reading
 from steinstream.result import Kept
@@ -99,6 +101,11 @@ class ZarrTree(ArrayTree):
     def close(self) -> None:
         """Close a zip file."""
         self._root.store.close()
+
+    def attributes(self, name: str) -> Mapping[str, Any]:
+        """Return the attributes of a group."""
+        found: Mapping[str, Any] = self._root[name].attrs
+        return found
 
     def _inspect(self, name: str) -> Group:
         with warnings.catch_warnings():

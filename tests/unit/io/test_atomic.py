@@ -11,6 +11,7 @@ import pytest
 
 from steinstream.errors import InputError, OutputError, SteinstreamError
 from steinstream.io import check_output, replacing, write_kept
+from steinstream.io.atomic import replacing_folder
 from steinstream.result import History, Kept
 
 
@@ -170,3 +171,14 @@ def test_an_unknown_suffix_is_refused_with_the_ones_there_are(name, tmp_path):
 
 def test_output_errors_are_the_users_business():
     assert issubclass(OutputError, SteinstreamError) and issubclass(OutputError, OSError)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links")
+def test_a_link_to_itself_is_refused(tmp_path):
+    loop = tmp_path / "loop.npz"
+    loop.symlink_to("loop.npz")
+    with pytest.raises(OutputError, match="symbolic link that refers to itself"), replacing(loop):
+        pass
+    with pytest.raises(OutputError, match="symbolic link that refers to itself"), replacing_folder(loop, bool):
+        pass
+    assert [*tmp_path.iterdir()] == [loop] and loop.is_symlink()

@@ -136,3 +136,34 @@ def test_a_wide_file_with_names_is_not_taken_to_be_transposed(tmp_path):
     assert read(tmp_path / "d.csv", scores=tmp_path / "d.csv")[1] == wide.tolist()
     few = "".join(",".join(map(repr, row)) + "\n" for row in wide[:, :30].tolist())
     assert read(text(tmp_path / "f.csv", few), scores=tmp_path / "f.csv")[1] == wide[:, :30].tolist()
+
+
+@pytest.mark.parametrize("field", ["NA", "", "0x10", "1_0", "1\0"])
+def test_one_bad_field_in_the_first_row_does_not_make_a_column_text(tmp_path, field):
+    path = tmp_path / "chain.csv"
+    path.write_text("a,b\n" + f"{field},1\n" + "0.5,2\n" * 300)
+    chain = open_chain(path)
+    assert chain.names == ("a", "b")
+    with pytest.raises(InputError, match=r"line 2, column a: .* is not a number"):
+        list(chain.blocks())
+
+
+def test_a_column_without_numbers_is_text(tmp_path):
+    path = tmp_path / "chain.csv"
+    path.write_text("model,b\n" + "M1,1\nM2,2\n" * 2)
+    chain = open_chain(path)
+    assert chain.names == ("b",) and chain.taken.left_out == {"model": "not numbers"}
+
+
+def test_a_single_row_does_not_show_that_a_column_is_text(tmp_path):
+    path = tmp_path / "chain.csv"
+    path.write_text("a,b\nNA,1\n")
+    with pytest.raises(InputError, match="'NA' is not a number"):
+        list(open_chain(path).blocks())
+
+
+def test_a_zero_byte_in_a_header_is_refused(tmp_path):
+    path = tmp_path / "chain.csv"
+    path.write_bytes(b"a,b\0\n1,2\n3,4\n")
+    with pytest.raises(InputError, match="line 1: a title of the header contains a zero byte"):
+        open_chain(path)

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from steinstream.errors import InputError
-from steinstream.io.csv_follow import FileReplacedError, FileTail, FollowedFiles, GrowingCsv, LineBuffer, interleave
+from steinstream.io.csv_follow import (
+    FileReplacedError,
+    FileTail,
+    FollowedFiles,
+    GrowingCsv,
+    LineBuffer,
+    interleave_ready,
+)
 
 STAN = b"# stan_version_major = 2\n# model = m\n#  num_samples = 4\n#  num_warmup = 2\n#  save_warmup = true\n"
 
@@ -54,8 +61,8 @@ def test_chains_are_interleaved_without_those_that_have_ended():
         chain = GrowingCsv(Path("c"), number, alone=False)
         chain.feed(b"a,score_a\n" + b"".join(b"%d,0\n" % draw for draw in range(count)))
         chains.append(chain)
-    assert ids_of(interleave(chains, [False, False, False])) == [[0, 0], [1, 0], [2, 0]]
-    assert ids_of(interleave(chains, [True, True, True])) == [[0, 1], [2, 1], [0, 2]]
+    assert ids_of(interleave_ready(chains, [False, False, False])) == [[0, 0], [1, 0], [2, 0]]
+    assert ids_of(interleave_ready(chains, [True, True, True])) == [[0, 1], [2, 1], [0, 2]]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

@@ -45,6 +45,16 @@ def test_walkers_come_one_after_another(held, rows, skip, tmp_path, monkeypatch)
     assert all(block.draws.any() and block.scores.any() for block in blocks[1:])
 
 
+@pytest.mark.parametrize(("rows", "skip"), [(1000, 0), (7, 0), (16, 75), (5, 479)])
+def test_walkers_are_read_in_turns(rows, skip, tmp_path):
+    chain = run(tmp_path / "run.h5")
+    blocks = list(open_chain(tmp_path / "run.h5").blocks(rows, skip, interleaved=True))
+    draws, scores, ids = concatenate(blocks)[:3]
+    expected = chain.reshape(-1, DIM)[skip:]
+    assert np.array_equal(draws, expected) and np.array_equal(scores, -expected)
+    assert np.array_equal(ids, np.indices((STEPS, WALKERS)).reshape(2, -1).T[skip:, ::-1])
+
+
 def test_without_blobs_there_are_the_draws_alone(tmp_path):
     chain = run(tmp_path / "run.h5", None, lambda x: -0.5 * x @ x)
     opened = open_chain(tmp_path / "run.h5")

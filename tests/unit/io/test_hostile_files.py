@@ -5,6 +5,8 @@ import shutil
 import time
 import tracemalloc
 import warnings
+import zipfile
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +18,8 @@ from fuzz.mutations import mutate_bytes
 from steinstream.errors import InputError, OutputError, SteinstreamError
 from steinstream.io import _csv_rows, check_output, open_chain, read_kept, write_kept
 from steinstream.io.zarr import is_own_store
-from steinstream.result import Kept
+from steinstream.report.provenance import recorded_commands
+from steinstream.result import Kept, Variable
 
 DRAWS = seeds.DRAWS
 
@@ -193,6 +196,36 @@ def test_an_emcee_file_with_other_sizes_than_its_arrays_is_refused(change, tmp_p
         open_chain(tmp_path / "run.h5")
 
 
+def other_dimension_lists(h5py, array):
+    """Return values and types that the list of the dimensions of an array of three dimensions must not have."""
+    references = list(array.attrs["DIMENSION_LIST"])
+    numbers = [np.zeros(3, np.uint8)] * 3
+    return [
+        (references * 2, h5py.vlen_dtype(h5py.ref_dtype)),  # too long
+        (references[:2], h5py.vlen_dtype(h5py.ref_dtype)),
+        (numbers, h5py.vlen_dtype(np.uint8)),  # smaller than references
+        ([each[0] for each in references], h5py.ref_dtype),
+        (np.zeros(3, "V64"), np.dtype("V64")),  # larger than the elements of a list
+    ]
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_a_list_of_dimensions_that_would_overwrite_memory_is_refused(case, tmp_path):
+    pytest.importorskip("h5netcdf")
+    h5py, path = pytest.importorskip("h5py"), tmp_path / "chain.nc"
+    seeds.write_netcdf(path)
+    with h5py.File(path, "r+") as file:
+        array = file["sample_stats/unconstrained_draw"]
+        values, kind = other_dimension_lists(h5py, array)[case]
+        filled = np.empty(len(values), kind)
+        for at, value in enumerate(values):
+            filled[at] = value
+        del array.attrs["DIMENSION_LIST"]
+        array.attrs.create("DIMENSION_LIST", filled, dtype=kind)
+    with pytest.raises(InputError, match="the list of the dimensions of unconstrained_draw is damaged"):
+        open_chain(path)
+
+
 def test_blocks_whose_arrays_do_not_fit_are_refused(tmp_path, monkeypatch):
     np.savez(tmp_path / "c.npz", draws=DRAWS[0], scores=DRAWS[0])
     chain = open_chain(tmp_path / "c.npz")
@@ -266,8 +299,6 @@ def test_a_forged_kept_set_is_refused(case, kept, tmp_path):
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_a_kept_set_with_an_invalid_draw_is_refused_in_trees(suffix, kept, tmp_path):
     pytest.importorskip({".nc": "h5netcdf", ".zarr": "zarr"}[suffix])
-    from dataclasses import replace
-
     write_kept(replace(kept, draws=np.full_like(kept.draws, np.nan)), tmp_path / f"kept{suffix}")
     with pytest.raises(InputError, match=r"is not a valid kept set: .*nan"):
         read_kept(tmp_path / f"kept{suffix}")
@@ -275,8 +306,6 @@ def test_a_kept_set_with_an_invalid_draw_is_refused_in_trees(suffix, kept, tmp_p
 
 @pytest.mark.parametrize("name", ["a\0", "\udcff"])
 def test_a_name_that_no_file_can_store_is_refused(name, kept, tmp_path):
-    from dataclasses import replace
-
     for suffix in (".npz", ".csv"):
         named = replace(kept, variables={name: ss.Variable(np.ones(8))})
         with pytest.raises(InputError, match="No file can store the name"):
@@ -288,8 +317,6 @@ def test_a_name_that_no_file_can_store_is_refused(name, kept, tmp_path):
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_a_variable_whose_name_is_a_path_is_refused_in_trees(name, suffix, kept, tmp_path):
     pytest.importorskip({".nc": "h5netcdf", ".zarr": "zarr"}[suffix])
-    from dataclasses import replace
-
     with pytest.raises(InputError, match="cannot store the name"):
         write_kept(replace(kept, variables={name: ss.Variable(np.ones(8))}), tmp_path / f"kept{suffix}")
     assert not [*tmp_path.iterdir()]
@@ -333,16 +360,27 @@ def test_a_checkpoint_whose_sums_are_those_of_another_kernel_is_refused(tmp_path
     content = checkpoint.read(tmp_path / "run.npz")
     content["config"]["kernel"]["c"] = 2.0
     checkpoint.write(tmp_path / "run.npz", content)
-    with pytest.raises(InputError, match=r"KSD is .*, but .* for the stored draws"):
+    with pytest.raises(InputError, match=r"not a valid checkpoint. .* (sum|influence|matrix|KSD)"):
         ss.Thinner.load(tmp_path / "run.npz")
 
 
 def test_a_kept_set_without_a_finite_bound_is_read_again(kept, tmp_path):
-    from dataclasses import replace
-
     unbounded = replace(kept, bound=np.inf, settings={**kept.settings, "bound": np.inf})
     write_kept(unbounded, tmp_path / "kept.npz")
     assert read_kept(tmp_path / "kept.npz").bound == np.inf
+
+
+def test_complex_variables_are_read_again(kept, tmp_path):
+    values = np.arange(len(kept)) * 1j
+    write_kept(replace(kept, variables={"z": Variable(values)}), tmp_path / "kept.npz")
+    assert np.array_equal(read_kept(tmp_path / "kept.npz").variables["z"].values, values)
+
+
+@pytest.mark.parametrize("command", ["x", "a b '", ""])
+def test_commands_of_another_program_are_not_reported(command, kept):
+    assert not recorded_commands(
+        replace(kept, settings={**kept.settings, "commands": ["steinstream thin a.npz", command]})
+    )
 
 
 def test_a_number_of_draws_beyond_the_exact_range_is_refused():
@@ -351,11 +389,62 @@ def test_a_number_of_draws_beyond_the_exact_range_is_refused():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"effective_draws": "many"}, {"seen": -1}, {"burn_in": True}, {"merged": 3}, {"commands": "x"}]
+    "settings",
+    [
+        {"effective_draws": "many"},
+        {"seen": -1},
+        {"skipped": None},
+        {"burn_in": True},
+        {"merged": 3},
+        {"merged": {"stream_weight": None}},
+        {"config": {"stream_weight": {"a": 1}}},
+        {"config": {"stream_weight": 1e200}},
+        {"preconditioner_changed": ["x"]},
+        {"burn_in_ends": [3]},
+        {"burn_in_ends": [[0, "x"]]},
+        {"commands": "x"},
+    ],
 )
 def test_a_kept_set_with_settings_of_another_type_is_refused(settings, kept, tmp_path):
-    from dataclasses import replace
-
     write_kept(replace(kept, settings={**kept.settings, **settings}), tmp_path / "kept.npz")
-    with pytest.raises(InputError, match=f"the setting {next(iter(settings))} is"):
+    with pytest.raises(InputError, match=rf"the setting {next(iter(settings))}(\.stream_weight)? is"):
         read_kept(tmp_path / "kept.npz")
+
+
+def with_two_members(path):
+    """Append a second member with the name of the first."""
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
+        warnings.simplefilter("ignore")
+        name = archive.namelist()[0]
+        archive.writestr(name, archive.read(name))
+
+
+def test_two_members_of_one_name_are_refused(tmp_path):
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    thinner = ss.Thinner(2, size=10)
+    thinner.extend(x, -x)
+    thinner.save(tmp_path / "run.npz")
+    thinner.kept.save(tmp_path / "kept.npz")
+    np.savez(tmp_path / "chain.npz", draws=x, scores=-x)
+    for name, read in (("chain", open_chain), ("kept", ss.Kept.load), ("run", ss.Thinner.load)):
+        path = tmp_path / f"{name}.npz"
+        read(path)
+        with_two_members(path)
+        with pytest.raises(SteinstreamError, match=r"two members|not a readable checkpoint"):
+            read(path)
+
+
+def test_an_error_quotes_a_part_of_a_long_header_only(tmp_path):
+    path, header = tmp_path / "chain.npy", ("(" * 4000 + ")" * 4000).encode()
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(InputError) as caught:
+        open_chain(path)
+    assert len(str(caught.value)) < 700
+
+
+def test_a_number_of_draws_that_is_not_whole_is_refused(tmp_path):
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    kept = ss.thin(x, -x, size=10)
+    write_kept(replace(kept, settings={**kept.settings, "seen": 1e-320}), tmp_path / "kept.npz")
+    with pytest.raises(InputError, match="the setting seen is 1e-320, expected a whole number"):
+        ss.Kept.load(tmp_path / "kept.npz")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from steinstream.io import open_chain
 
 PROGRAM = """
 import sys
@@ -20,7 +23,7 @@ write_kept(thin_source(ChainSource(open_chain(sys.argv[1])), ThinConfig.of(size=
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="needs /proc to tell the peak of resident memory"
+    not Path("/proc/self/status").exists(), reason="needs /proc to measure the peak of resident memory"
 )
 
 
@@ -69,11 +72,11 @@ def test_a_long_csv_file_is_never_held_whole(tmp_path):
 @needs_proc
 @pytest.mark.parametrize("kind", ["zarr 2", "zarr 3", "nc"])
 def test_a_long_store_is_never_held_whole(kind, tmp_path):
-    """200 MB of draws and scores in two chains, against a hundredth of them; benchmarks/reading.py has 2 GB."""
+    """100 MB of draws and scores in two chains, against a fiftieth of them; benchmarks/reading.py has 2 GB."""
     xarray = pytest.importorskip("xarray", reason="xarray is not installed")
     pytest.importorskip("h5netcdf" if kind == "nc" else "zarr")
     used = []
-    for draws in (6250, 625_000):
+    for draws in (6250, 312_500):
         x = np.tile(np.random.default_rng(0).normal(size=(2, 6250, 10)), (1, draws // 6250, 1))
         dims = ("chain", "draw", "unconstrained_parameter")
         stats = xarray.Dataset({"unconstrained_draw": (dims, x), "gradient": (dims, -x)}, {"draw": np.arange(draws)})
@@ -90,3 +93,15 @@ def test_a_long_store_is_never_held_whole(kind, tmp_path):
             resident(path)  # once, so that compiling does not count
         used.append(resident(path, ".npz" if kind == "zarr 2" else ".nc"))
     assert used[1] - used[0] < 50 and used[1] < 300
+
+
+def test_a_block_of_a_wide_file_has_few_rows(tmp_path):
+    width, path = 20_000, tmp_path / "wide.csv"
+    row = ",".join(["1.5"] * width)
+    path.write_text("\n".join([",".join(f"x{at}" for at in range(width)), *[row] * 3]) + "\n")
+    tracemalloc.start()
+    try:
+        assert sum(len(block.draws) for block in open_chain(path).blocks()) == 3
+        assert tracemalloc.get_traced_memory()[1] < 300e6  # 8192 rows would take 1300 MB
+    finally:
+        tracemalloc.stop()

@@ -46,6 +46,19 @@ def test_several_files_can_be_entered_anywhere(skip, run):
         assert np.array_equal(found, part[skip:])
 
 
+@pytest.mark.parametrize("burn_in", [0, 10, 0.5])
+@pytest.mark.parametrize("skip", [0, 3, 900])
+def test_files_are_read_in_turns(skip, burn_in, run, tmp_path):
+    shorter = tmp_path / "shorter.csv"
+    shorter.write_text("".join(run[0].read_text().splitlines(keepends=True)[:401]))
+    together = open_chains([*run, shorter], burn_in=burn_in)
+    draws, scores, ids = whole(together)
+    order = np.lexsort((ids[:, 0], ids[:, 1]))
+    found = list(together.blocks(rows=100, skip=skip, interleaved=True))
+    for at, part in enumerate((draws, scores, ids)):
+        assert np.array_equal(np.concatenate([block[at] for block in found]), part[order][skip:])
+
+
 def test_chains_within_files_are_numbered_on(tmp_path):
     paths = []
     for number, chains in enumerate([2, 3]):

@@ -169,28 +169,44 @@ def test_columns_of_r_are_ids_and_not_parameters(tmp_path):
         assert chain.taken.ids == (".chain", ".iteration") and chain.taken.left_out[".draw"] == "id"
 
 
-@pytest.mark.parametrize(
-    "title",
-    [
-        ".draw", "iteration", "draw", "lp__", "accept_stat__", "log_prob", "logp", "lp", "log_density", "lprior",
-        "log_lik[3]", "loglik", "log_likelihood", "log.posterior", "Unnamed: 0", "", "index", "weight", "weights",
-        "log_weight", "lnprob", "minuslogpost",
-    ],
-)  # fmt: skip
-def test_a_column_with_another_meaning_is_not_a_parameter(title, tmp_path):
-    (tmp_path / "chain.csv").write_text(table(f'"{title}",a,b', np.arange(len(FLAT)), FLAT))
-    chain = open_chain(tmp_path / "chain.csv")
-    assert chain.names == ("a", "b")
-    assert np.array_equal(whole(chain)[0], FLAT)
-    assert title in (*chain.taken.left_out, *chain.taken.ids)
-    asked = open_chain(tmp_path / "chain.csv", parameters=[title, "b"])
-    assert asked.names == (title, "b")
+def test_a_column_with_another_meaning_is_not_a_parameter(tmp_path):
+    for title in [
+        ".draw",
+        "iteration",
+        "draw",
+        "lp__",
+        "accept_stat__",
+        "log_prob",
+        "logp",
+        "lp",
+        "log_density",
+        "lprior",
+        "log_lik[3]",
+        "loglik",
+        "log_likelihood",
+        "log.posterior",
+        "Unnamed: 0",
+        "",
+        "index",
+        "weight",
+        "weights",
+        "log_weight",
+        "lnprob",
+        "minuslogpost",
+    ]:
+        (tmp_path / "chain.csv").write_text(table(f'"{title}",a,b', np.arange(len(FLAT)), FLAT))
+        chain = open_chain(tmp_path / "chain.csv")
+        assert chain.names == ("a", "b")
+        assert np.array_equal(whole(chain)[0], FLAT)
+        assert title in (*chain.taken.left_out, *chain.taken.ids)
+        asked = open_chain(tmp_path / "chain.csv", parameters=[title, "b"])
+        assert asked.names == (title, "b")
 
 
-@pytest.mark.parametrize("title", ["alpha", "lpa", "weight_kg", "log_sigma", "drawing", "indexed", "loglog", "p"])
-def test_a_column_with_a_similar_name_is_a_parameter(title, tmp_path):
-    (tmp_path / "chain.csv").write_text(table(f"{title},b", FLAT))
-    assert open_chain(tmp_path / "chain.csv").names == (title, "b")
+def test_a_column_with_a_similar_name_is_a_parameter(tmp_path):
+    for title in ["alpha", "lpa", "weight_kg", "log_sigma", "drawing", "indexed", "loglog", "p"]:
+        (tmp_path / "chain.csv").write_text(table(f"{title},b", FLAT))
+        assert open_chain(tmp_path / "chain.csv").names == (title, "b")
 
 
 def test_columns_of_text_are_left_out(tmp_path):

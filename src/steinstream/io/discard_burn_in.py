@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from steinstream._typing import Integers
 from steinstream.errors import InputError
-from steinstream.io.base import Chain
+from steinstream.io.base import Chain, without_first
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
@@ -68,17 +70,33 @@ class SettledChain(Chain):
         """Name of the file."""
         return self._chain.title
 
+    def axes_error(self, size: int | None = None) -> InputError | None:
+        """Return the error of the file."""
+        return self._chain.axes_error(size)
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether the chains can be read in turns."""
+        return self._chain.is_separable
+
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
+        return without_first(self._settled(self._chain.blocks(rows)), skip)
+
+    def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
+        return without_first(self._settled(self._chain.blocks(rows, interleaved=True)), skip)
+
+    def _settled(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Leave out the burn-in; raise an `InputError` at the end if no draw is left."""
         seen, empty = Counter[int](), True
-        for block in self._chain.blocks(rows):
-            number = int(block.ids[0, 0])
-            first = max(self._counts.get(number, self._default) - seen[number], 0)
-            seen[number] += len(block.ids)
-            rest = block.take(slice(first, None))
-            empty = empty and len(rest.ids) == 0
-            skipped, skip = skip, max(skip - len(rest.ids), 0)
-            if len(rest.ids) > skipped:
-                yield rest.take(slice(skipped, None))
+        for block in blocks:
+            settled = np.ones(len(block.ids), dtype=np.bool_)
+            for number in np.unique(block.ids[:, 0]).tolist():
+                rows = np.flatnonzero(block.ids[:, 0] == number)
+                settled[rows[: max(self._counts.get(number, self._default) - seen[number], 0)]] = False
+                seen[number] += len(rows)
+            if settled.any():
+                empty = False
+                yield block if settled.all() else block.take(settled)
         if empty:
             raise InputError(
                 f"The burn-in leaves no draws: the longest chain of {self.title} has {max(seen.values(), default=0)}.",

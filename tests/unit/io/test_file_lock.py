@@ -11,10 +11,10 @@ import sys
 import pytest
 
 from steinstream.errors import InputError
-from steinstream.io.lock import FileLock
+from steinstream.io.file_lock import FileLock
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the locks of POSIX")
-HOLD = "import sys, pathlib; from steinstream.io.lock import FileLock\n"
+HOLD = "import sys, pathlib; from steinstream.io.file_lock import FileLock\n"
 HOLD += "lock = FileLock(pathlib.Path(sys.argv[1]), pathlib.Path('run.npz')); print('held', flush=True); input()"
 
 

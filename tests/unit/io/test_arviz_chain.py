@@ -1,8 +1,7 @@
-"""ArviZ's layout in NetCDF, Zarr and memory: found, streamed, refused, written and read again."""
+"""Chains in the layout of ArviZ, in NetCDF, Zarr and memory: found, streamed and refused."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,81 +9,11 @@ import pytest
 
 import steinstream as ss
 from steinstream.api import ChainSource, thin_source
-from steinstream.errors import InputError, NegatedScoresError, OutputError
-from steinstream.io import chain_of_datatree, check_output, open_chain, read_kept, write_kept
-from steinstream.result import Variable
+from steinstream.errors import InputError, NegatedScoresError
+from steinstream.io import chain_of_datatree, open_chain
 from steinstream.thinner.config import ThinConfig
 from steinstream.validation import concatenate
-
-xr = pytest.importorskip("xarray", reason="xarray is not installed")
-pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
-zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-
-CHAINS, DRAWS = 3, 500
-NAMES = ["mu", "sigma_log__", "p_simplex___0", "p_simplex___1"]
-
-
-def model(rng=0, draws=DRAWS):
-    """A standard normal in unconstrained space, and what nutpie stores of a positive and a simplex parameter."""
-    u = np.random.default_rng(rng).normal(size=(CHAINS, draws, 4))
-    w = np.exp(np.concatenate([u[..., 2:], -u[..., 2:].sum(-1, keepdims=True)], -1))
-    coords = {"chain": np.arange(CHAINS), "draw": np.arange(draws)}
-    posterior = xr.Dataset(
-        {
-            "mu": (("chain", "draw"), u[..., 0]),
-            "sigma": (("chain", "draw"), np.exp(u[..., 1])),
-            "p": (("chain", "draw", "k"), w / w.sum(-1, keepdims=True)),
-        },
-        {**coords, "k": np.array(["a", "b", "c"], object)},
-    )
-    stats = xr.Dataset(
-        {
-            "gradient": (("chain", "draw", "unconstrained_parameter"), -u),
-            "unconstrained_draw": (("chain", "draw", "unconstrained_parameter"), u),
-            "diverging": (("chain", "draw"), np.zeros((CHAINS, draws), bool)),
-        },
-        {**coords, "unconstrained_parameter": np.array(NAMES, object)},
-    )
-    transformed = xr.Dataset(
-        {
-            "sigma_log__": (("chain", "draw"), u[..., 1]),
-            "p_simplex__": (("chain", "draw", "p_simplex___dim_0"), u[..., 2:]),
-        },
-        coords,
-    )
-    return u, xr.DataTree.from_dict(
-        {"posterior": posterior, "sample_stats": stats, "unconstrained_posterior": transformed}
-    )
-
-
-def store(tree, path, kind):
-    """Write a tree as other tools do."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about strings in zarr 3
-        if kind == "nc":
-            tree.to_netcdf(path, engine="h5netcdf")
-        elif kind == "nc, chunked":
-            packed = {"zlib": True, "chunksizes": (2, 64, 4)}
-            tree.to_netcdf(path, engine="h5netcdf", encoding={"/sample_stats": {"gradient": packed}})
-        elif kind == "zip":
-            with zarr.storage.ZipStore(path, mode="w") as archive:
-                tree.to_zarr(archive, consolidated=False)
-        else:
-            chunks = {"chunks": (1, 70, 4)}
-            tree.to_zarr(
-                path,
-                zarr_format=int(kind[-1]),
-                consolidated=kind != "zarr 3",
-                encoding={"/sample_stats": {"gradient": chunks, "unconstrained_draw": {"chunks": (3, 64, 3)}}},
-            )
-    return path
-
-
-KINDS = {"nc": "c.nc", "nc, chunked": "c.nc", "zarr 2": "c.zarr", "zarr 3": "c.zarr", "zip": "c.zarr.zip"}
-
-
-def whole(chain, **how):
-    return concatenate(list(chain.blocks(**how)))[:3]
+from tests.arviz_trees import CHAINS, DRAWS, KINDS, NAMES, model, store, whole, xr
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -257,112 +186,6 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
     (tmp_path / "c.zarr" / "sample_stats" / "gradient" / "1.3.0").write_bytes(b"garbage")
     with pytest.raises(InputError, match=r"c\.zarr cannot be read as Zarr"):
         list(open_chain(tmp_path / "c.zarr").blocks())
-
-
-# Kept sets
-
-
-@pytest.fixture(scope="module")
-def kept():
-    u, tree = model()
-    chain = chain_of_datatree(tree)
-    kept = ss.thin(u, -u, size=30)
-    return replace(kept, names=chain.names, variables=chain.variables(kept.ids))
-
-
-def same(a, b):
-    for name in ("draws", "scores", "second_scores", "ids", "weights", "prefix_ksd"):
-        x, y = getattr(a, name), getattr(b, name)
-        assert (x is None) == (y is None) and (x is None or (x.dtype == y.dtype and np.array_equal(x, y))), name
-    assert (a.ksd, a.settings, a.names, a.kernel) == (b.ksd, b.settings, b.names, b.kernel)
-    assert all(np.array_equal(x, y) for x, y in zip(a.history, b.history, strict=True))
-    assert np.array_equal(a.preconditioner.factor, b.preconditioner.factor)
-    assert list(a.variables) == list(b.variables)
-    for name, (values, dims, coords) in a.variables.items():
-        assert np.array_equal(values, b.variables[name].values) and dims == b.variables[name].dims
-        assert {k: list(v) for k, v in coords.items()} == {k: list(v) for k, v in b.variables[name].coords.items()}
-
-
-@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-def test_a_kept_set_comes_back_whole(suffix, kept, tmp_path):
-    for number, this in enumerate((kept, kept.weighted(), kept.ordered(), replace(kept, variables={}))):
-        path = tmp_path / f"kept{number}{suffix}"
-        this.save(path)
-        same(ss.Kept.load(path), this)
-        chain = open_chain(path)
-        draws, scores, ids = whole(chain, rows=7)
-        assert np.array_equal(draws, this.draws) and np.array_equal(scores, this.scores)
-        assert np.array_equal(ids, this.ids) and chain.names == this.names
-        assert np.array_equal(chain.variables(this.ids)["mu"].values, this.draws[:, 0])
-
-
-def test_a_tree_that_is_not_a_kept_set_is_refused(kept, tmp_path):
-    with pytest.raises(InputError, match="is not a kept set"):
-        read_kept(store(model(draws=10)[1], tmp_path / "c.nc", "nc"))
-    for group, name in (("sample_stats", "unconstrained_draw"), ("steinstream", "history_ksd"), ("posterior", "p")):
-        tree = kept.to_datatree()
-        tree[group] = tree[group].to_dataset().drop_vars(name)
-        with pytest.raises(InputError, match=f"is not a kept set, or it is damaged: '{name}'"):
-            ss.io.kept_of_datatree(tree)
-
-
-def test_the_tree_has_one_sample_dimension_or_one_chain(kept):
-    tree = kept.to_datatree()
-    assert tree["posterior"].dataset.sizes == {"sample": 30, "k": 3}
-    assert np.array_equal(tree["posterior"]["draw"].values, kept.ids[:, 1])
-    assert np.array_equal(tree["sample_stats"]["gradient"].values, kept.scores)
-    assert tree.attrs["ksd"] == kept.ksd
-    flat = kept.to_datatree(stacked=False)
-    assert flat["posterior"]["p"].dims == ("chain", "draw", "k") and flat["posterior"].sizes["chain"] == 1
-    for each in (tree, flat):
-        assert np.array_equal(whole(chain_of_datatree(each))[2], kept.ids)
-        same(ss.io.kept_of_datatree(each), kept)
-
-
-def test_dimensions_that_share_a_name_but_not_their_places_are_told_apart(kept):
-    more = {
-        "a": Variable(np.zeros((30, 2)), ("k",), {"k": np.array([1, 2])}),
-        "b": Variable(np.zeros((30, 3)), ("k",), {"k": np.array([1, 2, 3])}),
-        "c": Variable(np.zeros((30, 2)), ("chain",)),
-    }
-    posterior = replace(kept, variables=more).to_datatree()["posterior"]
-    assert [posterior[name].dims[1] for name in "abc"] == ["k", "b_k", "c_chain"]
-
-
-@pytest.mark.parametrize("names", [("chain", "draw", "c", "d"), ("a/b", "", "c", "d"), ("a", "a", "b", "b")])
-@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
-def test_a_parameter_may_bear_any_name(suffix, names, kept, tmp_path):
-    replace(kept, names=names, variables={}).save(tmp_path / f"k{suffix}")
-    assert open_chain(tmp_path / f"k{suffix}").names == names
-    assert ss.Kept.load(tmp_path / f"k{suffix}").names == names
-
-
-def test_a_store_takes_the_place_of_an_older_one_and_of_nothing_else(kept, tmp_path, monkeypatch):
-    path = tmp_path / "kept.zarr"
-    kept.save(path)
-    smaller = kept.ordered().prefix(5)
-    smaller.save(path)
-    assert len(read_kept(path)) == 5 and [p.name for p in tmp_path.iterdir()] == ["kept.zarr"]
-
-    def fail(kept, folder):
-        (folder / "half").write_text("")
-        raise OSError(28, "No space left on device")
-
-    form = ss.io.FORMATS["zarr"]
-    monkeypatch.setitem(ss.io.FORMATS, "zarr", form._replace(write_folder=fail))
-    with pytest.raises(OutputError, match="no space left"):
-        write_kept(kept, path)
-    monkeypatch.undo()
-    assert len(read_kept(path)) == 5 and [p.name for p in tmp_path.iterdir()] == ["kept.zarr"]
-    (tmp_path / "mine.zarr").mkdir()
-    (tmp_path / "mine.zarr" / "thesis.tex").write_text("x")
-    for act in (check_output, kept.save):
-        with pytest.raises(OutputError):
-            act(tmp_path / "mine.zarr")
-    assert (tmp_path / "mine.zarr" / "thesis.tex").exists()
-
-
-# From file to file
 
 
 @pytest.mark.parametrize(("kind", "output"), [("nc", "kept.nc"), ("zarr 3", "kept.zarr")])
