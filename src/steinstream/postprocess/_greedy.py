@@ -1,8 +1,8 @@
-"""Greedy selection of draws that minimises KSD: the next draw y minimises k0(y, y) / 2 + sum_i k0(y, x_i).
+r"""Greedy selection of draws that minimises KSD: the next draw y minimises :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)`.
 
-The sum runs over the draws x_i selected so far. This is Stein thinning (Riabiz et al., "Optimal thinning of MCMC
-output", 2022); applied to all draws of a set it gives an order. The sums of all draws are updated after each selection,
-so the cost is n * size kernel evaluations, and the memory O(n d).
+The sum runs over the draws :math:`x_i` selected so far. This is Stein thinning (Riabiz et al., "Optimal thinning of
+MCMC output", 2022); applied to all draws of a set it gives an order. The sums of all draws are updated after each
+selection, so the cost is ``size`` kernel evaluations per draw, and the memory :math:`O(n d)`.
 """
 
 from __future__ import annotations

@@ -22,17 +22,17 @@ import numpy as np
 from steinstream._typing import Array, Flags
 
 _MAX_ITERATIONS = 100
+_TOLERANCE = 1e-9  # gap at which the iteration ends
 _REFINEMENTS = 4
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class Solution(NamedTuple):
-    """Weights, the value w^T K w, the gap (see the module docstring) and the number of iterations."""
+    """Weights, the value w^T K w, and the gap: see the module docstring."""
 
     weights: Array
     value: float
     gap: float
-    iterations: int
 
 
 class _Iterate(NamedTuple):
@@ -54,21 +54,19 @@ class _Iterate(NamedTuple):
         return self.value - float(self.gradient.min())
 
 
-def minimise_on_simplex(matrix: Array, tolerance: float = 1e-9) -> Solution:
+def minimise_on_simplex(matrix: Array) -> Solution:
     """Minimise w^T K w over the simplex.
 
     Parameters
     ----------
     matrix : ndarray of shape (n, n)
         Positive semi-definite matrix K.
-    tolerance : float, default 1e-9
-        Gap at which the iteration ends. It also ends if the remaining gap is within rounding error, as for a singular
-        matrix with minimum 0.
 
     Returns
     -------
     Solution
-        Weights, minimum and gap.
+        Weights, minimum and gap. The iteration ends at a gap of 1e-9, or if the remaining gap is within rounding
+        error, as for a singular matrix with minimum 0.
 
     Examples
     --------
@@ -79,12 +77,13 @@ def minimise_on_simplex(matrix: Array, tolerance: float = 1e-9) -> Solution:
     diagonal = np.diag(matrix)
     if diagonal.min() <= 0:  # a PSD matrix has a zero row there: all weight on it attains the minimum 0
         w = (diagonal <= 0) / np.count_nonzero(diagonal <= 0)
-        return Solution(w, 0.0, 0.0, 0)
+        return Solution(w, 0.0, 0.0)
     scale = np.sqrt(diagonal)
     now = best = _initial(matrix, scale)
-    iterations = 0
-    while iterations < _MAX_ITERATIONS and best.excess > tolerance * best.value:
-        now, iterations = _iterate(matrix, scale, now), iterations + 1
+    for _ in range(_MAX_ITERATIONS):
+        if best.excess <= _TOLERANCE * best.value:
+            break
+        now = _iterate(matrix, scale, now)
         stalled = now.excess > 0.5 * best.excess
         best = min(best, now, key=lambda iterate: iterate.excess)
         if stalled and _within_rounding(now, scale):
@@ -92,11 +91,11 @@ def minimise_on_simplex(matrix: Array, tolerance: float = 1e-9) -> Solution:
     # The active set is where w times a unit exceeds z: one unit for stiff matrices, one for rows of different scale.
     for unit in (len(scale) * best.value, scale**2):
         polished = _polish(matrix, scale, best, best.w * unit > best.z)
-        if polished.excess <= max(best.excess, tolerance * polished.value):
+        if polished.excess <= max(best.excess, _TOLERANCE * polished.value):
             best = polished
             break
     gap = best.excess / best.value if best.value > 0 else 0.0
-    return Solution(best.w, max(best.value, 0.0), min(max(gap, 0.0), 1.0), iterations)
+    return Solution(best.w, max(best.value, 0.0), min(max(gap, 0.0), 1.0))
 
 
 def _initial(matrix: Array, scale: Array) -> _Iterate:

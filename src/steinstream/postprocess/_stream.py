@@ -20,6 +20,7 @@ from steinstream.discrepancy.mmd import StreamDistance
 from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept, SummarisedStream
+from steinstream.thinner.chain_worth import stream_factor
 from steinstream.thinner.config import ThinConfig
 
 MOST_DRAWS = 4096  # that represent joined streams
@@ -69,11 +70,6 @@ class ComparedSets(NamedTuple):
     """Bound on the MMD between the joined stream and the streams together, due to halving."""
 
 
-def shares_of(kept: Kept) -> Array:
-    """Return the share of each draw in its set."""
-    return np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
-
-
 def largest_stream_weight(sets: Sequence[Kept]) -> float:
     """Return the largest weight of the stream term of some kept sets; without scores it is not 0."""
     places = ("config", "merged")  # of a set that was thinned, or merged before
@@ -108,7 +104,8 @@ def objective_terms(kept: Kept, gamma: float | None = None) -> ObjectiveTerms:
     streams = compared([kept], np.ones(1), kernel, preconditioner)
     diagonal = None if s is None else kernel.diagonal(s, x)
     equal = np.full(len(x), 1.0 / len(x))
-    weight = streams.stream.weight(gamma * kept.settings.get("trust", 1.0), diagonal, equal)
+    factor = stream_factor(kept.settings.get("trust", 1.0), kept.draws.shape[1])
+    weight = streams.stream.weight(gamma * factor, diagonal, equal)
     return ObjectiveTerms(kernel, x, s, streams.base, streams.stream, weight)
 
 
@@ -172,7 +169,7 @@ def _summary_of(kept: Kept, by_features: bool) -> SummarisedStream:
     summary = kept.stream_summary
     if summary is not None and (by_features or summary.features is None):
         return summary
-    return SummarisedStream(np.asarray(kept.draws, dtype=np.float64), shares_of(kept))
+    return SummarisedStream(np.asarray(kept.draws, dtype=np.float64), kept.shares())
 
 
 def compress(kernel: Kernel, points: Array, weights: Array, most: int = MOST_DRAWS) -> tuple[Integers, Array, float]:

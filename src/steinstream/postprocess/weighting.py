@@ -2,7 +2,7 @@ r"""Weights of the kept draws that minimise the objective, not far from equal, w
 
 The weights are non-negative, have sum 1, and minimise
 
-.. math:: w^T M w + \lambda \sum_i w_i^2 , \qquad w^T M w = KSD^2 + \text{stream term},
+.. math:: w^T M w + \lambda \sum_i w_i^2 , \qquad w^T M w = \mathrm{KSD}^2 + \text{stream term},
 
 the objective by which the draws were kept, plus a penalty. The penalty is the smallest one with which the effective
 size 1 / sum w_i^2 is at least a share of the number of draws, 95 % by default. The stream is that of the summary in the
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import Array
 from steinstream.discrepancy.ksd import ksd
-from steinstream.discrepancy.mmd import summarise
+from steinstream.discrepancy.mmd import summarise_points
 from steinstream.errors import InputError
 from steinstream.kernels import as_kernel
 from steinstream.postprocess._simplex_qp import Solution, minimise_on_simplex
@@ -120,7 +120,7 @@ def _summary_of(kept: Kept, like: ArrayLike) -> SummarisedStream:
     if not np.isfinite(values).all():
         raise InputError("The draws given as like must be finite.")
     draws = values.reshape(-1, dim)
-    rows, weights = summarise(
+    rows, weights = summarise_points(
         as_kernel(kept.kernel), (kept.preconditioner or Preconditioner.identity()).apply_to_draws(draws)
     )
     return SummarisedStream(draws[rows], weights)

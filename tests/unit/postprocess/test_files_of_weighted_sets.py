@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,8 +28,9 @@ def gaussian(seed=0, draws=5000, dim=10):
     return x, -x
 
 
-def refined(dim=2):
-    x, s = gaussian(draws=300, dim=dim)
+@cache
+def refined():
+    x, s = gaussian(draws=300, dim=2)
     return ss.thin(x, s, size=25).weighted().ordered()
 
 

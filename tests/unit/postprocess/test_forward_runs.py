@@ -71,7 +71,7 @@ def test_each_distinct_state_is_one_run_with_the_weight_of_its_copies(kept, tmp_
     np.testing.assert_array_equal(runs.multiplicity, counts[at])
     np.testing.assert_allclose(runs.weights, counts[at] / len(kept))
     rows = rows_of(tmp_path / "runs.csv")
-    assert list(rows[0]) == ["run", "weight", "multiplicity", "chain", "draw", "a", "b"]
+    assert list(rows[0]) == ["run", "weight", "multiplicity", "chain", "draw", "set", "a", "b"]
     assert [[float(row[name]) for name in ("a", "b")] for row in rows] == runs.draws.tolist()  # to the last bit
     ids = {tuple(pair): draw.tolist() for pair, draw in zip(kept.ids.tolist(), kept.draws, strict=True)}
     for row, draw in zip(rows, runs.draws, strict=True):
@@ -103,7 +103,7 @@ def test_the_list_has_the_variables_of_the_kept_draws_and_no_name_twice(kept, tm
     kept.variables["run"] = Variable(kept.draws[:, 0] + 1.0)
     kept.to_runs(tmp_path / "runs.csv")
     rows = rows_of(tmp_path / "runs.csv")
-    assert list(rows[0])[3:] == ["chain", "draw", "a", "parameter_weight", "sigma", "w.1", "w.2", "variable_run"]
+    assert list(rows[0])[3:] == ["chain", "draw", "set", "a", "parameter_weight", "sigma", "w.1", "w.2", "variable_run"]
     for row in rows:
         assert float(row["sigma"]) == np.exp(float(row["parameter_weight"])) and row["w.1"] == row["a"]
 
@@ -173,6 +173,7 @@ def test_failed_runs_are_left_out_and_the_others_reweighted(kept, tmp_path):
     assert average.lost_weight == pytest.approx(runs.weights[1:5].sum())
     assert average.ignored == {"host": "not numbers"}
     text = repr(average)
+    assert str(average) == text
     assert f"{len(good)} of {len(number)} runs are used." in text
     assert f"run {number[1]} (status 137)" in text and f"{average.lost_weight:.1%} of the weight" in text
 
@@ -229,6 +230,21 @@ def test_a_status_is_an_exit_code_or_a_word(kept, status, good):
     assert (not kept.average(table).failed) == good
 
 
+def test_outputs_with_the_mark_of_another_kept_set_are_refused(kept, tmp_path):
+    runs, other = kept.to_runs(), replace(kept, draws=kept.draws + 1.0).to_runs()
+    assert len(runs.run) == len(other.run)
+    for own, accepted in ((runs, True), (kept.weighted().ordered().to_runs(), True), (other, False)):
+        own.save(tmp_path / "runs.csv")
+        rows = rows_of(tmp_path / "runs.csv")
+        lines = ["run,set,y", *(f"{row['run']},{row['set']},{row['a']}" for row in rows)]
+        (tmp_path / "outputs.csv").write_text("\n".join(lines))
+        if accepted:
+            assert kept.average(tmp_path / "outputs.csv").names == ("y",)
+        else:
+            with pytest.raises(InputError, match="outputs of the kept set k"):
+                kept.average(tmp_path / "outputs.csv")
+
+
 def test_outputs_of_another_kept_set_are_refused(kept, tmp_path):
     runs = kept.to_runs()
     for table, message in (
@@ -237,7 +253,8 @@ def test_outputs_of_another_kept_set_are_refused(kept, tmp_path):
         ({"id": [1], "y": [1.0]}, "no column run; it has id, y"),
         ({"run": [1], "host": ["x"]}, "no column of outputs"),
         ({"run": runs.run, "chain": runs.ids[:, 0], "draw": runs.ids[::-1, 1], "y": runs.draws[:, 0]}, "contradict"),
-        ({"run": runs.run, "y": [np.nan] * len(runs.run)}, "no column of outputs"),
+        ({"run": runs.run, "y": [np.nan] * len(runs.run)}, "All runs failed; the first one: y is nan"),
+        ({"run": [0, 1], "status": ["failed"] * 2, "y": ["", ""]}, "All runs failed; the first one: status failed"),
         ({"run": runs.run, "y": runs.draws[:, 0], "status": ["x"] * len(runs.run)}, "All runs failed"),
         (np.zeros(3), "requires kept draws with an order of use"),
         (tmp_path / "none.csv", "no such file"),
@@ -299,25 +316,6 @@ def test_a_function_that_ends_its_process_fails_alone(kept):
     good = kept.draws[:, 0] <= 1.5
     assert set(average.failed.values()) == {"RuntimeError: its process ended unexpectedly"}
     assert float(average.mean) == pytest.approx(kept.draws[good, 1].mean())
-
-
-def test_an_array_of_outputs_is_averaged_and_nan_left_out(kept):
-    values = np.array([output(x) for x in kept.draws])
-    np.testing.assert_allclose(kept.expect(values), kept.expect(output))
-    values[3] = np.nan
-    with pytest.warns(FailedRunsWarning, match="1 of 60 evaluations"):
-        assert kept.expect(values) == pytest.approx(np.delete(values, 3, axis=0).mean(axis=0))
-    with pytest.raises(InputError, match="there are 60 kept draws"):
-        kept.expect(values[:5])
-
-
-def test_a_function_that_always_fails_is_an_error(kept):
-    with pytest.raises(InputError, match=r"All .* evaluations failed; one of them: ZeroDivisionError"):
-        kept.expect(lambda x: 1 / 0)
-    with pytest.raises(InputError, match="different shapes"):
-        kept.expect(lambda x: np.zeros(1 + (x[0] > 0)))
-    with pytest.raises(InputError, match="cannot be sent to another process"):
-        kept.average(lambda x: x, processes=2)
 
 
 def test_draws_without_scores_can_be_run():

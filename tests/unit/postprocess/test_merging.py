@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-import steinstream.postprocess.merging
+import steinstream.postprocess._subset_search
 from steinstream.errors import InputError
 from steinstream.postprocess.merging import PartFacts, common_preconditioner
 from steinstream.preconditioning import Preconditioner
@@ -95,9 +95,9 @@ def test_the_union_is_the_union(lengths, fitted, dim):
 def test_thinning_the_union_is_greedy_and_swaps_and_restarts_lower_the_objective(lengths, scores, monkeypatch):
     parts = parts_of(lengths) if scores else [ss.thin(chain(seed, n)[0], size=20) for seed, n in enumerate(lengths)]
     union, best = ss.merge(parts), ss.merge(parts, size=15)
-    monkeypatch.setattr(steinstream.postprocess.merging, "_RESTARTS", (0, 0))
+    monkeypatch.setattr(steinstream.postprocess._subset_search, "_RESTARTS", (0, 0))
     swapped = ss.merge(parts, size=15)
-    monkeypatch.setattr(steinstream.postprocess.merging, "_SWAP_PASSES", 0)
+    monkeypatch.setattr(steinstream.postprocess._subset_search, "_SWAP_PASSES", 0)
     dropped = ss.merge(parts, size=15)
     trust = {kept.settings["merged"]["trust"] for kept in (best, swapped, dropped)}
     matrix = objective_matrix(union, *trust)
@@ -111,7 +111,7 @@ def test_thinning_the_union_is_greedy_and_swaps_and_restarts_lower_the_objective
 
 @pytest.mark.parametrize("scores", [True, False])
 def test_swaps_end_where_no_single_swap_helps(scores, monkeypatch):
-    monkeypatch.setattr(steinstream.postprocess.merging, "_SWAP_GAIN", 0.0)
+    monkeypatch.setattr(steinstream.postprocess._subset_search, "_SWAP_GAIN", 0.0)
     parts = [ss.thin(*(chain(seed, n) if scores else chain(seed, n)[:1]), size=15) for seed, n in ((0, 200), (1, 500))]
     union, kept = ss.merge(parts), ss.merge(parts, size=8)
     matrix, mass = objective_matrix(union, kept.settings["merged"]["trust"]), shares(union)
@@ -200,7 +200,7 @@ def test_the_bound_holds_on_the_ten_chains_of_real_posteriors(path):
 
 def test_nodes_below_the_root_keep_what_is_to_spare(monkeypatch):
     monkeypatch.setattr(
-        steinstream.postprocess.merging, "_RESTARTS", (4, 4)
+        steinstream.postprocess._subset_search, "_RESTARTS", (4, 4)
     )  # else the last merge begins from more sets
     parts = parts_of([400] * 6, dim=2, size=60)
     lean, rich = ss.merge(parts, size=20, fan_in=2, spare=1), ss.merge(parts, size=20, fan_in=2, spare=2.5)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import steinstream as ss
-from steinstream.discrepancy.mmd import StreamDistance, summarise
+from steinstream.discrepancy.mmd import StreamDistance, summarise_points
 from steinstream.postprocess._stream import compared, compress
 from steinstream.preconditioning import Preconditioner
 
@@ -55,7 +55,7 @@ def test_halving_loses_less_than_dropping_every_second_draw():
 
 def test_a_summary_of_points_is_that_of_a_thinner():
     draws = np.random.default_rng(4).normal(size=(3000, 2))
-    rows, weights = summarise(KERNEL, draws)
+    rows, weights = summarise_points(KERNEL, draws)
     thinner = ss.Thinner(2, size=10, preconditioner="identity", kernel=KERNEL)
     thinner.extend(draws)
     summary = thinner.kept.stream_summary

@@ -4,132 +4,37 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.diagnostics import diagnose
+from steinstream.diagnostics.notes import describe_chain
 from steinstream.diagnostics.summary import Summary, summarise, weighted_quantiles
 from steinstream.discrepancy.ksd import ksd, squared_ksd_debiased
 from steinstream.errors import InputError, one_of
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
+from steinstream.result.expectation import expectation
+from steinstream.result.history import History
+from steinstream.result.summarised_stream import SummarisedStream
+from steinstream.result.variables import MODEL_GROUPS, Variable, rows_of
 from steinstream.validation import SteinIdentity, as_draws_and_scores
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
-    from steinstream.postprocess.forward_runs import Average, Outputs, Runs
+    from steinstream.postprocess.forward_runs import Average, Runs
+    from steinstream.postprocess.run_outputs import Outputs
     from steinstream.report.chain_summary import ChainLike
     from steinstream.report.page import Report
-    from steinstream.thinner.features import FeatureMap
     from steinstream.validation import Block
 
 _QUANTILES = (0.05, 0.5, 0.95)
-
-
-class History(NamedTuple):
-    """Number of kept draws, their KSD and their MMD to the stream after some steps.
-
-    Attributes
-    ----------
-    step : array
-        Steps.
-    size : array
-        Number of kept draws after each step.
-    ksd : array
-        KSD after each step; NaN without scores.
-    mmd : array
-        MMD after each step; NaN without a stream term.
-
-    Examples
-    --------
-    >>> import steinstream as ss
-    >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> history = ss.thin(draws, -draws).history
-    >>> int(history.step[-1]), int(history.size[-1])
-    (1000, 84)
-
-    """
-
-    step: Integers
-    size: Integers
-    ksd: Array
-    mmd: Array
-
-    @classmethod
-    def empty(cls) -> History:
-        """Return a history without steps."""
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-
-    @classmethod
-    def single(cls, step: int, size: int, ksd: float, mmd: float = math.nan) -> History:
-        """Return a history of one step."""
-        return cls(np.array([step]), np.array([size]), np.array([ksd]), np.array([mmd]))
-
-
-class Variable(NamedTuple):
-    """A further quantity of each kept draw, such as a constrained parameter of the user's model.
-
-    Attributes
-    ----------
-    values : array
-        Values, (n, ...).
-    dims : tuple of str
-        Names of the dimensions after the first.
-    coords : mapping
-        Labels along some of these dimensions.
-
-    Examples
-    --------
-    >>> Variable(np.ones((2, 3)), ("kind",), {"kind": np.array(["a", "b", "c"])}).values.shape
-    (2, 3)
-
-    """
-
-    values: AnyArray
-    dims: tuple[str, ...] = ()
-    coords: Mapping[str, AnyArray] = {}
-
-
-@dataclass(frozen=True, eq=False)
-class SummarisedStream:
-    """Weighted draws that represent the stream of a kept set, about 2000 whatever the length of the stream.
-
-    They were selected by kernel halving (:mod:`steinstream._engine.stream_summary`), without detected burn-in. The
-    stream term compares the kept draws with them. `merge`, `Kept.weighted` and `Kept.ordered` use them.
-    """
-
-    draws: Array
-    """Draws of the stream, (k, d); with features, what the stream term compares instead: sketches of features."""
-    weights: Array
-    """Number of draws of the stream that each of them represents, (k,)."""
-    features: FeatureMap | None = None
-    """Map from sketches to the coordinates of the kernel; None if draws are compared."""
-    kept: Array | None = None
-    """What the stream term compares of the kept draws, (n, ...); None for the draws themselves."""
-
-    def in_kernel_coordinates(self, base: Array, preconditioner: Preconditioner) -> Array:
-        """Return rows of ``draws`` or ``kept`` in the coordinates in which the base kernel is evaluated."""
-        if self.features is None:
-            return preconditioner.apply_to_draws(base)
-        width = self.features.sketch_width
-        mapped = self.features.apply(base[:, -width:])
-        if base.shape[1] == width:
-            return mapped
-        return np.hstack([preconditioner.apply_to_draws(base[:, :-width]), mapped])
-
-    def take(self, rows: Integers) -> SummarisedStream:
-        """Return the same stream for some of the kept draws."""
-        return self if self.kept is None else replace(self, kept=self.kept[rows])
-
-
-#: Groups of ArviZ that describe the model rather than the draws.
-MODEL_GROUPS = ("observed_data", "constant_data", "predictions_constant_data")
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,17 +139,39 @@ class Kept:
 
     @property
     def indices(self) -> Integers:
-        """Indices of the kept draws in their chain, (n,); an error if they are from several chains."""
+        """Indices of the kept draws in their chain, (n,).
+
+        Returns
+        -------
+        array
+            The indices.
+
+        Raises
+        ------
+        InputError
+            If the kept draws are from several chains.
+
+        """
         chains = np.unique(self.ids[:, 0])
         if len(chains) > 1:
             raise InputError(f"The kept draws are from {len(chains)} chains.", "Use kept.ids: (chain, index).")
         return self.ids[:, 1]
 
+    @property
+    def burn_in_ends(self) -> dict[int, int]:
+        """Index of the first draw after the burn-in, for each chain in which the thinner detected burn-in."""
+        return {int(chain): int(end) for chain, end in self.settings.get("burn_in_ends", ())}
+
+    @property
+    def chain_worth(self) -> str | None:
+        """Sentence on how many independent draws the chain is worth, what decides, and burn-in; None if not known."""
+        return describe_chain(self.settings)
+
     # -- measures of quality -------------------------------------------------------------------------------------------
 
     @property
     def normalised_ksd(self) -> float:
-        """KSD times the square root of the number of draws; constant in n for independent draws."""
+        """Normalised KSD: see :func:`steinstream.normalised_ksd`."""
         return float(self.ksd * np.sqrt(len(self)))
 
     @property
@@ -260,19 +187,33 @@ class Kept:
 
     @property
     def effective_size(self) -> float:
-        """Number of equally weighted draws that the weights correspond to: 1 / sum w^2."""
+        r"""Number of equally weighted draws that the weights correspond to: :math:`1 / \sum_i w_i^2`."""
         return float(len(self)) if self.weights is None else float(1.0 / np.sum(self.weights**2))
 
     # -- expectations --------------------------------------------------------------------------------------------------
 
     def mean(self) -> Array:
-        """Return the weighted mean of each parameter, (d,)."""
-        return np.asarray(self._shares() @ self.draws)
+        """Return the weighted mean of each parameter, (d,).
+
+        Returns
+        -------
+        array of shape (d,)
+            The means.
+
+        """
+        return np.asarray(self.shares() @ self.draws)
 
     def cov(self) -> Array:
-        """Return the weighted covariance of the parameters, (d, d)."""
+        """Return the weighted covariance of the parameters, (d, d).
+
+        Returns
+        -------
+        array of shape (d, d)
+            The covariance matrix.
+
+        """
         centred = self.draws - self.mean()
-        return np.asarray((self._shares()[:, None] * centred).T @ centred)
+        return np.asarray((self.shares()[:, None] * centred).T @ centred)
 
     def quantile(self, q: ArrayLike) -> Array:
         """Compute weighted quantiles of each parameter.
@@ -286,13 +227,19 @@ class Kept:
         -------
         array
             Quantiles, (d,) for a single probability and (len(q), d) for several: linear interpolation between the
-            midpoints of the weighted distribution function.
+            midpoints of the weighted distribution function. For integers, the smallest value whose distribution
+            function reaches the probability.
+
+        Raises
+        ------
+        InputError
+            If a probability is not between 0 and 1, or the set is empty.
 
         """
         wanted = np.asarray(q, dtype=np.float64)
         if not ((wanted >= 0) & (wanted <= 1)).all():
             raise InputError(f"Probabilities must lie between 0 and 1, got {q!r}.")
-        return weighted_quantiles(self.draws, self._shares(), wanted)
+        return weighted_quantiles(self.draws, self.shares(), wanted)
 
     def summary(self, quantiles: Sequence[float] = _QUANTILES) -> Summary:
         """Compare mean, standard deviation and quantiles of the kept draws with those of the stream.
@@ -309,13 +256,27 @@ class Kept:
             the differences in standard deviations of the stream. A set that was read from a file is compared with its
             summary of the stream (npz), or shown alone.
 
+        Raises
+        ------
+        InputError
+            If a probability is not between 0 and 1, or the set is empty.
+
         """
         if not all(0 <= q <= 1 for q in quantiles):
             raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
         names = self.names or tuple(f"x{i}" for i in range(self.draws.shape[1]))
         summary = self.stream_summary
         known = None if summary is None or summary.features is not None else (summary.draws, summary.weights)
-        return summarise(self.draws, self._shares(), names, quantiles, self.ids, self.stream, known)
+        return summarise(
+            draws=self.draws,
+            weights=self.shares(),
+            names=names,
+            quantiles=quantiles,
+            ids=self.ids,
+            stream=self.stream,
+            weighted_stream=known,
+            burn_in_ends=self.burn_in_ends,
+        )
 
     def expect(
         self,
@@ -352,10 +313,8 @@ class Kept:
         5.0
 
         """
-        from steinstream.postprocess.forward_runs import expectation  # facade
-
-        share = self._shares() if weights is None else _as_weights(weights, len(self))
-        return expectation(self, f, share, processes)
+        share = self.shares() if weights is None else _as_weights(weights, len(self))
+        return expectation(self.draws, f, share, processes)
 
     def to_runs(self, path: str | PathLike[str] | None = None) -> Runs:
         """List the forward simulations that the kept draws require, in order of use.
@@ -389,9 +348,12 @@ class Kept:
         Failed and left out: run 32 (energy is nan); 2.0% of the weight. ...
 
         """
-        from steinstream.postprocess.forward_runs import list_runs  # facade
+        from steinstream.postprocess.forward_runs import Runs  # facade
 
-        return list_runs(self, path)
+        runs = Runs.of(self)
+        if path is not None:
+            runs.save(path)
+        return runs
 
     def average(
         self,
@@ -429,9 +391,7 @@ class Kept:
             If the outputs do not belong to this kept set, or all runs failed.
 
         """
-        from steinstream.postprocess.forward_runs import average_outputs  # facade
-
-        return average_outputs(self, outputs, columns=columns, quantiles=quantiles, processes=processes)
+        return self.to_runs().average(outputs, columns=columns, quantiles=quantiles, processes=processes)
 
     def require_scores(self, what: str) -> Array:
         """Return the scores, or raise an `InputError` that says what needs them."""
@@ -442,8 +402,20 @@ class Kept:
             )
         return self.scores
 
-    def _shares(self) -> Array:
-        """Return the weights, equal ones if none are set."""
+    def shares(self) -> Array:
+        """Return the weights of the draws, which are equal if none are set, (n,).
+
+        Returns
+        -------
+        array of shape (n,)
+            The weights, of sum 1.
+
+        Raises
+        ------
+        InputError
+            If the set is empty.
+
+        """
         if len(self) == 0:
             raise InputError("The kept set is empty, so it has no expectations.", "Add draws first.")
         return np.full(len(self), 1.0 / len(self)) if self.weights is None else self.weights
@@ -492,7 +464,7 @@ class Kept:
     # -- weights, order, names -----------------------------------------------------------------------------------------
 
     def weighted(self, *, like: SummarisedStream | ArrayLike | None = None, effective_share: float = 0.95) -> Kept:
-        """Assign non-negative weights of sum 1 that minimise the objective: KSD^2 plus the stream term.
+        r"""Assign non-negative weights of sum 1 that minimise the objective: squared KSD plus the stream term.
 
         Parameters
         ----------
@@ -500,8 +472,8 @@ class Kept:
             The chain without its burn-in, (n, d) or (chains, n, d). Default: the summary of the stream in this set, or
             the set itself if there is none.
         effective_share : float, default 0.95
-            Smallest effective size 1 / sum w^2, relative to the number of draws. With less, the weights fit the noise
-            of the stream.
+            Smallest effective size :math:`1 / \sum_i w_i^2`, relative to the number of draws. With less, the weights
+            fit the noise of the stream.
 
         Returns
         -------
@@ -562,6 +534,11 @@ class Kept:
         Kept
             The first ``count`` draws.
 
+        Raises
+        ------
+        InputError
+            If the number is not between 1 and the size of the set, or the draws have no order.
+
         """
         if self.order is None:
             raise InputError("The kept draws have no order.", "Call ordered() first.")
@@ -606,8 +583,8 @@ class Kept:
             name: getattr(self, name) for name in ("draws", "scores", "ids", "second_scores", "weights")
         }
         arrays = {name: array[chosen] for name, array in arrays.items() if array is not None}
-        variables = _rows_of(self.variables, chosen)
-        groups = {name: one if name in MODEL_GROUPS else _rows_of(one, chosen) for name, one in self.groups.items()}
+        variables = rows_of(self.variables, chosen)
+        groups = {name: one if name in MODEL_GROUPS else rows_of(one, chosen) for name, one in self.groups.items()}
         summary = None if self.stream_summary is None else self.stream_summary.take(chosen)
         return replace(
             self,
@@ -643,7 +620,7 @@ class Kept:
         ('mu', 'log_sigma')
 
         """
-        return replace(self, names=as_names(names, self.draws.shape[1]))
+        return replace(self, names=_as_names(names, self.draws.shape[1]))
 
     # -- reports and files ---------------------------------------------------------------------------------------------
 
@@ -664,6 +641,11 @@ class Kept:
         -------
         Diagnosis
             One finding per check.
+
+        Raises
+        ------
+        InputError
+            If the set has no subsample of its stream and no chain is given.
 
         """
         stream = self.stream
@@ -733,6 +715,11 @@ class Kept:
             One row per draw: ``chain``, ``draw``, the parameters, ``weight`` if there are weights, and variables
             with one value per draw.
 
+        Raises
+        ------
+        InputError
+            If pandas is not installed.
+
         """
         try:
             import pandas as pd
@@ -782,7 +769,7 @@ class Kept:
         return read_kept(path)
 
 
-def as_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
+def _as_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
     """Validate parameter names and return them as a tuple."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len({*names}) != dim:
         raise InputError(f"names must be {dim} different strings, one per parameter, got {reprlib.repr(names)}.")
@@ -798,8 +785,3 @@ def _as_weights(weights: ArrayLike, count: int) -> Array:
     if share.shape != (count,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
         raise wrong
     return share
-
-
-def _rows_of(variables: Mapping[str, Variable], rows: Integers) -> dict[str, Variable]:
-    """Return variables at some of the draws."""
-    return {name: one._replace(values=one.values[rows]) for name, one in variables.items()}
