@@ -18,7 +18,7 @@ Examples
 
 from __future__ import annotations
 
-from steinstream.live.page import Dashboard
+from steinstream.live.dashboard import Dashboard
 from steinstream.live.snapshot import ThinnerObserver
 
 __all__ = ["Dashboard", "ThinnerObserver"]

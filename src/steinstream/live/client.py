@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from steinstream._typing import Array, Integers
-from steinstream.live.snapshot import ARRIVAL, PERIOD, Check, Snapshot, ThinnerObserver
+from steinstream.live.snapshot import ARRIVAL, PERIOD, CheckStatus, Snapshot, ThinnerObserver
 
 if TYPE_CHECKING:
-    from steinstream.live.page import Dashboard
+    from steinstream.live.dashboard import Dashboard
 
 _HEARTBEAT = 1.0  # seconds between two events if nothing changes
 _STREAM_PERIOD = 2.0  # seconds between two updates of the stream behind the kept draws
@@ -57,8 +57,10 @@ class Client:
 
     Parameters
     ----------
-    x, y : int, optional
-        Coordinates to show, or ``ARRIVAL``. Default: the first two.
+    x : int, optional
+        Coordinate of the horizontal axis, or ``ARRIVAL``. Default: the first one.
+    y : int, optional
+        Coordinate of the vertical axis, or ``ARRIVAL``. Default: the second one.
 
     """
 
@@ -67,7 +69,7 @@ class Client:
         self.x, self.y = 0, 1
         self._sent: SentDraws | None = None
         self._last_step = -1  # of the curve that was sent
-        self._checks: tuple[Check, ...] = ()  # that were sent
+        self._checks: tuple[CheckStatus, ...] = ()  # that were sent
         self._stream: tuple[int, ...] = ()  # number of draws and last id that were sent
         self._next_stream = 0.0  # time
         self._progress: deque[tuple[float, int, int]] = deque()  # time, pass, draws
@@ -216,19 +218,7 @@ class EventStream:
         self._heartbeat = 0.0  # time
 
     def next_event(self, clients: Iterable[Client]) -> bytes:
-        """Return the next event; empty if nothing has changed.
-
-        Parameters
-        ----------
-        clients : iterable of Client
-            All open pages, whose coordinates the next snapshot must have.
-
-        Returns
-        -------
-        bytes
-            The event.
-
-        """
+        """Return the next event, empty if nothing has changed; the next snapshot has the coordinates of all pages."""
         clock, dashboard = time.monotonic(), self.dashboard
         self.ended, observer = dashboard.ended, dashboard.observer  # read first, so that the last state is sent last
         now = None

@@ -44,7 +44,7 @@ _HEADERS = {
 }
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """An accepted request.
 
     Attributes
@@ -71,7 +71,7 @@ class RefusedError(Exception):
         super().__init__(f"{status}: {reason}")
 
 
-def parse_request(head: bytes, port: int, token: str) -> Request:
+def parse_request(head: bytes, port: int, token: str) -> HttpRequest:
     """Parse and authorise a request.
 
     Parameters
@@ -85,7 +85,7 @@ def parse_request(head: bytes, port: int, token: str) -> Request:
 
     Returns
     -------
-    Request
+    HttpRequest
         The request.
 
     Raises
@@ -108,7 +108,7 @@ def parse_request(head: bytes, port: int, token: str) -> Request:
         raise RefusedError(403, "use the complete address that was printed.")
     if method not in ("GET", "HEAD"):
         raise RefusedError(405, "the dashboard is read-only.")
-    return Request(method == "HEAD", path if slash else None, dict(parse_qsl(query)))
+    return HttpRequest(method == "HEAD", path if slash else None, dict(parse_qsl(query)))
 
 
 def _is_own_address(host: str, port: int) -> bool:
@@ -118,27 +118,7 @@ def _is_own_address(host: str, port: int) -> bool:
 
 
 def response(status: int, body: bytes | None, kind: str = "text/plain", *, head: bool = False, **headers: str) -> bytes:
-    """Return a response.
-
-    Parameters
-    ----------
-    status : int
-        Status code.
-    body : bytes or None
-        Body; None if it follows and ends with the connection.
-    kind : str, default "text/plain"
-        Media type of the body, a kind of text.
-    head : bool, default False
-        Leave out the body.
-    **headers
-        Further headers.
-
-    Returns
-    -------
-    bytes
-        The response.
-
-    """
+    """Return a response with further headers; a ``body`` of None follows and ends with the connection."""
     length = {} if body is None else {"content-length": str(len(body))}
     fields = {"content-type": f"{kind}; charset=utf-8", **length, **_HEADERS, **headers}
     lines = [f"HTTP/1.1 {status} {_REASONS[status]}", *(f"{name}: {value}" for name, value in fields.items())]

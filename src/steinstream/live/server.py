@@ -25,10 +25,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from steinstream.live.client import Client, EventStream
-from steinstream.live.http import END, MAX_REQUEST, RefusedError, Request, parse_request, response
+from steinstream.live.http import END, MAX_REQUEST, HttpRequest, RefusedError, parse_request, response
 
 if TYPE_CHECKING:
-    from steinstream.live.page import Dashboard
+    from steinstream.live.dashboard import Dashboard
 
 _FILES = {
     "": ("index.html", "text/html"),
@@ -268,7 +268,7 @@ class Server:
             except RefusedError as error:
                 self._respond(connection, _refusal(error, head=head.startswith(b"HEAD ")))
 
-    def _response(self, connection: _Connection, request: Request) -> bytes:
+    def _response(self, connection: _Connection, request: HttpRequest) -> bytes:
         if request.path is None:
             return response(307, b"", location=f"/{self._token}/")
         if request.path == "events":
@@ -278,7 +278,7 @@ class Server:
         body, kind = self._files[request.path]
         return response(200, body, kind, head=request.head)
 
-    def _start_events(self, connection: _Connection, request: Request) -> bytes:
+    def _start_events(self, connection: _Connection, request: HttpRequest) -> bytes:
         try:
             client = Client(**{axis: int(value) for axis, value in request.query.items() if axis in ("x", "y")})
         except ValueError:

@@ -27,7 +27,7 @@ from steinstream.thinner.sanity_checks import SanityChecks
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
-    from steinstream.live.page import Dashboard
+    from steinstream.live.dashboard import Dashboard
     from steinstream.thinner import Thinner
 
 PERIOD = 0.25  # seconds between two snapshots
@@ -42,7 +42,7 @@ _LAST_SNAPSHOT_WAIT = 1.0  # seconds that the last snapshot waits for a run in a
 _CHECK_GROWTH = 2.0  # the checks run again when the stream has grown by this factor
 
 
-class Check(NamedTuple):
+class CheckStatus(NamedTuple):
     """State of a check of the run.
 
     Attributes
@@ -204,7 +204,7 @@ class ThinnerObserver:
             self._next_mmd = 0.0
             self._take_and_release()
 
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[CheckStatus, ...]:
         """Return the state of the checks; they run again when the stream has grown. Only one thread may call this."""
         thinner = self.thinner
         seen, skipped = thinner.seen, thinner.skipped
@@ -283,10 +283,10 @@ class ThinnerObserver:
         )
 
 
-def _check(name: str, problem: str | None) -> Check:
+def _check(name: str, problem: str | None) -> CheckStatus:
     if problem is None:
-        return Check(name, "open", "too few draws so far")
-    return Check(name, "warning" if problem else "passed", problem)
+        return CheckStatus(name, "open", "too few draws so far")
+    return CheckStatus(name, "warning" if problem else "passed", problem)
 
 
 def _shortened(history: History) -> History:

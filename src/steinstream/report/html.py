@@ -15,11 +15,6 @@ class Markup(str):
 def text(value: object) -> Markup:
     """Convert a value to HTML: markup is returned unchanged, everything else is escaped.
 
-    Parameters
-    ----------
-    value : object
-        Markup, or any object with a string representation.
-
     Returns
     -------
     Markup

@@ -25,10 +25,11 @@ from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import InputError
 from steinstream.io import Chain, replacing
 from steinstream.report import plots, provenance, sections
+from steinstream.report.chain_comparison import ChainComparison
 from steinstream.report.chain_summary import ChainLike, summarise_chain
-from steinstream.report.compare import ChainComparison
 from steinstream.report.html import Markup, element, join
 from steinstream.report.style import as_svg, figure_style, new_figure, require_matplotlib
+from steinstream.report.verdict import verdict
 from steinstream.result import Kept
 
 
@@ -104,7 +105,7 @@ def build_report(
     body = join(
         [
             _header(comparison, title),
-            sections.verdict(comparison, _warnings(comparison, diagnosis), diagnosis),
+            verdict(comparison, _warnings(comparison, diagnosis), diagnosis),
             sections.key_numbers(kept, evenly_spaced),
             sections.summary_table(comparison),
             sections.marginal_distributions(comparison),
@@ -123,7 +124,7 @@ def build_report(
     return Report(template.substitute(title=escape(f"{title}: report"), style=style, body=body), title)
 
 
-def check_output(path: str | PathLike[str]) -> None:
+def check_report_path(path: str | PathLike[str]) -> None:
     """Raise `InputError` if a report cannot be written to ``path``, before a long run."""
     require_matplotlib()
     target = Path(path)

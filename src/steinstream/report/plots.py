@@ -17,8 +17,8 @@ import numpy as np
 from steinstream._formatting import count
 from steinstream._typing import AnyArray, Array, Flags
 from steinstream.io import replacing
+from steinstream.report.chain_comparison import ChainComparison
 from steinstream.report.chain_summary import ChainLike, summarise_chain
-from steinstream.report.compare import ChainComparison
 from steinstream.report.provenance import stored_config
 from steinstream.report.style import (
     CHAIN,
@@ -212,46 +212,13 @@ def _plot_history(axes: Any, kept: Kept, values: AnyArray, colour: str, label: s
 
 
 def pair_panel(axes: Any, comparison: ChainComparison, x: int, y: int, sparse: bool = True) -> None:
-    """Plot the kept draws over the density of the chain, for two parameters."""
-    both = [x, y]
-    kept_over_chain(
-        axes,
-        comparison.draws[:, both],
-        comparison.kept.draws[:, both],
-        (comparison.names[x], comparison.names[y]),
-        weights=comparison.kept.weights,
-        sparse=sparse,
-    )
+    """Plot the kept draws over the density of the chain, for two parameters.
 
-
-def kept_over_chain(
-    axes: Any,
-    chain: Array,
-    kept: Array,
-    labels: Sequence[str],
-    *,
-    colour: str = KEPT,
-    weights: Array | None = None,
-    sparse: bool = True,
-) -> None:
-    """Plot kept draws over the density of a chain in two dimensions.
-
-    Parameters
-    ----------
-    axes : Axes
-        Where to plot. The limits are those of the bulk of the chain, so that burn-in does not determine them.
-    chain, kept : array
-        Draws of the chain and kept draws, (n, 2).
-    labels : sequence of str
-        Labels of the two axes.
-    colour : str, optional
-        Colour of the kept draws.
-    weights : array, optional
-        Weights of the kept draws, shown as areas.
-    sparse : bool, default True
-        Whether to draw the points as vectors.
-
+    The limits are those of the bulk of the chain, so that burn-in does not determine them. Weights are shown as areas.
+    With ``sparse``, points are vectors.
     """
+    both = [x, y]
+    chain, kept = comparison.draws[:, both], comparison.kept.draws[:, both]
     (left, right), (low, high) = axis_limits(chain[:, 0]), axis_limits(chain[:, 1])
     columns, rows, density, levels = density_contours(chain, (left, right), (low, high))
     if levels:
@@ -260,11 +227,11 @@ def kept_over_chain(
         axes.contour(columns, rows, density, levels, colors=CHAIN, linewidths=0.6, alpha=0.7, zorder=1)
     size = float(np.clip(48.0 / np.sqrt(max(len(kept), 1)), 2.0, 4.5))
     alpha = float(np.clip(12.0 / np.sqrt(max(len(kept), 1)), 0.25, 0.75))
-    style = {"color": colour, "alpha": alpha, "mew": 0, "ls": "none", "marker": "o", "rasterized": not sparse}
-    for scale, chosen in _weight_classes(weights, len(kept)):
+    style = {"color": KEPT, "alpha": alpha, "mew": 0, "ls": "none", "marker": "o", "rasterized": not sparse}
+    for scale, chosen in _weight_classes(comparison.kept.weights, len(kept)):
         axes.plot(*kept[chosen].T, ms=size * scale, **style)
     axes.set(xlim=(left, right), ylim=(low, high))
-    label_axes(axes, *map(shorten_name, labels))
+    label_axes(axes, shorten_name(comparison.names[x]), shorten_name(comparison.names[y]))
     plain_ticks(axes.xaxis)
     plain_ticks(axes.yaxis)
 
@@ -406,8 +373,10 @@ def density_contours(
     ----------
     draws : array
         Draws, (n, 2).
-    x, y : tuple of float
-        Limits of the grid.
+    x : tuple of float
+        Limits of the grid in the first dimension.
+    y : tuple of float
+        Limits of the grid in the second dimension.
 
     Returns
     -------
@@ -458,25 +427,10 @@ def ksd_curves(axes: Any, histories: Mapping[str, History]) -> None:
         axes.legend()
 
 
-def by_size(
-    axes: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], label: str, ours: str = "default"
-) -> None:
-    """Plot a quantity against the number of kept draws on logarithmic axes, one line per method.
-
-    Parameters
-    ----------
-    axes : Axes
-        Where to plot.
-    curves : mapping
-        Numbers of draws and values, by method.
-    label : str
-        Name of the quantity.
-    ours : str, default "default"
-        Method whose line is emphasised.
-
-    """
+def by_size(axes: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], label: str) -> None:
+    """Plot a quantity against the number of kept draws on logarithmic axes, one line per method."""
     for number, (name, (sizes, values)) in enumerate(curves.items()):
-        style = {"lw": 2.4, "ms": 6, "zorder": 3} if name == ours else {"lw": 1.3, "ms": 5}
+        style = {"lw": 2.4, "ms": 6, "zorder": 3} if name == "default" else {"lw": 1.3, "ms": 5}
         colour, marker = METHOD_COLOURS[number % len(METHOD_COLOURS)], MARKERS[number % len(MARKERS)]
         axes.loglog(sizes, values, marker=marker, color=colour, label=name, **style)
     ticks = sorted({int(size) for sizes, _ in curves.values() for size in sizes})

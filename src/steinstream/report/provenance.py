@@ -23,25 +23,14 @@ def stored_config(kept: Kept) -> dict[str, Any]:
     return dict(config) if isinstance(config, dict) else {}
 
 
-def commands(kept: Kept, file: str = "kept.npz") -> list[str]:
-    """Return the commands that produced a kept set.
-
-    Parameters
-    ----------
-    kept : Kept
-        The kept set.
-    file : str, default "kept.npz"
-        File that the last command writes.
-
-    Returns
-    -------
-    list of str
-        One command per line, each of which reads the output of the one before. Empty if they are not known.
-
-    """
+def recorded_commands(kept: Kept, file: str = "kept.npz") -> list[str]:
+    """Return the commands that produced a kept set, the last of which writes ``file``; empty if they are not known."""
     lines = kept.settings.get("commands", [])
     lines = [str(line) for line in lines] if isinstance(lines, list) else []
-    outputs = [*(shlex.split(line)[2] for line in lines[1:]), file]
+    try:
+        outputs = [*(shlex.split(line)[2] for line in lines[1:]), file]
+    except (ValueError, IndexError):  # not commands of this program
+        return []
     return [f"{line} -o {shlex.quote(output)}" for line, output in zip(lines, outputs, strict=False)]
 
 

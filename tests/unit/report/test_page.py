@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
-from steinstream.report.page import Report, build_report, check_output, notebook_summary
+from steinstream.report.page import Report, build_report, check_report_path, notebook_summary
 from tests.report_chain import NAMES, numbers
 
 
@@ -37,7 +37,11 @@ def test_the_summary_is_that_of_the_kept_set_and_of_the_chain_after_burn_in(writ
         for part in ([row[2:7] for row in cells[::2]], [row[1:6] for row in cells[1::2]])
     ]
     for values, draws in zip(shown, (settled, kept.draws), strict=True):
-        expected = [draws.mean(axis=0), draws.std(axis=0), *np.quantile(draws, [0.05, 0.5, 0.95], axis=0)]
+        expected = [
+            draws.mean(axis=0),
+            draws.std(axis=0),
+            *np.quantile(draws, [0.05, 0.5, 0.95], axis=0, method="hazen"),
+        ]
         assert np.allclose(np.array(values).T / sd, expected / sd, atol=0.15)
 
 
@@ -54,7 +58,7 @@ def test_findings_are_those_of_the_diagnosis(chain):
 
 def test_the_end_of_burn_in_is_reported(written):
     found = re.search(r"until about draw (\d+); none of the kept draws belong to it", written[1].read_text())
-    assert found and 20 < int(found.group(1)) <= 100
+    assert found and 20 < int(found.group(1)) <= 160  # the thinner knows it to a batch of draws
 
 
 def test_another_chain_is_noticed(written):
@@ -160,7 +164,7 @@ def test_merged_weighted_ordered_and_constant_sets_have_a_report(chain):
     assert "several thinned sets, merged" in ss.merge([one, two], size=50).report(chain=chain).html
     weighted = one.weighted().ordered()
     text = weighted.report().html
-    assert numbers(text)["effective"] == weighted.effective_size and "kept.ordered()" in text
+    assert numbers(text)["effective"] == pytest.approx(weighted.effective_size) and "kept.ordered()" in text
     constant = np.zeros((200, 2))
     assert "<svg" in ss.thin(constant, constant, size=10, validate_scores=False).report().html
 
@@ -177,17 +181,17 @@ def test_a_report_is_written_to_the_given_path(written, tmp_path):
 
 
 def test_an_output_that_cannot_be_written_is_rejected_early(tmp_path):
-    check_output(tmp_path / "report.html")
+    check_report_path(tmp_path / "report.html")
     with pytest.raises(ss.SteinstreamError, match=r"the folder .* does not exist"):
-        check_output(tmp_path / "nowhere" / "report.html")
+        check_report_path(tmp_path / "nowhere" / "report.html")
     with pytest.raises(ss.SteinstreamError, match=r"ends in \.html"):
-        check_output(tmp_path / "report.pdf")
+        check_report_path(tmp_path / "report.pdf")
 
 
 def test_without_matplotlib_the_error_names_the_extra(written, monkeypatch):
     kept, _ = written
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for draw in (kept.report, lambda: check_output("report.html")):
+    for draw in (kept.report, lambda: check_report_path("report.html")):
         with pytest.raises(ss.SteinstreamError, match=r"steinstream\[plot\]"):
             draw()
     assert f"{kept.ksd:.3g}" in kept._repr_html_() and "<svg" not in kept._repr_html_()

@@ -56,9 +56,9 @@ def test_sets_that_thin_did_not_make_have_no_code(chain):
 def test_commands_are_chained_by_their_outputs():
     x = np.random.default_rng(0).normal(size=(300, 2))
     kept = ss.thin(x, -x, size=20)
-    assert provenance.commands(kept) == []
+    assert provenance.recorded_commands(kept) == []
     kept.settings["commands"] = ["steinstream thin chain.npz --size 20", "steinstream refine weighted.npz --order"]
-    assert provenance.commands(kept, "a b.npz") == [
+    assert provenance.recorded_commands(kept, "a b.npz") == [
         "steinstream thin chain.npz --size 20 -o weighted.npz",
         "steinstream refine weighted.npz --order -o 'a b.npz'",
     ]

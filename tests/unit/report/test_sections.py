@@ -14,8 +14,8 @@ import steinstream as ss
 from steinstream.diagnostics import Diagnosis, Finding
 from steinstream.diagnostics.finding import skipped
 from steinstream.report import sections
+from steinstream.report.chain_comparison import ChainComparison
 from steinstream.report.chain_summary import summarise_chain
-from steinstream.report.compare import ChainComparison
 
 
 def comparison(**settings):
@@ -28,6 +28,16 @@ def test_the_chain_is_described():
     text = html.unescape(sections.chain_facts(comparison(size=20)))
     assert "evenly spaced draws of the stream" in text and "<dt>burn-in</dt><dd>none detected</dd>" in text
     assert sections.chain_facts(ChainComparison(comparison(size=20).kept, None)) == ""
+
+
+def test_the_effective_size_counts_a_repeated_state_once():
+    found = comparison(size=20).kept
+    same = replace(found, draws=np.concatenate([found.draws[:1]] * 10 + [found.draws[:10]]))
+    weighted = replace(same, weights=np.repeat([0.0, 0.1], 10))
+    wanted = ((found, 20, 20.0), (same, 10, 1 / (0.55**2 + 9 * 0.05**2)), (weighted, 10, 10.0))
+    for kept, states, effective in wanted:
+        numbers = dict(re.findall(r'data-number="(\w+)" data-value="([^"]*)"', sections.key_numbers(kept, None)))
+        assert int(numbers["distinct"]) == states and abs(float(numbers["effective"]) - effective) < 1e-9
 
 
 def test_the_summary_can_be_saved_as_csv():
@@ -67,23 +77,6 @@ BAD = Finding("mean", 0.5, 0.1, True, "the mean differs", "keep more draws")
 GOOD = replace(BAD, fired=False, detects="differences above 0.2 sd", found="largest found 0.1 sd (x0)")
 
 
-def test_the_verdict_states_the_outcome_the_differences_and_what_to_do():
-    found = comparison(size=50)
-    text = sections.verdict(found, ["Repeats: many."], Diagnosis((BAD,), ("heavy tails in x0",)))
-    assert "<li>Repeats: many.</li>" in text and "The mean differs.<span>Keep more draws.</span>" in text
-    assert "Heavy tails in x0." in text and 'class="verdict fault"' in text and "Check this set" in text
-    text = sections.verdict(found, [], Diagnosis((GOOD, skipped("scores", "no scores"))))
-    assert 'class="verdict good"' in text and "No fault found" in text and "means differ by at most 0." in text
-    assert "mean (differences above 0.2 sd)" in text and "scores (no scores)" in text
-    for nothing in (Diagnosis((skipped("mean", "few draws"),)), None):
-        assert 'class="verdict unknown"' in sections.verdict(found, [], nothing)
-    effect = replace(BAD, name="spread", says="the sd differs", cause="mean")
-    text = sections.verdict(found, [], Diagnosis((BAD, effect)))
-    assert text.count("<li>") == 1 and "Probably a consequence: The sd differs." in text
-    alone = sections.verdict(ChainComparison(found.kept, None), [], None)
-    assert "means differ" not in alone and "steinstream report KEPT --chain CHAIN" in alone
-
-
 def test_checks_show_value_threshold_sensitivity_and_result():
     text = sections.checks(Diagnosis((BAD, GOOD, skipped("scores", "no scores"))))
     assert '<td class="n">0.5</td>' in text and 'class="fired">fired</td>' in text and "0.1% of clean runs" in text
@@ -99,3 +92,6 @@ def test_all_settings_are_listed_once():
     for name in ("method", *kept.settings["config"], "seen", "bound"):
         assert text.count(f'<th scope="row">{name}</th>') == 1, name
     assert '<th scope="row">config</th>' not in text
+    for name, shown in (("growth", "not set"), ("validate_scores", "yes"), ("stream_weight", "1")):
+        assert f'<th scope="row">{name}</th><td><code>{shown}</code></td>' in text, name
+    assert re.search(r'<th scope="row">bound</th><td><code>0\.\d{1,3}</code></td>', text)

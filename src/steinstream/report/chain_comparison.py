@@ -52,7 +52,10 @@ class ChainComparison:
         """Kept draws and chain as the diagnostic checks use them, but with more draws of the chain."""
         if self.chain is None:
             raise ValueError("The set has no chain to compare with.")
-        return DiagnosticContext(self.kept.draws, self.kept.ids, self.chain.block, self.names, self.kept.weights)
+        kept = self.kept
+        return DiagnosticContext(
+            kept.draws, kept.ids, self.chain.block, self.names, kept.weights, burn_in_ends=kept.burn_in_ends
+        )
 
     @cached_property
     def burn_in_ends(self) -> dict[int, int]:
@@ -74,7 +77,9 @@ class ChainComparison:
     def summary(self) -> Summary:
         """Mean, standard deviation and quantiles of the kept draws and, if there is one, of the chain after burn-in."""
         stream = None if self.chain is None else self.chain.block
-        return summarise(self.kept.draws, self.weights, self.names, QUANTILE_LEVELS, self.kept.ids, stream)
+        kept = self.kept
+        ends = kept.burn_in_ends
+        return summarise(kept.draws, self.weights, self.names, QUANTILE_LEVELS, kept.ids, stream, burn_in_ends=ends)
 
     @cached_property
     def standard_errors(self) -> Array:
@@ -92,7 +97,10 @@ class ChainComparison:
         """
         if self.chain is None:
             raise ValueError("The set has no chain to compare with.")
-        context = DiagnosticContext(self.kept.draws, self.kept.ids, self.chain.stream, weights=self.kept.weights)
+        kept = self.kept
+        context = DiagnosticContext(
+            kept.draws, kept.ids, self.chain.stream, weights=kept.weights, burn_in_ends=kept.burn_in_ends
+        )
         largest = np.abs(context.weights @ context.standardise(context.kept)) / context.standard_error(context.draws)
         for edge in np.quantile(context.draws, QUANTILE_LEVELS, axis=0):
             below = (context.draws <= edge).astype(np.float64)
