@@ -12,13 +12,21 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
+# Tests run in several processes: threads of BLAS would compete for the same cores. Read when numpy is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads of numba wait without using a core
+
 import numpy as np
 import pytest
 from hypothesis import settings
 
-settings.register_profile("house", deadline=None)  # tests do not depend on the speed of the machine
+settings.register_profile("local", deadline=None)  # tests do not depend on the speed of the machine
 settings.register_profile("ci", derandomize=True, deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "house")
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# This process caches bytecode, its child processes do not: under a limit of file sizes Python writes truncated files.
+sys.dont_write_bytecode = False
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 os.environ["STEINSTREAM_LOG_INTERVAL"] = "inf"  # lines of progress depend on the speed of the machine
 

@@ -1,4 +1,4 @@
-"""Memory follows what is kept, not what was seen."""
+"""Memory depends on the number of kept draws, not on the length of the stream."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def test_a_long_stream_leaves_no_trace():
             thinner.extend(x, -x)
 
     assert peak(work) < 6  # the summary and the subsample of the stream, and both during a change of coordinates
+
+
+def test_few_draws_with_many_parameters_need_the_memory_of_these_draws():
+    x = np.random.default_rng(0).normal(size=(2, 20_000))
+    assert peak(lambda count: ss.thin(x, size=1)) < 100  # a full summary of the stream would take 2000

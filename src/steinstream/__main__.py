@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from types import FrameType
 
 
@@ -11,11 +12,13 @@ def run() -> None:
     if interruptible:
         signal.signal(signal.SIGINT, _stop)
     from steinstream.cli import main
+    from steinstream.cli.crash import reported_crashes
 
     try:
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        main()
+        with reported_crashes(sys.argv[1:]):
+            main()
     finally:
         if interruptible:
             signal.signal(signal.SIGINT, _stop)

@@ -12,15 +12,10 @@ _MOST_DECIMALS = 12  # more are written with an exponent
 def count(number: int) -> str:
     """Format an integer with thousands separated by spaces.
 
-    Parameters
-    ----------
-    number : int
-        The integer.
-
     Returns
     -------
     str
-        Its digits in groups of three.
+        The digits, in groups of three.
 
     Examples
     --------
@@ -34,15 +29,10 @@ def count(number: int) -> str:
 def number(value: float) -> str:
     """Format a number with three significant digits.
 
-    Parameters
-    ----------
-    value : float
-        The number.
-
     Returns
     -------
     str
-        Its text.
+        The number, with an exponent if it is very large or very small.
 
     Examples
     --------
@@ -54,19 +44,12 @@ def number(value: float) -> str:
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:
-    """Join names with commas.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The names.
-    limit : int, default 12
-        Number of names after which the list is shortened.
+    """Join names with commas, at most ``limit`` of them.
 
     Returns
     -------
     str
-        The list, or "nothing".
+        The names, followed by their total number if some are left out; "nothing" if there are none.
 
     Examples
     --------
@@ -84,17 +67,10 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest the known name that is most similar to an unknown one.
 
-    Parameters
-    ----------
-    name : str
-        The unknown name.
-    known : iterable of str
-        The known names.
-
     Returns
     -------
     str
-        A question followed by a space, or an empty string if no name is similar.
+        A question that ends with a space, or an empty string if no name is similar.
 
     Examples
     --------
@@ -107,19 +83,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def rounded(value: float, scale: float) -> str:
-    """Format a number with a precision of 1/2000 to 1/200 of a standard deviation.
-
-    Parameters
-    ----------
-    value : float
-        The number.
-    scale : float
-        The standard deviation.
+    """Format a number with a precision of 1/2000 to 1/200 of a standard deviation, ``scale``.
 
     Returns
     -------
     str
-        Its text.
+        The number, with an exponent if it is very large or requires many decimals.
 
     Examples
     --------
@@ -137,19 +106,12 @@ def rounded(value: float, scale: float) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Align the cells of a table.
-
-    Parameters
-    ----------
-    lines : sequence of sequence of str
-        Cells of each line.
-    left : int, default 1
-        Number of columns at the start that are aligned to the left; the others are aligned to the right.
+    """Align the cells of a table: the first ``left`` columns to the left, the others to the right.
 
     Returns
     -------
     list of str
-        The lines as text.
+        The lines of the table.
 
     Examples
     --------

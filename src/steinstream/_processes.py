@@ -27,7 +27,7 @@ class Evaluation(NamedTuple):
     error: Exception | None
 
 
-def evaluate(
+def evaluate_in_processes(
     function: Callable[[Any], Any], arguments: Sequence[Any], processes: int, what: str
 ) -> Iterator[Evaluation]:
     """Call a function for each argument, and yield the results as they become available.

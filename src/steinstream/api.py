@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream import validation
-from steinstream._typing import AnyArray, Array
+from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.gradient_free import thin_by_ratio, with_proxy_scores
+from steinstream.io.data_frame import DrawTable, split_table
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from steinstream.targets import Target
 
 _log = logging.getLogger("steinstream")
+
+_ROWS = 8192  # draws in a block
 
 
 def thin(
@@ -49,18 +52,20 @@ def thin(
     clip: float = 1.0,
     **settings: Any,
 ) -> Kept:
-    """Keep the draws of a chain that represent its target.
+    r"""Keep the draws of a chain that represent its target.
 
     Parameters
     ----------
     draws : array_like
-        Draws, (n, d) or (chains, n, d), in unconstrained space if there are scores.
+        Draws, (n, d) or (chains, n, d), in unconstrained space if there are scores. Columns of a DataFrame have the
+        same meaning as in a file: ``.chain`` and ``.iteration`` are ids, ``lp__`` is a log density, ``score_a`` is the
+        score of ``a``. If such a column is a parameter, pass an array.
     scores : array_like, optional
         Score of each draw, the gradient of the log density, in the shape of ``draws``. Without scores the kept draws
         represent the chain; with scores they also correct burn-in and slow mixing.
     size : int, optional
-        Number of draws to keep. If fewer draws are given, all are kept. Default: about sqrt(n log n), or more if the
-        objective requires it.
+        Number of draws to keep. If fewer draws are given, all are kept. Default: about
+        :math:`\sqrt{n \log n}`, or more if the objective requires it.
     config : ThinConfig, optional
         Settings. Default: the default settings.
     costs : array_like, optional
@@ -109,16 +114,31 @@ def thin(
     validation.reject_path(draws, "draws")
     if size is not None:
         settings["size"] = size
+    if "burn_in" in settings:
+        raise InputError(
+            "burn_in is not a setting.",
+            "Leave out the first draws: draws[n:], or draws[:, n:] for several chains, and the scores likewise. With "
+            "scores, burn-in is detected and removed.",
+        )
     chosen = ThinConfig.of(config, **settings)
     validation.reject_transposed(draws, chosen.size)
+    if chosen.on_bad == "raise":
+        for what, values in (("draws", draws), ("scores", scores)):
+            validation.reject_masked(values, what)
+    table = split_table(draws, scores)
+    if table is not None:
+        _log.info("columns that are not parameters: %s", ", ".join(table.left_out) or "ids and scores")
     if log_density is not None:
         for name, value in (("scores", scores), ("costs", costs), ("pinned", pinned), ("features", features)):
             if value is not None:
                 raise InputError(f"{name} cannot be used with log_density.", f"Leave out {name} or log_density.")
-        kept = thin_by_ratio(with_proxy_scores(draws, log_density, proxy, chosen), clip, chosen)
+        plain = draws if table is None else table.draws
+        kept = thin_by_ratio(with_proxy_scores(plain, log_density, proxy, chosen), clip, chosen)
+    elif table is not None:
+        kept = thin_source(ArraySource.of_table(table, costs, pinned, features), chosen).kept
     else:
         kept = thin_source(ArraySource.of(draws, scores, costs, pinned, features), chosen).kept
-    known = validation.parameter_names(draws) if names is None else names
+    known = validation.parameter_names(draws if table is None else table.draws) if names is None else names
     return kept if known is None else kept.with_names(known)
 
 
@@ -131,6 +151,13 @@ class MarkedBlock(NamedTuple):
     block: Block
     costs: AnyArray | None = None
     pinned: AnyArray | None = None
+
+    def take(self, rows: slice) -> MarkedBlock:
+        """Return some of the draws."""
+        costs, pinned = self.costs, self.pinned
+        return MarkedBlock(
+            self.block.take(rows), None if costs is None else costs[rows], None if pinned is None else pinned[rows]
+        )
 
 
 class DrawSource(Protocol):
@@ -156,13 +183,22 @@ class DrawSource(Protocol):
     def has_marks(self) -> bool:
         """Whether some draws are pinned, or have features."""
 
-    def blocks(self, skip: int = 0) -> Iterable[MarkedBlock]:
-        """Read the draws in order, without the first ``skip`` ones."""
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterable[MarkedBlock]:
+        """Read the draws in order, without the first ``skip`` ones.
+
+        If ``interleaved``, several chains are read in turns: the first draw of each chain, then the second of each.
+
+        Returns
+        -------
+        iterable of MarkedBlock
+            Draws with their costs and pins.
+
+        """
 
 
 @dataclass(frozen=True)
 class ArraySource:
-    """Chains in memory, one block per chain."""
+    """Chains in memory. Chains of different lengths are read one after another."""
 
     chains: Sequence[MarkedBlock]
     title: str = "The chain"
@@ -184,6 +220,25 @@ class ArraySource:
             blocks = _with_features(blocks, features)
         return cls([*map(MarkedBlock, blocks, _by_chain(costs, blocks, "costs"), _by_chain(pinned, blocks, "pinned"))])
 
+    @classmethod
+    def of_table(
+        cls,
+        table: DrawTable,
+        costs: ArrayLike | None = None,
+        pinned: ArrayLike | None = None,
+        features: ArrayLike | Callable[[Array], ArrayLike] | None = None,
+    ) -> ArraySource:
+        """Validate a DataFrame with ids, with costs, pins and features of its rows."""
+        places, blocks = map(list, zip(*table.by_chain(), strict=True))
+        if features is not None:
+            order = np.concatenate(places)
+            if not callable(features):
+                rows = validation.as_floats(features, "features")
+                features = rows[order] if len(rows) == len(order) else rows  # another length is reported
+            blocks = _with_features(blocks, features)
+        marks = [_by_rows(costs, places, "costs"), _by_rows(pinned, places, "pinned")]
+        return cls([*map(MarkedBlock, blocks, *marks)])
+
     @property
     def dim(self) -> int:
         """Number of dimensions."""
@@ -194,14 +249,29 @@ class ArraySource:
         """Whether some draws are pinned, or have features."""
         return any(chain.pinned is not None or chain.block.features is not None for chain in self.chains)
 
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
-        """Read the chains, without the first ``skip`` draws."""
-        for block, costs, pinned in self.chains:
-            rows = slice(skip, None)
-            skip = max(skip - len(block.draws), 0)
-            yield MarkedBlock(
-                block.take(rows), None if costs is None else costs[rows], None if pinned is None else pinned[rows]
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
+        """Read the chains, one after another or in turns, without the first ``skip`` draws."""
+        if interleaved and len(self.chains) > 1 and len({len(chain.block.draws) for chain in self.chains}) == 1:
+            yield from self._interleaved(skip)
+            return
+        for chain in self.chains:
+            yield chain.take(slice(skip, None))
+            skip = max(skip - len(chain.block.draws), 0)
+
+    def _interleaved(self, skip: int) -> Iterator[MarkedBlock]:
+        """Read the chains in turns, in blocks of about 8192 draws."""
+        length, rows = len(self.chains[0].block.draws), max(_ROWS // len(self.chains), 1)
+        first, skip = divmod(skip, len(self.chains))
+        for start in range(first, length, rows):
+            parts = [chain.take(slice(start, start + rows)) for chain in self.chains]
+            blocks, costs, pinned = zip(*parts, strict=True)
+            merged = MarkedBlock(
+                validation.interleave(blocks),
+                None if costs[0] is None else np.stack(costs, axis=1).ravel(),
+                None if pinned[0] is None else np.stack(pinned, axis=1).ravel(),
             )
+            yield merged.take(slice(skip, None))
+            skip = 0
 
 
 @dataclass(frozen=True)
@@ -209,7 +279,7 @@ class ChainSource:
     """A chain reader as a source, read in blocks of ``rows`` draws."""
 
     chain: Chain
-    rows: int = 8192
+    rows: int = _ROWS
     repeatable: bool = True
     in_memory: bool = False
     has_marks: bool = False
@@ -224,9 +294,9 @@ class ChainSource:
         """Number of dimensions."""
         return self.chain.dim
 
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         """Read the file, without the first ``skip`` draws."""
-        return map(MarkedBlock, self.chain.blocks(self.rows, skip))
+        return map(MarkedBlock, self.chain.blocks(self.rows, skip, interleaved=interleaved))
 
 
 def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], ArrayLike]) -> list[Block]:
@@ -256,6 +326,16 @@ def _by_chain(values: ArrayLike | None, chains: Sequence[Block], what: str) -> l
     if rows.ndim == 0 or [np.shape(part) for part in parts] != [(len(block.draws),) for block in chains]:
         raise InputError(f"{what} must have one entry per draw, got shape {rows.shape}.")
     return [np.asarray(part) for part in parts]
+
+
+def _by_rows(values: ArrayLike | None, places: Sequence[Integers], what: str) -> list[AnyArray | None]:
+    """Split one value per row of a table by chain."""
+    if values is None:
+        return [None] * len(places)
+    given = np.asarray(values)
+    if given.shape != (sum(map(len, places)),):
+        raise InputError(f"{what} must have one entry per draw, got shape {given.shape}.")
+    return [given[rows] for rows in places]
 
 
 # -- the pipeline ------------------------------------------------------------------------------------------------------
@@ -293,7 +373,7 @@ class Stopped(Exception):
 
 
 class Fit(NamedTuple):
-    """What the first reading of a source yields."""
+    """Result of the first reading of a source."""
 
     subsample: Subsample
     preconditioner: Preconditioner
@@ -427,10 +507,19 @@ def _subsample(source: DrawSource, config: ThinConfig, hooks: RunHooks) -> tuple
     return subsample, valid, skipped
 
 
+def _reads_in_turns(config: ThinConfig) -> bool:
+    """Return whether several chains are read in turns, so that each contributes a similar number of kept draws.
+
+    The paper has a single chain. With its objective several chains are read one after another.
+    """
+    return config.stream_weight > 0
+
+
 def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks) -> None:
     """Add the draws of the source that the current pass has not received yet."""
     saved = time.monotonic()
-    for block, costs, pinned in source.blocks(thinner.current_pass.received):
+    received, interleaved = thinner.current_pass.received, _reads_in_turns(thinner.config)
+    for block, costs, pinned in source.blocks(received, interleaved=interleaved):
         scores = block.scores if block.has_scores else None
         thinner.extend(block.draws, scores, ids=block.ids, costs=costs, pinned=pinned, features=block.features)
         hooks.on_block(thinner)

@@ -30,7 +30,7 @@ from pathlib import Path
 from steinstream._typing import Id
 from steinstream.errors import CheckpointError, InputError
 from steinstream.io.atomic import sync_path, write_error
-from steinstream.io.lock import FileLock
+from steinstream.io.file_lock import FileLock
 
 #: Content of a file, or a function that writes the file at the path that it is given.
 Content = bytes | Callable[[Path], object]
@@ -104,7 +104,14 @@ class DrawStore:
         return self.folder / f"{id[0]}_{id[1]}{self.suffix}"
 
     def ids(self) -> list[Id]:
-        """Return the ids of the draws that have a file, in ascending order."""
+        """Return the ids of the draws that have a file, in ascending order.
+
+        Returns
+        -------
+        list of tuple of int
+            The ids (chain, index).
+
+        """
         names = (self._name.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted((int(name[1]), int(name[2])) for name in names if name)
 

@@ -25,7 +25,7 @@ from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
 
 CLASSES, VALUES = "classes", "values"
-KINDS = (CLASSES, VALUES)
+PREDICTION_KINDS = (CLASSES, VALUES)
 BINS = 15  # of the confidence, as in Guo et al.
 _TOLERANCE = 0.01  # of the sum of probabilities, which may be in half precision (float16, bfloat16)
 
@@ -68,8 +68,8 @@ class EnsemblePrediction:
     """
 
     def __init__(self, kind: str | None = None, *, resolution: float = 2.0**-60) -> None:
-        if kind is not None and kind not in KINDS:
-            raise InputError(f"kind must be {' or '.join(map(repr, KINDS))}, got {kind!r}.")
+        if kind is not None and kind not in PREDICTION_KINDS:
+            raise InputError(f"kind must be {' or '.join(map(repr, PREDICTION_KINDS))}, got {kind!r}.")
         if not (resolution > 0 and np.frexp(resolution)[0] == 0.5):
             raise InputError(f"resolution must be a power of two, got {resolution!r}.")
         self.kind = kind
@@ -151,7 +151,19 @@ class EnsemblePrediction:
 
     @property
     def variance(self) -> Array:
-        """Variance over the networks, for kind "values"."""
+        """Variance over the networks, for kind "values".
+
+        Returns
+        -------
+        array
+            The variances.
+
+        Raises
+        ------
+        InputError
+            If the predictions are probabilities of classes.
+
+        """
         if self.kind == CLASSES:
             raise InputError('The variance is available for kind "values" only.', 'Use EnsemblePrediction("values").')
         return np.maximum(self._average(1) - self._average(0) ** 2, 0.0)

@@ -50,6 +50,10 @@ class NegatedScoresError(InputError):
     """The sign of the scores is wrong: they are minus the gradient of the log density."""
 
 
+class NotKeptError(InputError):
+    """A file is not a kept set, and not a damaged one either: it may be a chain."""
+
+
 class CheckpointError(InputError):
     """A checkpoint is truncated or damaged, was written by another program, or has other settings."""
 

@@ -29,15 +29,16 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import Array, Flags
 from steinstream.discrepancy.ksd import ksd
-from steinstream.discrepancy.mmd import StreamDistance, summarise
+from steinstream.discrepancy.mmd import StreamDistance, summarise_points
 from steinstream.errors import InputError, ProxyWarning
 from steinstream.kernels import Kernel, as_kernel
 from steinstream.preconditioning import Preconditioner, Streaming, as_preconditioner
 from steinstream.result import History, Kept, SummarisedStream, Variable
 from steinstream.thinner import Thinner
-from steinstream.thinner.chain_worth import ChainWorth, is_burn_in
-from steinstream.thinner.config import ThinConfig
-from steinstream.thinner.history import HistoryRecorder
+from steinstream.thinner.burn_in_detection import is_burn_in
+from steinstream.thinner.chain_worth import ChainWorth
+from steinstream.thinner.config import GRADIENT_FREE, ThinConfig
+from steinstream.thinner.history_recorder import HistoryRecorder
 from steinstream.thinner.run import step_limits
 from steinstream.thinner.subsample import Subsample, fit_preconditioner
 from steinstream.validation import Block
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 #: Name of the density ratio among the variables of a kept set.
 RATIO = "ratio"
-
-#: Settings that the gradient-free discrepancy does not support.
-_UNSUPPORTED = ("candidates", "passes", "start", "cost_weight")
 
 _MAX_CLIPPED = 0.1  # fraction of clipped ratios above which the proxy is too far from the target
 _MIN_CORRELATION = -0.5  # of log q and log p; below it the sign of log p is certainly wrong
@@ -195,11 +193,9 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     from steinstream._engine.thinning import StepLog
     from steinstream.thinner.dictionary import StepRecords
 
-    for difference in config.differences(ThinConfig()):
-        if difference.name in _UNSUPPORTED:
-            raise InputError(
-                f"{difference.name} cannot be used with log_density.", "Leave it out, or leave out log_density."
-            )
+    unsupported = config.unsupported_by(GRADIENT_FREE)
+    if unsupported is not None:
+        raise InputError(f"{unsupported} cannot be used with log_density.", "Leave it out, or leave out log_density.")
     if isinstance(config.preconditioner, Streaming):
         raise InputError("A streaming preconditioner cannot be used with log_density.", 'Use "auto".')
     fitted = fit_preconditioner(proxied.subsample, config.replace(validate_scores=False))
@@ -215,7 +211,15 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     log = StepLog(sizes, np.zeros(count), np.zeros(count), np.zeros((0, 3), dtype=np.int64))
     both = np.stack(fitted.apply(block.draws, block.scores), axis=1)
     stream = _Stream.of(block, both, ratios, config, config.size or int(limits.floor[-1]))
-    size = thin_with_ratios(compile_kernel(config.kernel, dim), both, ratios, stream.whole, limits, kept, log)
+    size = thin_with_ratios(
+        kernel=compile_kernel(config.kernel, dim),
+        draws=both,
+        ratios=ratios,
+        stream=stream.whole,
+        limits=limits,
+        kept=kept,
+        log=log,
+    )
     recorder = HistoryRecorder("log")
     recorder.add(steps, StepRecords(log.sizes, log.squared_ksd, log.squared_mmd, log.dropped))
     recorded = np.union1d(recorder.history().step, count) - 1
@@ -287,14 +291,14 @@ class _Stream(NamedTuple):
         worth = ChainWorth(block.draws.shape[1])
         worth.update(block.draws, block.ids)
         settled = np.flatnonzero(~is_burn_in(block.ids, worth.burn_in_ends))
-        chosen, weights = summarise(config.kernel, both[settled, 0])
+        chosen, weights = summarise_points(config.kernel, both[settled, 0])
         distance = StreamDistance(config.kernel, both[settled[chosen], 0], weights)
-        trust = worth.trust(size)
         diagonal = ratios[settled] ** 2 * config.kernel.diagonal(both[settled, 1], both[settled, 0])
-        weight = distance.weight(config.stream_weight * trust, diagonal, np.full(len(settled), 1.0 / len(settled)))
+        gamma, equal = config.stream_weight * worth.stream_factor(size), np.full(len(settled), 1.0 / len(settled))
+        weight = distance.weight(gamma, diagonal, equal)
         whole = WholeStream(distance.means(both[:, 0]), distance.mean, weight)
-        settings = {"effective_draws": worth.effective_draws, "burn_in": worth.burn_in, "trust": trust}
-        settings["burn_in_chains"] = len(worth.burn_in_ends)
+        settings: dict[str, Any] = {"effective_draws": worth.effective_draws, "burn_in": worth.burn_in}
+        settings |= {"burn_in_ends": sorted(map(list, worth.burn_in_ends.items())), "trust": worth.trust(size)}
         return cls(whole, SummarisedStream(block.draws[settled[chosen]], weights), settings)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from steinstream import validation
 from steinstream._formatting import count, number
-from steinstream.errors import SteinstreamError
+from steinstream.errors import NotKeptError, SteinstreamError
 from steinstream.io import read_kept
+from steinstream.io.base import BLOCK_BYTES
 from steinstream.io.errors import DAMAGE
 from steinstream.thinner import Thinner
 
@@ -32,8 +33,12 @@ class Inspection:
 
     Attributes
     ----------
-    draws, bad_draws, repeated : int
-        Number of draws, of draws with a value that is not finite, and of draws that repeat their predecessor.
+    draws : int
+        Number of draws.
+    bad_draws : int
+        Number of draws with a value that is not finite.
+    repeated : int
+        Number of draws that repeat their predecessor.
     missing : dict
         Number of NaN values in ``"draws"`` and ``"scores"``.
     lengths : dict
@@ -67,19 +72,7 @@ class Inspection:
 
     @classmethod
     def of(cls, chain: Chain) -> Inspection:
-        """Inspect a chain in one pass.
-
-        Parameters
-        ----------
-        chain : Chain
-            The chain, with or without scores.
-
-        Returns
-        -------
-        Inspection
-            Its summary.
-
-        """
+        """Inspect a chain in one pass."""
         inspection = cls(chain.dim)
         for block in chain.blocks():
             inspection.add(block)
@@ -112,7 +105,8 @@ class Inspection:
     def shape(self, names: tuple[str, ...]) -> str:
         """Describe the number of chains, draws and parameters: ``4 chains x 2 000 draws, 10 parameters (...)``."""
         chains = len(self.lengths)
-        lengths = " to ".join(count(length) for length in sorted(set(self.lengths.values())))
+        ends = sorted({min(self.lengths.values(), default=0), max(self.lengths.values(), default=0)})
+        lengths = " to ".join(map(count, ends))
         listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         return f"{chains} {'chain' if chains == 1 else 'chains'} x {lengths} draws, {self.dim} parameters ({listed})"
 
@@ -166,6 +160,8 @@ class Inspection:
 
         """
         lines = [("", self.shape(chain.names)), ("draws", chain.draws_from)]
+        if error := chain.axes_error():
+            lines.append(("axes", str(error)))
         lines += [line for line in chain.taken.lines() if line[0] == "parameters"]
         if self.has_scores:
             lines.append(("scores", ", ".join(filter(None, [chain.scores_from, self.sign()]))))
@@ -192,28 +188,12 @@ class Inspection:
 
         """
         bytes_each = 8 * (4 * self.dim + 11)
-        return max(1, math.ceil((1.5 * kept * bytes_each + 8192 * 16 * self.dim * 2) / 1e6))
+        block = min(8192 * 16 * self.dim, BLOCK_BYTES)
+        return max(1, math.ceil((1.5 * kept * bytes_each + 2 * block) / 1e6))
 
 
 def checkpoint_lines(path: Path) -> list[tuple[str, str]]:
-    """Describe the state of a run in a checkpoint.
-
-    Parameters
-    ----------
-    path : Path
-        A file.
-
-    Returns
-    -------
-    list of tuple
-        Pairs of a label and a line of text; empty if the file is not a checkpoint.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is a checkpoint that is damaged, or of another version.
-
-    """
+    """Describe the state of a run in a checkpoint, as labels and lines of text; empty if the file is not one."""
     if not path.is_file() or not zipfile.is_zipfile(path):
         return []
     try:
@@ -235,24 +215,14 @@ def checkpoint_lines(path: Path) -> list[tuple[str, str]]:
     ]
 
 
-def kept_lines(path: Path) -> list[tuple[str, str]]:
-    """Describe a set of kept draws in a file.
-
-    Parameters
-    ----------
-    path : Path
-        A file.
-
-    Returns
-    -------
-    list of tuple
-        A pair of a label and a line of text; empty if the file is not a complete kept set.
-
-    """
+def kept_lines(path: Path, format: str | None = None) -> list[tuple[str, str]]:
+    """Describe the kept draws in a file, as labels and lines of text; empty if the file is not a kept set."""
     try:
-        kept = read_kept(path)
-    except SteinstreamError:
+        kept = read_kept(path, format)
+    except NotKeptError:
         return []
+    except SteinstreamError as error:
+        return [("kept set", f"damaged: {error.problem}")]
     extra = [text for text, given in (("weights", kept.weights), ("order", kept.order)) if given is not None]
     return [("kept set", ", with ".join([repr(kept), *[" and ".join(extra)] * bool(extra)]))]
 

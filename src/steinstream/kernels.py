@@ -243,7 +243,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class IMQ(Kernel):
-    """Inverse multiquadric kernel (c^2 + u)^beta; its KSD controls weak convergence.
+    r"""Inverse multiquadric kernel :math:`(c^2 + u)^\beta` of the squared distance u. Its KSD controls convergence.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class IMQ(Kernel):
     beta : float, default -0.5
         Exponent, between -1 and 0.
     linear : float, default 0.0
-        Weight of a linear term 1 + <x, y>. The draws must then be centred.
+        Weight of a linear term :math:`1 + x^T y`. The draws must then be centred.
 
     Raises
     ------
@@ -288,14 +288,14 @@ class IMQ(Kernel):
 
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """Gaussian kernel exp(-u / (2 h)).
+    r"""Gaussian kernel :math:`\exp(-u / (2 h))` of the squared distance u.
 
     Parameters
     ----------
     h : float, optional
         Squared length scale. Default: the number of dimensions, as in the paper.
     linear : float, default 0.0
-        Weight of a linear term 1 + <x, y>. The draws must then be centred.
+        Weight of a linear term :math:`1 + x^T y`. The draws must then be centred.
 
     Raises
     ------

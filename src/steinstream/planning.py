@@ -1,35 +1,39 @@
 r"""Number of draws and budget for a given KSD: the constant-budget corollary of the paper, with its constants.
 
-Let N_t be the size of the kept set after step t, f_t the growth, K_t KSD^2 of the set, and kappa = E k0(x, x) under the
-target.
+Let :math:`N_t` be the size of the kept set after step t, :math:`f_t` the growth, :math:`K_t` the squared KSD of the
+set, and :math:`\kappa = E\, k_0(x, x)` under the target.
 
-**Theorem** (independent draws of the target, the best of any number of candidates). A new draw increases N^2 K by at
-most kappa in expectation, because E k0(x, .) = 0 and the best candidate is at least as good as the first; thinning
-increases K by at most the budget eps_t. With N = N_{t-1}, which may depend on the past,
+**Theorem** (independent draws of the target, the best of any number of candidates). A new draw increases :math:`N^2 K`
+by at most :math:`\kappa` in expectation, because :math:`E\, k_0(x, \cdot) = 0` and the best candidate is at least as
+good as the first; thinning increases K by at most the budget :math:`\epsilon_t`. With :math:`N = N_{t-1}`, which may
+depend on the past,
 
-.. math:: E[K_t | past] \le \left(\frac{N}{N+1}\right)^2 K_{t-1} + \frac{\kappa}{(N+1)^2} + \epsilon_t ,
+.. math:: E[K_t | \text{past}] \le \left(\frac{N}{N+1}\right)^2 K_{t-1} + \frac{\kappa}{(N+1)^2} + \epsilon_t ,
 
 and if always :math:`f_t \le N_t \le M_t = \min(t, S)`,
 
 .. math:: E K_n \le \sum_{i \le n} w_i \left(\frac{\kappa}{(f_{i-1} + 1)^2} + \epsilon_i\right), \qquad
           w_i = \prod_{j=i}^{n-1} \left(\frac{M_j}{M_j + 1}\right)^2 .
 
-- ``bound_for="any"``: S = infinity, w_i = (i/n)^2. No assumption on the sizes. With f = sqrt(t^(1 + alpha) log t) / 2
-  and constant eps the two parts behave like n^-alpha / log n and eps n / 3. This is the corollary, for 0 < alpha < 1:
-  the best n is O(eps^(-1/(1 + alpha))), and E K_n is then O(eps^(alpha/(1 + alpha))).
-- ``bound_for="planned"``: S = f_n, the set never exceeds its final size. Errors are then forgotten within about S
-  steps, and for growth well below linear the bound is about kappa / (2 f_n) + eps f_n / 2, far below the other. The
-  largest budget for a radius is kappa / f_n^2 with f_n = kappa / radius^2; n is again O(eps^(-1/(1 + alpha))), but E
-  K_n is O(sqrt(eps)). In a set of f_n draws this budget allows a removal at every step (the removal lemma, if k0(x, x)
-  is kappa on average over the set), so the set does not grow larger. That average is an observation, not a theorem.
+- ``bound_for="any"``: :math:`S = \infty`, :math:`w_i = (i/n)^2`. No assumption on the sizes. With
+  :math:`f_t = \sqrt{t^{1 + \alpha} \log t} / 2` and a constant budget :math:`\epsilon` the two parts behave like
+  :math:`n^{-\alpha} / \log n` and :math:`\epsilon n / 3`. This is the corollary, for :math:`0 < \alpha < 1`: the best n
+  is :math:`O(\epsilon^{-1/(1 + \alpha)})`, and :math:`E K_n` is then :math:`O(\epsilon^{\alpha/(1 + \alpha)})`.
+- ``bound_for="planned"``: :math:`S = f_n`, the set never exceeds its final size. Errors are then forgotten within about
+  S steps, and for growth well below linear the bound is about :math:`\kappa / (2 f_n) + \epsilon f_n / 2`, far below
+  the other. The largest budget for a radius r is :math:`\kappa / f_n^2` with :math:`f_n = \kappa / r^2`; n is again
+  :math:`O(\epsilon^{-1/(1 + \alpha)})`, but :math:`E K_n` is :math:`O(\sqrt{\epsilon})`. In a set of :math:`f_n` draws
+  this budget allows a removal at every step (the removal lemma, if :math:`k_0(x, x)` is :math:`\kappa` on average over
+  the set), so the set does not grow larger. That average is an observation, not a theorem.
 
-With the budget eta / (N + 1)^2, ``"share"``, all this holds with kappa + eta in place of kappa and 0 in place of eps.
+With the budget :math:`\eta / (N + 1)^2`, ``"share"``, all this holds with :math:`\kappa + \eta` in place of
+:math:`\kappa` and 0 in place of :math:`\epsilon`.
 
-**Estimates.** kappa is the mean of k0(x, x) over the second half of a warm-up. In a correlated chain the expectation
-of k0(x, .) given the past is not 0. The long-run contribution of a draw is then the sum of the autocovariances of the
-Stein features, the limit of n KSD^2 of n consecutive draws (of every m-th draw, with m candidates). Its mean over eight
-segments is used if it is larger than kappa. No theorem covers this estimate; it is too small if the autocorrelation
-time of the chain is as long as a segment.
+**Estimates.** The constant :math:`\kappa` is the mean of :math:`k_0(x, x)` over the second half of a warm-up. In a
+correlated chain the expectation of :math:`k_0(x, \cdot)` given the past is not 0. The long-run contribution of a draw
+is then the sum of the autocovariances of the Stein features, the limit of :math:`n\, \mathrm{KSD}^2` of n consecutive
+draws (of every m-th draw, with m candidates). Its mean over eight segments is used if it is larger than :math:`\kappa`.
+No theorem covers this estimate; it is too small if the autocorrelation time of the chain is as long as a segment.
 """
 
 from __future__ import annotations
@@ -50,10 +54,9 @@ from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.config import PLAN, ThinConfig, settings_of
 
-SIZES = ("planned", "any")
-_SETTINGS = ("candidates", "kernel", "preconditioner", "validate_scores")
+BOUND_KINDS = ("planned", "any")
 
 _MAX_DRAWS = 10**12
 _MIN_STEPS = 100  # in the second half of the warm-up
@@ -63,7 +66,7 @@ _MAX_SEGMENT = 8192  # steps in a segment
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Settings with which the expected KSD is at most ``radius``.
+    r"""Settings with which the expected KSD is at most ``radius``.
 
     Run ``Thinner(dim, **plan.settings)`` over ``plan.draws`` draws.
 
@@ -72,7 +75,7 @@ class Plan:
     radius : float
         The KSD to reach.
     bound : float
-        Square root of the bound on E KSD^2, at most ``radius``.
+        Square root of the bound on :math:`E\, \mathrm{KSD}^2`, at most ``radius``.
     draws : int
         Number of draws.
     steps : int
@@ -83,18 +86,16 @@ class Plan:
         Growth.
     budget : float or str
         Budget.
-    candidates : int
-        Number of candidates per step.
     kappa : float
-        Constant of the bound.
+        Constant :math:`\kappa` of the bound.
     diagonal : float
-        The value of kappa for independent draws.
+        The value of :math:`\kappa` for independent draws.
     bound_for : str
         Sizes of the set for which the bound holds, ``"planned"`` or ``"any"``.
-    kernel : Kernel
-        Base kernel.
     preconditioner : Preconditioner
         Preconditioner, estimated from the warm-up.
+    config : ThinConfig
+        All settings. The weight of the stream term is 0.
 
     """
 
@@ -105,21 +106,20 @@ class Plan:
     kept: int
     growth: str
     budget: float | str
-    candidates: int
     kappa: float
     diagonal: float
     bound_for: str
-    kernel: Kernel
     preconditioner: Preconditioner
+    config: ThinConfig
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments for :class:`~steinstream.Thinner` and :func:`~steinstream.thin`, without a stream term."""
-        names = ("kernel", "preconditioner", "growth", "budget", "candidates")
-        return {**{name: getattr(self, name) for name in names}, "stream_weight": 0.0}
+        """Keyword arguments for :class:`~steinstream.Thinner` and :func:`~steinstream.thin`: all but the defaults."""
+        return {one.name: getattr(self.config, one.name) for one in self.config.differences(ThinConfig())}
 
     def __str__(self) -> str:
-        steps = "" if self.candidates == 1 else f": {count(self.steps)} steps, the best of {self.candidates} at each"
+        best_of = self.config.candidates
+        steps = "" if best_of == 1 else f": {count(self.steps)} steps, the best of {best_of} at each"
         ratio = self.kappa / self.diagonal
         correlated = f", {ratio:.3g} times that of independent draws" if ratio > 1 else ""
         return (
@@ -141,7 +141,7 @@ def plan(
     bound_for: str = "planned",
     **settings: Any,
 ) -> Plan:
-    """Plan the number of draws and the budget for a given KSD, from a warm-up.
+    r"""Plan the number of draws and the budget for a given KSD, from a warm-up.
 
     Parameters
     ----------
@@ -154,8 +154,8 @@ def plan(
     growth : str or float, default "power:1.5"
         ``"power:A"``, or A itself, with 1 < A < 2; ``"linear"``; or ``"sqrt"``.
     budget : str, default "constant"
-        ``"constant"``: the largest constant budget that reaches the radius. ``"share"``: the budget eta / n^2 with
-        eta = kappa. ``"share:ETA"``: the same with this eta.
+        ``"constant"``: the largest constant budget that reaches the radius. ``"share"``: the budget
+        :math:`\eta / n^2` with :math:`\eta = \kappa`. ``"share:ETA"``: the same with this :math:`\eta`.
     bound_for : {"planned", "any"}, default "planned"
         Sizes of the set that the bound allows. ``"any"`` makes no assumption and requires many times more draws.
     **settings
@@ -203,6 +203,7 @@ def plan_from_blocks(
     floor, kernel, candidates = _as_growth(growth, bound_for), config.kernel, config.candidates
     criterion_for = _as_criterion(budget, floor)
     fitted = fit_source(ArraySource([MarkedBlock(block) for block in chains]), config).preconditioner
+    config = config.replace(preconditioner=fitted, stream_weight=0.0)  # the bound is one of KSD alone
     kappa, diagonal = estimate_kappa(chains, kernel, fitted, candidates)
     if radius >= math.sqrt(kappa):
         raise InputError(
@@ -211,6 +212,7 @@ def plan_from_blocks(
         )
     criterion = criterion_for(kappa)
     terms = choose_steps(radius, criterion, Bound(floor, bound_for), candidates)
+    chosen = criterion.budget(radius, terms)
     return Plan(
         radius=float(radius),
         bound=math.sqrt(criterion.squared_bound(radius, terms)),
@@ -218,13 +220,12 @@ def plan_from_blocks(
         steps=terms.steps,
         kept=terms.kept,
         growth=str(floor),
-        budget=criterion.budget(radius, terms),
-        candidates=candidates,
+        budget=chosen,
         kappa=kappa,
         diagonal=diagonal,
         bound_for=bound_for,
-        kernel=kernel,
         preconditioner=fitted,
+        config=config.replace(growth=str(floor), budget=chosen),
     )
 
 
@@ -407,11 +408,11 @@ def _diagonal(block: validation.Block, kernel: Kernel, preconditioner: Precondit
 def _validate(radius: float, config: ThinConfig, bound_for: str) -> None:
     if not (isinstance(radius, int | float | np.number) and 0 < radius < math.inf):
         raise InputError(f"radius, the KSD to reach, must be a number above 0, got {radius!r}.")
-    unsupported = [one.name for one in config.differences(ThinConfig()) if one.name not in _SETTINGS]
-    if unsupported:
-        raise InputError(f"A plan has no setting {unsupported[0]}.", f"Its settings are {', '.join(_SETTINGS)}.")
-    if bound_for not in SIZES:
-        raise InputError(f"Unknown bound_for {bound_for!r}.", f"Choose one of {', '.join(SIZES)}.")
+    unsupported = config.unsupported_by(PLAN)
+    if unsupported is not None:
+        raise InputError(f"A plan has no setting {unsupported}.", f"Its settings are {', '.join(settings_of(PLAN))}.")
+    if bound_for not in BOUND_KINDS:
+        raise InputError(f"Unknown bound_for {bound_for!r}.", f"Choose one of {', '.join(BOUND_KINDS)}.")
 
 
 def _as_growth(choice: str | float, bound_for: str) -> schedules.Schedule:

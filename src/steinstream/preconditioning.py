@@ -1,13 +1,14 @@
-"""Preconditioners: linear changes of coordinates in which the kernel is evaluated.
+r"""Preconditioners: linear changes of coordinates in which the kernel is evaluated.
 
-With M = L L^T, draws x -> L^-1 x and scores s -> L^T s leave the formula of the Stein kernel unchanged. L is a number
-(one length scale), a vector (one scale per coordinate) or a lower triangular matrix (a full covariance).
+With :math:`M = L L^T`, draws :math:`x \mapsto L^{-1} x` and scores :math:`s \mapsto L^T s` leave the formula of the
+Stein kernel unchanged. L is a number (one length scale), a vector (one scale per coordinate) or a lower triangular
+matrix (a full covariance).
 
 Estimated preconditioners multiply the covariance by 2 d. In whitened coordinates two independent draws have a squared
 distance of about 2 d, so the kernel distinguishes draws equally well in any number of dimensions.
 
 A radial kernel does not depend on the origin. A kernel with a linear term does: a preconditioner may therefore have a
-centre m, with x -> L^-1 (x - m).
+centre m, with :math:`x \mapsto L^{-1} (x - m)`.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _FIXED = "an ss.Preconditioner, an array of d scales, or a covariance (d, d)"
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """Linear change of coordinates: x -> L^-1 (x - centre), s -> L^T s.
+    r"""Linear change of coordinates: :math:`x \mapsto L^{-1} (x - m)` for draws, :math:`s \mapsto L^T s` for scores.
 
     Parameters
     ----------
     factor : array_like
-        L: a number, (d,) scales, or a (d, d) lower triangular matrix.
+        Factor L: a number, scales (d,), or a lower triangular matrix (d, d).
     centre : array_like, optional
-        Origin of the new coordinates, (d,). Default: the origin of the draws.
+        Origin m of the new coordinates, (d,). Default: the origin of the draws.
 
     Examples
     --------
@@ -70,17 +71,48 @@ class Preconditioner:
 
     @classmethod
     def identity(cls) -> Preconditioner:
-        """Return the identity."""
+        """Return the identity.
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner.
+
+        """
         return cls(np.array(1.0))
 
     @classmethod
     def length_scale(cls, length: float) -> Preconditioner:
-        """Return a preconditioner with one length scale for all coordinates."""
+        """Return a preconditioner with one length scale for all coordinates.
+
+        Parameters
+        ----------
+        length : float
+            The length scale.
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner.
+
+        """
         return cls(_as_positive(length, "The length scale", 0))
 
     @classmethod
     def scales(cls, scales: ArrayLike) -> Preconditioner:
-        """Return a preconditioner with one length scale per coordinate, (d,)."""
+        """Return a preconditioner with one length scale per coordinate, (d,).
+
+        Parameters
+        ----------
+        scales : array_like of shape (d,)
+            The length scales.
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner.
+
+        """
         return cls(_as_positive(scales, "Every scale", 1))
 
     @classmethod
@@ -240,11 +272,35 @@ class Preconditioner:
         return self.apply_to_draws(draws), self.apply_to_scores(scores)
 
     def apply_to_draws(self, draws: Array) -> Array:
-        """Transform draws (n, d). The bits of a row do not depend on the others."""
+        """Transform draws (n, d). The bits of a row do not depend on the others.
+
+        Parameters
+        ----------
+        draws : array of shape (n, d)
+            Draws.
+
+        Returns
+        -------
+        array of shape (n, d)
+            Preconditioned draws.
+
+        """
         return self._require_range("draw", self._transform_draws(draws))
 
     def apply_to_scores(self, scores: Array) -> Array:
-        """Transform scores (n, d). The bits of a row do not depend on the others."""
+        """Transform scores (n, d). The bits of a row do not depend on the others.
+
+        Parameters
+        ----------
+        scores : array of shape (n, d)
+            Scores.
+
+        Returns
+        -------
+        array of shape (n, d)
+            Scores of the preconditioned draws.
+
+        """
         return self._require_range("score", self._transform_scores(scores))
 
     def rows_in_range(self, block: Block, on_bad: str, limit: float = OVERFLOW_LIMIT) -> Flags:
@@ -346,6 +402,11 @@ class Warmup:
     draws : int, default 1000
         Number of draws to wait for, at least 2.
 
+    Raises
+    ------
+    InputError
+        If there are fewer than 2 draws, or the kind is unknown.
+
     Examples
     --------
     >>> Warmup("scales", draws=500)
@@ -368,7 +429,19 @@ class Warmup:
             raise InputError(f"A warm-up needs at least 2 draws, got {self.draws}.")
 
     def fit(self, draws: Array) -> Preconditioner:
-        """Estimate the preconditioner from the first draws of the stream, (n, d)."""
+        """Estimate the preconditioner from the first draws of the stream, (n, d).
+
+        Parameters
+        ----------
+        draws : array of shape (n, d)
+            First draws of the stream.
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner.
+
+        """
         first = draws[: self.draws]
         return Preconditioner.estimate(self.kind, first[len(first) // 2 :])
 
@@ -378,8 +451,8 @@ class Streaming:
     """Preconditioner that is estimated again whenever the number of draws has doubled.
 
     Each estimate uses the draws since the previous one, so burn-in is forgotten. The influences of the kept draws and
-    their KSD are then computed again, at a cost of O(kept^2 d). KSD values before and after a change are different
-    measures.
+    their KSD are then computed again, at a cost of :math:`O(n^2 d)` for n kept draws. KSD values before and
+    after a change are different measures.
 
     Parameters
     ----------
@@ -393,6 +466,11 @@ class Streaming:
         stream is followed late.
     centred : bool, default False
         Use the mean of the draws as the centre.
+
+    Raises
+    ------
+    InputError
+        If a number of draws is too small, or the kind cannot be estimated from a running stream.
 
     Examples
     --------
@@ -585,6 +663,8 @@ def same_preconditioner(one: Preconditioner, other: Preconditioner) -> bool:
 
 def _as_floats(value: ArrayLike, what: str) -> Array:
     try:
+        if np.iscomplexobj(value):
+            raise TypeError
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{what} must be an array of numbers, got {reprlib.repr(value)}.") from None

@@ -17,7 +17,8 @@ class Moments:
     dim : int
         Number of parameters.
     full : bool, default False
-        Whether to accumulate the full covariance matrix, in O(d^2) memory, instead of the variances, in O(d).
+        Whether to accumulate the full covariance matrix, in :math:`O(d^2)` memory, instead of the variances, in
+        :math:`O(d)`.
 
     Attributes
     ----------

@@ -1,7 +1,8 @@
-"""Growth and budget schedules: functions of the step number t.
+r"""Growth and budget schedules: functions of the step number t.
 
-A growth f(t) is the smallest number of draws that may be kept after step t. A budget eps(t) is the increase of KSD^2
-that the removals of step t may cause. A schedule is any callable ``t -> value``. The classes in this module are
+A growth :math:`f(t)` is the smallest number of draws that may be kept after step t. A budget :math:`\epsilon(t)` is the
+increase of the objective that the removals of step t may cause. A schedule is any callable that takes t and returns the
+value, a number of at least 0; other values raise an error that names the step. The classes in this module are
 schedules with a text form, so that they can be chosen on the command line and stored in a checkpoint.
 
 >>> growth("sqrt")(np.array([1.0, 100.0]))
@@ -63,7 +64,7 @@ class KeepAll(NamedSchedule):
 
 @dataclass(frozen=True)
 class Linear(NamedSchedule):
-    """Growth t / 2, KSDT-LINEAR of the paper; text form ``linear``.
+    """Growth :math:`t / 2`, KSDT-LINEAR of the paper; text form ``linear``.
 
     >>> Linear()(np.array([1.0, 100.0]))
     array([ 0.5, 50. ])
@@ -78,7 +79,7 @@ class Linear(NamedSchedule):
 
 @dataclass(frozen=True)
 class SquareRoot(NamedSchedule):
-    """Growth sqrt(t log t), KSDT-SQRT of the paper; text form ``sqrt``.
+    r"""Growth :math:`\sqrt{t \log t}`, KSDT-SQRT of the paper; text form ``sqrt``.
 
     >>> SquareRoot()(np.array([1.0, 100.0]))
     array([ 0.        , 21.45966026])
@@ -93,10 +94,23 @@ class SquareRoot(NamedSchedule):
 
 @dataclass(frozen=True)
 class Power(NamedSchedule):
-    """Growth sqrt(t^alpha log t) / 2 with 0 < alpha < 2; text form ``power:ALPHA``.
+    r"""Growth :math:`\sqrt{t^\alpha \log t} / 2`; text form ``power:ALPHA``.
 
+    Parameters
+    ----------
+    alpha : float
+        Exponent, between 0 and 2.
+
+    Raises
+    ------
+    InputError
+        If the exponent is not between 0 and 2.
+
+    Examples
+    --------
     >>> Power(1.5)(np.array([1.0, 100.0]))
     array([ 0.        , 33.93070212])
+
     """
 
     alpha: float
@@ -117,8 +131,21 @@ class Power(NamedSchedule):
 class Constant(NamedSchedule):
     """The same value at every step, as a growth or as a budget; text form ``constant:VALUE``.
 
+    Parameters
+    ----------
+    value : float
+        The value, at least 0.
+
+    Raises
+    ------
+    InputError
+        If the value is negative.
+
+    Examples
+    --------
     >>> Constant(20)(np.array([1.0, 100.0]))
     array([20., 20.])
+
     """
 
     value: float
@@ -137,10 +164,18 @@ class Constant(NamedSchedule):
 
 @dataclass(frozen=True)
 class Decaying(NamedSchedule):
-    """Budget log(t) / f(t)^2 with the growth f, as in Theorem 1 of the paper; text form ``decaying``.
+    r"""Budget :math:`\log(t) / f(t)^2` with the growth f, as in Theorem 1 of the paper; text form ``decaying``.
 
+    Parameters
+    ----------
+    growth : callable
+        The growth f.
+
+    Examples
+    --------
     >>> Decaying(Linear())(np.array([1.0, 100.0])).round(6)
     array([0.      , 0.001842])
+
     """
 
     growth: Schedule
@@ -155,13 +190,27 @@ class Decaying(NamedSchedule):
 
 @dataclass(frozen=True)
 class Share(NamedSchedule):
-    """Budget eta / n^2 with n the number of kept draws; text form ``share:ETA``.
+    r"""Budget :math:`\eta / n^2` with n the number of kept draws; text form ``share:ETA``.
 
-    With it E KSD^2 <= n (kappa + eta) / f(n)^2. The budget depends on the kept set and not on t alone: the thinner
-    reads ``eta`` and divides by n^2, and the schedule itself is 0.
+    After t steps with independent draws, :math:`E\, \mathrm{KSD}^2 \le t (\kappa + \eta) / f(t)^2`. The budget depends
+    on the kept set and not on t alone: the thinner reads ``eta`` and divides by :math:`n^2`, and the schedule itself is
+    0.
 
+    Parameters
+    ----------
+    eta : float
+        The share :math:`\eta`, at least 0.
+
+    Raises
+    ------
+    InputError
+        If the share is negative.
+
+    Examples
+    --------
     >>> Share(0.5).eta, str(Share(0.5))
     (0.5, 'share:0.5')
+
     """
 
     eta: float
@@ -283,7 +332,7 @@ def evaluate(schedule: Schedule, t: Array) -> Array:
     Raises
     ------
     InputError
-        If a value is not a number.
+        If a value of a function is not a number, is NaN or is negative.
 
     Examples
     --------
@@ -293,11 +342,27 @@ def evaluate(schedule: Schedule, t: Array) -> Array:
     """
     if isinstance(schedule, NamedSchedule):
         return schedule(t)
-    values = np.array([float(schedule(int(step))) for step in t], dtype=np.float64)
-    if np.isnan(values).any():
-        step = int(t[np.isnan(values)][0])
-        raise InputError(f"The schedule {schedule!r} is not a number at step {step}.")
-    return values
+    return np.array([_value_at(schedule, int(step)) for step in t], dtype=np.float64)
+
+
+def _value_at(schedule: Schedule, step: int) -> float:
+    """Return the value of a function of the user at a step."""
+    returned = schedule(step)
+    try:
+        if isinstance(returned, str | bytes):
+            raise TypeError("text")
+        value = float(returned)
+    except (TypeError, ValueError, OverflowError):
+        shown = repr(returned)
+        raise InputError(
+            f"The schedule {schedule!r} is not a number at step {step}: it returned "
+            f"{shown if len(shown) <= 80 else type(returned).__name__}.",
+            "Return one number for each step.",
+        ) from None
+    if not value >= 0.0:
+        what = "not a number" if np.isnan(value) else f"negative ({value})"
+        raise InputError(f"The schedule {schedule!r} is {what} at step {step}.", "Return a number of at least 0.")
+    return value
 
 
 def name_of(schedule: Schedule, floor: Schedule) -> str | None:

@@ -6,7 +6,7 @@ All public entry points call these functions. Internal code assumes valid input.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream._typing import Array, Flags, Id, Ids, Integers
+from steinstream._typing import AnyArray, Array, Flags, Id, Ids, Integers
 from steinstream.errors import InputError, NegatedScoresError
 
 #: Largest magnitude of a draw or score. The square of a larger score overflows or dominates every other number. With a
@@ -54,7 +54,19 @@ class Block(NamedTuple):
         return bool(self.scores.shape[1])
 
     def take(self, rows: slice | Flags | Integers) -> Block:
-        """Return some of the rows."""
+        """Return some of the rows.
+
+        Parameters
+        ----------
+        rows : slice, array of bool or array of int
+            The rows.
+
+        Returns
+        -------
+        Block
+            The rows, in this order.
+
+        """
         features = None if self.features is None else self.features[rows]
         return Block(self.draws[rows], self.scores[rows], self.ids[rows], features)
 
@@ -79,6 +91,35 @@ def concatenate(blocks: list[Block]) -> Block:
         np.concatenate([block.ids for block in blocks]),
         np.concatenate(features) if features else None,
     )
+
+
+def interleave(blocks: Sequence[Block]) -> Block:
+    """Merge blocks of equal length: the first row of each block, then the second of each, and so on.
+
+    Returns
+    -------
+    Block
+        The rows of all blocks, in turns.
+
+    Examples
+    --------
+    >>> one, two = (Block(np.zeros((2, 1)), np.zeros((2, 0)), consecutive_ids(chain, 0, 2)) for chain in (0, 1))
+    >>> interleave([one, two]).ids.tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+
+    """
+    features = [block.features for block in blocks if block.features is not None]
+    return Block(
+        _interleave_rows([block.draws for block in blocks]),
+        _interleave_rows([block.scores for block in blocks]),
+        _interleave_rows([block.ids for block in blocks]),
+        _interleave_rows(features) if features else None,
+    )
+
+
+def _interleave_rows(arrays: Sequence[AnyArray]) -> AnyArray:
+    stacked = np.stack(arrays, axis=1)
+    return stacked.reshape(stacked.shape[0] * stacked.shape[1], stacked.shape[2])
 
 
 def empty_block(dim: int, has_scores: bool = True) -> Block:
@@ -199,8 +240,24 @@ def _how_to_convert(values: Any) -> str:
 _SAMPLE_DIMS = ("chain", "draw", "sample")
 
 
+#: Other names of the dimensions of chains and draws, for example those of emcee.
+_CHAIN_ALIASES, _DRAW_ALIASES = ("walker", "walkers", "chains"), ("step", "steps", "iteration", "iterations", "draws")
+
+
+def with_common_names(values: Any) -> Any:
+    """Return an ``xarray.DataArray`` whose dimensions of chains and draws are called ``chain`` and ``draw``."""
+    dims = [str(name) for name in getattr(values, "dims", ())]
+    renamed = {}
+    for name, others, aliases in (("draw", {"draw", "sample"}, _DRAW_ALIASES), ("chain", {"chain"}, _CHAIN_ALIASES)):
+        found = [alias for alias in aliases if alias in dims]
+        if len(found) == 1 and not others & {*dims}:
+            renamed[found[0]] = name
+    return values.rename(renamed) if renamed and hasattr(values, "rename") else values
+
+
 def _ordered_by_name(array: Any) -> Any:
     """Return the values of an ``xarray.DataArray``: chain, draw, then all other dimensions as one."""
+    array = with_common_names(array)
     leading = [name for name in _SAMPLE_DIMS if name in array.dims]
     if not leading:
         return np.asarray(array)  # names that are not known: by position
@@ -211,9 +268,18 @@ def _ordered_by_name(array: Any) -> Any:
 
 def _as_table(values: ArrayLike, what: str) -> Array:
     """Convert draws or scores; a single parameter with named dimensions becomes a column."""
+    values = with_common_names(values)
     array, dims = as_floats(values, what), [str(name) for name in getattr(values, "dims", ())]
     if not dims or all(name.startswith("dim_") for name in dims):
         return array
+    others = [name for name in dims if name not in _SAMPLE_DIMS]
+    if len(others) > 1 and "draw" in dims and "chain" not in dims:
+        few = min(others, key=lambda name: np.shape(values)[dims.index(name)])
+        raise InputError(
+            f"The {what} have the dimensions {', '.join(dims)}, and {' or '.join(others)} may be the chains.",
+            f'Name the chains, for example array.rename({few}="chain"), or join the parameters: '
+            f"array.stack(parameter=[{', '.join(map(repr, others))}]).",
+        )
     if not {"draw", "sample"} & {*dims}:
         longest = dims[int(np.argmax(np.shape(values)))]
         raise InputError(
@@ -224,19 +290,8 @@ def _as_table(values: ArrayLike, what: str) -> Array:
 
 
 def parameter_names(draws: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a DataFrame, or of the parameters of an ``xarray.DataArray``, if it has any.
-
-    Parameters
-    ----------
-    draws : array_like
-        Draws, as a user passes them.
-
-    Returns
-    -------
-    tuple of str or None
-        The names. None without names, or if they are not unique or no strings.
-
-    """
+    """Return the column names of a DataFrame or DataArray; None if there are none, or they are not unique strings."""
+    draws = with_common_names(draws)
     names = [*getattr(draws, "columns", ())]
     others = [name for name in getattr(draws, "dims", ()) if name not in _SAMPLE_DIMS]
     if not names and len(others) == 1 and others[0] in getattr(draws, "indexes", ()):
@@ -254,24 +309,19 @@ def reject_path(values: object, what: str) -> None:
         )
 
 
+def reject_masked(values: object, what: str) -> None:
+    """Raise an `InputError` if entries of an array are masked."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        mask = np.ma.getmaskarray(values)
+        first = tuple(int(place[0]) for place in np.nonzero(mask))
+        raise InputError(
+            f"The {what} have {int(mask.sum())} masked entries, the first at {first}.",
+            'Fill them, or skip such draws with on_bad="skip".',
+        )
+
+
 def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | None = None) -> tuple[Array, Array]:
-    """Convert draws and scores to float64 arrays of the same shape.
-
-    Parameters
-    ----------
-    draws : array_like
-        Draws, (n, d).
-    scores : array_like or None
-        Their scores, (n, d).
-    dim : int, optional
-        Expected number of dimensions.
-
-    Returns
-    -------
-    tuple of array
-        Draws (n, d), and scores (n, d) or, without scores, (n, 0).
-
-    """
+    """Convert draws and scores to float64 arrays (n, d); without scores, the scores have shape (n, 0)."""
     scores = _in_order_of(draws, scores)
     x = _as_table(draws, "draws")
     if x.ndim != 2:
@@ -352,30 +402,52 @@ _SWAPPED_CORRELATION, _SWAPPED_MIN_CHAINS = 0.5, 50
 
 
 def _reject_swapped_chains(draws: Array) -> None:
-    """Raise an `InputError` if draws (chains, n, d) are certainly in the order (n, chains, d), as emcee returns them.
-
-    Different chains are independent: neighbours along the first axis are not correlated, unless that axis is time. The
-    error is raised only if there are many chains, if neighbouring chains are strongly correlated, and if consecutive
-    draws are not.
-    """
-    chains, count, _ = draws.shape
-    if chains < _SWAPPED_MIN_CHAINS or count < 2 or not np.isfinite(draws).all():
-        return
-    centred = draws - draws.mean(axis=0)
-    scale = np.sqrt((centred**2).mean(axis=(0, 1)))
-    if not (scale > 0).all():
-        return
-    centred /= scale
-    across = float((centred[1:] * centred[:-1]).mean())
-    within = float((centred[:, 1:] * centred[:, :-1]).mean())
-    if across > _SWAPPED_CORRELATION and within < across / 2:
+    """Raise an `InputError` if draws (chains, n, d) are certainly in the order (n, chains, d), as in emcee."""
+    if question := swapped_chains_question(draws):
         raise InputError(
-            f"Draws of shape {draws.shape} are {chains} chains of {count} draws, but neighbouring chains are "
-            f"correlated ({across:.2f}) and consecutive draws are not ({within:.2f}). "
-            "Is the order (draws, chains, dimensions)?",
+            question,
             "Then pass np.swapaxes(draws, 0, 1), and the scores likewise. If the order is right, add the chains to a "
             "Thinner, one after another.",
         )
+
+
+def swapped_chains_question(draws: Array, chains: int | None = None) -> str:
+    """Return a question if draws (chains, n, d) are certainly in the order (n, chains, d), as emcee returns them.
+
+    Different chains are independent: neighbours along the first axis are not correlated, unless that axis is time. The
+    question is asked only if there are many chains, if neighbouring chains are strongly correlated, and if consecutive
+    draws are not.
+
+    Parameters
+    ----------
+    draws : array
+        Draws, or those of the first chains.
+    chains : int, optional
+        Number of all chains. Default: that of ``draws``.
+
+    Returns
+    -------
+    str
+        The question; empty if the order is plausible.
+
+    """
+    given, count, dim = draws.shape
+    if given < _SWAPPED_MIN_CHAINS or count < 2 or not np.isfinite(draws).all():
+        return ""
+    centred = draws - draws.mean(axis=0)
+    scale = np.sqrt((centred**2).mean(axis=(0, 1)))
+    if not (scale > 0).all():
+        return ""
+    centred /= scale
+    across = float((centred[1:] * centred[:-1]).mean())
+    within = float((centred[:, 1:] * centred[:, :-1]).mean())
+    if across <= _SWAPPED_CORRELATION or within >= across / 2:
+        return ""
+    return (
+        f"Draws of shape {(chains or given, count, dim)} are {chains or given} chains of {count} draws, but "
+        f"neighbouring chains are correlated ({across:.2f}) and consecutive draws are not ({within:.2f}). "
+        "Is the order (draws, chains, dimensions)?"
+    )
 
 
 #: Largest number of rows, and least number of columns per row, of an array that has its draws along the columns.
@@ -399,24 +471,30 @@ def reject_transposed(draws: ArrayLike, size: int | None) -> None:
         return
     if len(shape) != 2 or hasattr(draws, "columns") or hasattr(draws, "dims"):
         return
-    rows, columns = shape
-    few = rows <= _TRANSPOSED_MAX_ROWS and columns >= _TRANSPOSED_RATIO * rows
-    if few and rows > 1 and (size is None or size >= rows):
+    if question := transposed_question(*shape, size):
         raise InputError(
-            f"Draws of shape {shape} are {rows} draws in {columns} dimensions, too few to thin. "
-            "Is the order (dimensions, draws)?",
+            question,
             "Then pass draws.T, and the scores likewise. If the order is right, set size below the number of draws.",
         )
 
 
-def as_features(features: ArrayLike, count: int, width: int | None = None) -> Array:
-    """Convert the features of ``count`` draws to a (count, p) float64 array; ``width`` is the expected p."""
+def transposed_question(rows: int, columns: int, size: int | None) -> str:
+    """Return a question if an array (rows, columns) of draws has its draws along the columns; otherwise nothing."""
+    few = rows <= _TRANSPOSED_MAX_ROWS and columns >= _TRANSPOSED_RATIO * rows
+    if not few or rows <= 1 or (size is not None and size < rows):
+        return ""
+    return (
+        f"Draws of shape {(rows, columns)} are {rows} draws in {columns} dimensions, too few to thin. "
+        "Is the order (dimensions, draws)?"
+    )
+
+
+def as_features(features: ArrayLike, count: int) -> Array:
+    """Convert the features of ``count`` draws to a (count, p) float64 array."""
     z = as_floats(features, "features")
     z = z.reshape(len(z), math.prod(z.shape[1:])) if z.ndim else z
     if z.ndim != 2 or len(z) != count or z.shape[1] == 0:
         raise InputError(f"features must have one row per draw ({count} rows), got shape {np.shape(features)}.")
-    if width is not None and z.shape[1] != width:
-        raise InputError(f"Expected {width} features per draw, got {z.shape[1]}.")
     return z
 
 

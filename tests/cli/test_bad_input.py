@@ -159,3 +159,28 @@ def test_missing_file_and_unknown_format(steinstream, tmp_path):
     refused(steinstream("inspect", "missing.npz"), "missing.npz")
     (tmp_path / "chain.sas").write_text("x")
     refused(steinstream("ksd", "chain.sas"), "chain.sas", ".npz")
+
+
+@pytest.mark.parametrize("name", ["chain.npz", "chain.npy"])
+@pytest.mark.parametrize("case", ["swapped", "transposed"])
+def test_axes_in_another_order(name, case, steinstream, tmp_path):
+    rng = np.random.default_rng(0)
+    walk = np.zeros((800, 4, 3))
+    for step in range(1, 800):
+        walk[step] = 0.95 * walk[step - 1] + rng.normal(size=(4, 3))
+    draws = walk if case == "swapped" else walk.reshape(-1, 3).T
+    np.savez(tmp_path / name, draws=draws) if name == "chain.npz" else np.save(tmp_path / name, draws)
+    question = "(draws, chains, dimensions)?" if case == "swapped" else "(dimensions, draws)?"
+    right = "np.swapaxes(draws, 0, 1)" if case == "swapped" else "draws.T"
+    ran = steinstream("thin", name, "-o", "kept.npz", "--size", 100)
+    refused(ran, question, right)
+    described = steinstream("inspect", name).stdout
+    assert question in described and right in described
+    if case == "transposed":
+        assert steinstream("thin", name, "-o", "kept.npz", "--size", 2).returncode == 0
+        return
+    refused(steinstream("thin", name, "-o", "kept.npz", "--size", 100, "--workers", 0), question)
+    refused(steinstream("compare", name, "--sizes", "50"), question)
+    np.save(tmp_path / "right.npy", np.swapaxes(walk, 0, 1))
+    ran = steinstream("thin", "right.npy", "-o", "kept.npz", "--size", 100)
+    assert ran.returncode == 0, ran.stderr

@@ -7,7 +7,7 @@ import pytest
 
 import steinstream as ss
 from steinstream.io import open_chain, open_chains
-from steinstream.io.burn_in import without_burn_in
+from steinstream.io.discard_burn_in import without_burn_in
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.conftest import write_chain
 
 KEPT = "kept seen skipped parameters has_scores ksd mmd bound effective_size effective_draws burn_in chain_worth"
 KEPT_SET = {*KEPT.split(), "findings", "settings"}
-PLAN = "radius bound draws steps kept growth budget candidates kappa diagonal bound_for kernel preconditioner next"
+PLAN = "radius bound draws steps kept growth budget config kappa diagonal bound_for preconditioner next"
 INSPECTION = "draws chains parameters has_scores negated invalid repeated left_out megabytes next"
 
 #: Words of a command, keys of its JSON object in addition to those of every command, and the files that it writes.

@@ -15,6 +15,7 @@ import pytest
 
 from steinstream.baselines.comparison import ComparisonRow
 from steinstream.cli import commands
+from steinstream.cli.compare import _table
 from steinstream.errors import InputError, OutputError
 from tests.conftest import write_chain
 
@@ -70,12 +71,27 @@ def test_the_command_writes_a_table_and_a_picture_and_touches_nothing_else(stein
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
+def test_cells_of_the_table_are_not_cut_in_a_narrow_window(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    row = ComparisonRow("minibatch_stein_thinning", 500, 0.5, 0.5, 0.5, 0.0123, 0.3, 500, 0.1417, 0.0543, 1024.0)
+    lines = _table([row]).splitlines()
+    assert "quantiles" in lines[0] and "distinct" in lines[0]
+    assert lines[1].split()[-6:] == ["141.7", "ms", "54.3", "ms", "1024.0", "MB"]
+
+
 def test_a_csv_file_with_scores_is_compared(steinstream, tmp_path):
     x = np.random.default_rng(0).normal(size=(200, 2))
     header = "a,b,score_a,score_b"
     np.savetxt(tmp_path / "chain.csv", np.hstack([x, -x]), delimiter=",", header=header, comments="")
     ran = steinstream("compare", "chain.csv", "--sizes", "10", "--methods", "stride")
     assert ran.returncode == 0 and "stride" in ran.stdout, ran.stderr
+
+
+def test_methods_that_require_scores_are_named_in_one_sentence(steinstream, tmp_path):
+    np.savez(tmp_path / "chain.npz", draws=np.random.default_rng(0).normal(size=(200, 2)))
+    ran = steinstream("compare", "chain.npz", "--sizes", "10", "--methods", "stride,spmcmc,stein_thinning")
+    assert ran.returncode == 0, ran.stderr
+    assert "The methods spmcmc, stein_thinning require scores" in ran.stdout and ran.stdout.count("scores") == 1
 
 
 def test_ctrl_c_ends_the_comparison_and_its_process(tmp_path):
@@ -87,7 +103,8 @@ def test_ctrl_c_ends_the_comparison_and_its_process(tmp_path):
     )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     limit = time.monotonic() + 600
-    while time.monotonic() < limit and len(children.read_text().split() if children.exists() else "12") < 2:
+    while process.poll() is None and len(children.read_text().split() if children.exists() else "12") < 2:
+        assert time.monotonic() < limit
         time.sleep(0.1)  # until the process of the method runs, next to the helper of multiprocessing
     time.sleep(1.0)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group

@@ -43,6 +43,15 @@ def test_the_summary_of_the_parameters_is_printed(steinstream, tmp_path):
     assert table not in steinstream("thin", "chain.npz", "--size", 40, "-o", "kept.npz").stdout
 
 
+def test_a_table_is_not_a_complete_kept_set(steinstream, tmp_path):
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    np.savetxt(tmp_path / "chain.csv", x, delimiter=",", header="a,b", comments="")
+    ran = steinstream("thin", "chain.csv", "--size", 40)
+    assert ran.returncode == 0 and "need a complete kept set: -o kept.npz" in ran.stdout
+    np.savez(tmp_path / "chain.npz", draws=x)
+    assert "complete kept set" not in steinstream("thin", "chain.npz", "--size", 40).stdout
+
+
 def write_format(suffix, folder):
     """Write 300 draws of two parameters to a file; return it, and whether it has scores."""
     x = np.random.default_rng(0).normal(size=(300, 2))

@@ -16,7 +16,9 @@ def test_thin_prints_what_was_checked_and_what_would_have_been_found(steinstream
         ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 100, *method)
         assert ran.returncode == 0 and ran.stderr == ""
         verdict = ran.stdout.splitlines()[-1]
-        assert re.match(r"None of \d+ checks fired; 100 kept draws and [\d ]+ draws of the stream", verdict)
+        assert re.match(
+            r"None of \d+ checks fired. 100 kept draws were compared with [\d ]+ draws of the stream", verdict
+        )
         assert re.search(r"would have been found: mean \(differences above 0\.\d\d sd\), spread \(sds below", verdict)
         assert "Not checked: " in verdict and "weights (equal weights)" in verdict
 

@@ -16,6 +16,7 @@ from steinstream.cli import commands
 from steinstream.cli.checkpoints import Checkpoint, fingerprint
 from steinstream.cli.progress import Stop
 from steinstream.errors import CheckpointError, InputError, SteinstreamError
+from steinstream.io import checkpoint
 from tests.conftest import write_chain
 from tests.stan_runs import sample
 
@@ -222,6 +223,18 @@ def test_a_run_continues_with_the_same_data_and_options_only(folder, stopped, be
     with pytest.raises(CheckpointError, match=problem):
         run(f"thin {now} -o k.npz --preconditioner identity --checkpoint run.npz --resume")
     assert contents(folder) == before
+
+
+@pytest.mark.parametrize("chain", ["chain.npz", "draws.csv"])  # with scores and without
+def test_a_checkpoint_with_other_ids_than_those_of_its_draws_is_refused(folder, stopped, chain):
+    stopped(f"thin {chain} -o k.npz")
+    content = checkpoint.read("run.npz")
+    ids = content["state"]["kept"]["ids"]
+    ids[[0, 1], :2] = ids[[1, 0], :2]
+    checkpoint.write("run.npz", content)
+    with pytest.raises(CheckpointError, match=r"run.npz is damaged: its draw \d+ of chain 0 is not that of"):
+        run(f"thin {chain} -o k.npz --preconditioner identity --checkpoint run.npz --resume")
+    assert not Path("k.npz").exists()
 
 
 def test_a_checkpoint_of_another_command_is_refused(folder, stopped):

@@ -18,7 +18,7 @@ from steinstream.errors import CheckpointError, InputError, NegatedScoresError
 from steinstream.io import open_chain
 from tests.stan_runs import constrain, program, sample, whole
 
-IDLE = 3.0  # seconds after which a file counts as finished; a busy writer pauses for less
+IDLE = 30.0  # seconds after which a file counts as finished; a busy writer pauses for less
 
 
 def until(condition, what, seconds=600):
@@ -147,7 +147,7 @@ def test_a_writer_may_pause_in_the_middle_of_a_number(made, texts, tmp_path):
 def test_a_writer_that_dies_leaves_its_whole_lines(made, tmp_path, capsys):
     with pytest.raises(subprocess.CalledProcessError):
         sample(tmp_path, samples=600, fake=["mode=die", "at=300"])
-    follow(tmp_path / "out-diagnostic-1.csv", "-o", tmp_path / "kept.npz", "--size", 40, "--until-idle", IDLE)
+    follow(tmp_path / "out-diagnostic-1.csv", "-o", tmp_path / "kept.npz", "--size", 40, "--until-idle", 0.1)
     assert_same(tmp_path / "kept.npz", thinned(made[0], count=300))
     assert "has 300 of 600 announced draws" in capsys.readouterr().err
 
@@ -200,7 +200,7 @@ def test_a_chain_that_died_does_not_hold_up_the_others(made, texts, tmp_path):
     lines = texts[0].splitlines(keepends=True)
     short.write_bytes(b"".join(lines[:200]) + lines[200][:40])
     (tmp_path / "out-1.csv").write_bytes(texts[1])
-    follow(short, made[1], "-o", tmp_path / "kept.npz", "--size", 40, "--until-idle", IDLE)
+    follow(short, made[1], "-o", tmp_path / "kept.npz", "--size", 40, "--until-idle", 0.1)
     short.write_bytes(b"".join(lines[:200]))
     assert_same(tmp_path / "kept.npz", thinned(short, made[1]))
 
@@ -407,3 +407,20 @@ def test_two_processes_never_share_a_checkpoint(steinstream, chain, tmp_path):
     ran = steinstream("thin", chain, "-o", "other.npz", "--size", 20, *saving)
     assert ran.returncode == 0, ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chain.npz", "other.npz"]
+
+
+def test_a_file_that_does_not_grow_names_the_option_that_ends_the_command(steinstream, tmp_path, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    np.savetxt(tmp_path / "chain.csv", x, delimiter=",", header="a,b", comments="")
+    module, pauses = sys.modules[command.callback.__module__], []
+    monkeypatch.setattr(module, "_IDLE", 0.0)
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(module.time, "sleep", pause)
+    ran = steinstream("follow", "chain.csv", "-o", "kept.npz", "--size", 20)
+    assert ran.stderr.count("give --until-idle SECONDS") == 1
+    assert len(ss.Kept.load(tmp_path / "kept.npz")) == 20

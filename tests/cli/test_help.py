@@ -34,7 +34,7 @@ def examples(text):
 
 
 def parse(words):
-    """Raise an error if there is no such command, or it does not have these options."""
+    """Raise an error if the command does not exist, or does not have these options."""
     name, command, rest = commands.resolve_command(click.Context(commands), words[1:])
     command.make_context(name, rest)
 
@@ -70,7 +70,7 @@ def test_the_first_help_has_an_example_of_each_command():
 
 def test_the_commands_in_the_readme_are_right():
     found = list(examples((ROOT / "README.md").read_text()))
-    assert len(found) >= 3
+    assert found
     for words in found:
         parse(words)
 

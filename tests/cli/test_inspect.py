@@ -97,6 +97,19 @@ def test_files_without_scores_are_described_with_the_way_to_scores(steinstream, 
         assert way in ran.stdout, name
 
 
+def test_files_of_pymc_may_have_computed_variables(steinstream, tmp_path):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    x = np.random.default_rng(0).normal(size=(2, 100, 3))
+    for library in ("pymc", "numpyro"):
+        arrays = {name: (("chain", "draw"), x[..., i]) for i, name in enumerate("abc")}
+        posterior = xarray.Dataset(arrays, attrs={"inference_library": library})
+        xarray.DataTree.from_dict({"posterior": posterior}).to_netcdf(tmp_path / f"{library}.nc", engine="h5netcdf")
+    assert "functions of others are not recognised: name the parameters" in steinstream("inspect", "pymc.nc").stdout
+    assert "not recognised" not in steinstream("inspect", "pymc.nc", "--parameters", "a,b").stdout
+    assert "not recognised" not in steinstream("inspect", "numpyro.nc").stdout
+
+
 def test_kept_sets_and_checkpoints_are_described(steinstream, chain, tmp_path):
     steinstream("thin", chain, "-o", "kept.npz", "--size", 20, "--weights", "--order")
     ran = steinstream("inspect", "kept.npz")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,24 @@ def test_a_set_kept_without_scores_is_refused(steinstream, tmp_path):
     ss.thin(x, log_density=-0.5 * np.sum(x**2, axis=1), proxy="gaussian", size=20).save(tmp_path / "kept.npz")
     ran = steinstream("ksd", "kept.npz")
     assert ran.returncode == 2 and "needs scores" in ran.stderr and "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("suffix", ["npz", "nc", "zarr"])
+def test_a_damaged_kept_set_is_not_measured_as_a_chain(suffix, steinstream, chain, tmp_path):
+    for module in {"nc": ["h5netcdf"], "zarr": ["zarr"]}.get(suffix, []):
+        pytest.importorskip(module)
+    name = f"kept.{suffix}"
+    kept = ss.thin(*np.random.default_rng(0).normal(size=(2, 300, 2)), size=20, validate_scores=False)
+    replace(kept, weights=np.full(20, -1.0)).save(tmp_path / name)  # chains have no weights, and could be read
+    ran = steinstream("ksd", name)
+    assert ran.returncode == 2 and f"{name} is not a valid kept set: weights must be" in ran.stderr
+    ran = steinstream("inspect", name)
+    assert ran.returncode == 0 and f"damaged: {name} is not a valid kept set: weights must be" in ran.stdout
+
+
+def test_a_kept_set_without_one_of_its_arrays_is_not_measured_as_a_chain(steinstream, chain, tmp_path):
+    steinstream("thin", chain, "-o", "kept.npz", "--size", 60)
+    with np.load(tmp_path / "kept.npz") as stored:
+        np.savez(tmp_path / "kept.npz", **{name: stored[name] for name in stored.files if name != "history_ksd"})
+    ran = steinstream("ksd", "kept.npz")
+    assert ran.returncode == 2 and "missing arrays history_ksd" in ran.stderr

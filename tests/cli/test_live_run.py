@@ -41,7 +41,7 @@ def follow(folder, *more):
 
 
 def stop_after(process, path, draws):
-    """Stop the command when its result represents so many draws, and return the result."""
+    """Stop the command when its result represents ``draws`` draws, and return the result."""
     end = time.monotonic() + 600  # a busy machine does not need that long
     while not path.exists() or ss.Kept.load(path).settings["seen"] < draws:
         assert process.poll() is None and time.monotonic() < end, process.communicate()[1]

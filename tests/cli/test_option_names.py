@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import get_args
 
 import click
 import pytest
@@ -35,7 +36,7 @@ def test_thin_offers_exactly_the_settings_that_the_configuration_offers():
 def test_an_option_of_a_setting_has_its_name_help_and_section(name):
     option, offered = options("thin")[name], COMMAND_LINE[name]
     assert option.opts == [f"--{name.replace('_', '-')}"]
-    assert option.help.startswith(offered.help) and option.section == offered.section
+    assert option.help.startswith(offered.help) and option.section == help.SECTIONS[offered.section]
     if isinstance(getattr(ThinConfig(), name), bool):
         assert option.secondary_opts == [f"--no-{name.replace('_', '-')}"]
     if offered.choices:
@@ -75,19 +76,17 @@ def test_options_have_the_names_of_the_parameters_of_the_function(command, funct
     assert options(command).keys() - files - printing - others <= parameters(function)
 
 
-def test_options_of_workers_and_weights_have_the_names_of_the_parameters():
+def test_options_of_workers_have_the_names_of_the_parameters():
     workers = {option.name for option in options("thin").values() if option.section == help.WORKERS} | {"workers"}
     assert workers and workers <= parameters(ss.parallel.thin)
-    weights = {option.name for option in options("refine").values() if option.section == help.WEIGHTS}
-    assert weights - {"burn_in"} <= parameters(ss.Kept.weighted)  # the burn-in is left out of ``like``
 
 
 def test_the_sections_of_the_command_line_are_those_of_the_settings():
-    assert {help.MOST_USED, help.SELECTION, help.MEASURE, help.INPUT} == {one.section for one in COMMAND_LINE.values()}
+    assert help.SECTIONS.keys() == {*get_args(config.Section)} == {one.section for one in COMMAND_LINE.values()}
 
 
 def test_a_new_setting_is_an_option_without_further_code(monkeypatch):
-    offered = config.CommandLine("Weight of the costs.", "Measuring KSD")
+    offered = config.CommandLine("Weight of the costs.", "measure")
     monkeypatch.setattr(config, "COMMAND_LINE", {**COMMAND_LINE, "cost_weight": offered})
     thin = commands.commands["thin"]
     again = help.Command("thin", callback=thin.callback, params=[])

@@ -74,7 +74,7 @@ def test_the_commands_in_the_report_reproduce_the_set(written, folder):
     assert ran.returncode == 0, ran.stderr
     assert run(folder, "refine", "weighted.npz", "-o", "a b.npz", "--order").returncode == 0
     kept = ss.Kept.load(folder / "a b.npz")
-    commands = provenance.commands(kept, "a b.npz")
+    commands = provenance.recorded_commands(kept, "a b.npz")
     assert commands[1] == "steinstream refine weighted.npz --order -o 'a b.npz'" and len(commands) == 2
     for name in ("weighted.npz", "a b.npz"):
         (folder / name).unlink()

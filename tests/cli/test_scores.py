@@ -150,3 +150,19 @@ def test_two_stages_are_refused_where_they_make_no_sense(steinstream, chain, tmp
     ):
         ran = steinstream("scores", *words)
         assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
+
+
+def test_the_burn_in_is_left_out(steinstream, tmp_path, draws, model):
+    words = ("scores", "draws.csv", "--score", f"{model}.py:score", "-o", "scored.npz", "--burn-in", "10")
+    done = steinstream(*words)
+    assert done.returncode == 0 and "100 draws with scores" in done.stdout, done.stderr
+    with np.load(tmp_path / "scored.npz") as file:
+        np.testing.assert_array_equal(file["draws"], draws.reshape(2, 60, 3)[:, 10:].reshape(-1, 3))
+        assert file["ids"][[0, 50]].tolist() == [[0, 10], [1, 10]]
+    share = steinstream(*words[:-1], "50%")
+    assert share.returncode == 0 and "60 draws with scores" in share.stdout
+
+
+def test_a_log_density_that_fails_names_the_option_that_continues(steinstream, draws, model):
+    ran = steinstream("scores", "draws.csv", "--log-density", f"{model}.py:fails", "-o", "scored.npz")
+    assert ran.returncode == 2 and "--on-error nan continues without such draws" in ran.stderr

@@ -167,7 +167,7 @@ def test_the_summary_has_the_bound_and_the_checks(steinstream, chain, tmp_path):
     ran = steinstream("thin", chain, "-o", "kept.npz", "--size", 50)
     bound = ss.Kept.load(tmp_path / "kept.npz").settings["bound"]
     assert f"(expected at most {bound:.3g} for independent draws)" in ran.stdout
-    assert ran.stderr == "" and "checks fired; 50 kept draws" in ran.stdout.splitlines()[-1]
+    assert ran.stderr == "" and "checks fired. 50 kept draws" in ran.stdout.splitlines()[-1]
 
 
 def test_failed_checks_are_printed_to_stderr_without_a_warning(steinstream, tmp_path):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
@@ -36,7 +37,7 @@ def desk(tmp_path_factory):
     (folder / "empty.npz").touch()
     (folder / "empty.csv").touch()
     (folder / "notes.txt").write_text("remember the milk\n")
-    (folder / "words.csv").write_text("hello world\nthis is no chain\n")
+    (folder / "words.csv").write_text("hello world\nnot a chain\n")
     (folder / "noscores.csv").write_text("a,b\n1,2\n3,4\n")
     (folder / "renamed.npz").write_text("a,b\n1,2\n")
     (folder / "results").mkdir()
@@ -212,9 +213,30 @@ def test_a_pipe_is_referred_to_the_command_that_reads_pipes(tmp_path):
         ("goodpoints", "compare chain.npz --methods kernel_thinning --sizes 16,32", "[kernel-thinning]"),
     ],
 )
-def test_a_missing_extra_is_named_with_the_way_to_get_it(desk, missing, line, extra):
-    program = f"import sys; sys.modules[{missing!r}] = None; from steinstream.cli import main; main()"
-    command = [sys.executable, "-c", program, *shlex.split(line)]
-    ran = subprocess.run(command, cwd=desk, capture_output=True, text=True)
-    assert ran.returncode == 2 and "Traceback" not in ran.stderr, ran.stderr
-    assert missing in ran.stderr and "pip install" in ran.stderr and extra in ran.stderr
+def test_a_missing_extra_is_named_with_the_way_to_get_it(refused, monkeypatch, missing, line, extra):
+    for name in {missing, *(name for name in sys.modules if name.startswith(f"{missing}."))}:
+        monkeypatch.setitem(sys.modules, name, None)
+    said = refused(line)
+    assert missing in said and "pip install" in said and extra in said
+
+
+@pytest.mark.parametrize("text", ["Unable to allocate 18.3 GiB for an array.", ""])
+def test_too_little_memory_is_one_message(monkeypatch, capsys, text):
+    def fail(**_):
+        raise MemoryError(text)
+
+    command = click.Command("thin")
+    monkeypatch.setattr(command, "main", fail)
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and printed.startswith("error: not enough memory") and "Traceback" not in printed
+    assert "Choose fewer parameters" in printed and ("18.3 GiB" in printed) == bool(text)
+
+
+@pytest.mark.parametrize("name", ["none.npy", "none.npz", "none.nc", "none.zarr"])
+@pytest.mark.parametrize("line", ["thin chain.npz -o k.npz", "ksd chain.npz", "plan chain.npz --radius 0.5"])
+def test_a_missing_preconditioner_has_one_message(desk, monkeypatch, line, name):
+    monkeypatch.chdir(desk)
+    with pytest.raises(InputError, match=f"The preconditioner {name} does not exist"):
+        commands.main([*shlex.split(line), "--preconditioner", name], standalone_mode=False)

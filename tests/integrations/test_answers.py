@@ -183,3 +183,42 @@ def test_emcee():
     run(backend)
     whole = run(None).get_chain(discard=200, flat=True)
     require_same_answer({"x": backend.kept.draws}, {"x": whole})
+
+
+# -- a log density without a gradient, a live run ----------------------------------------------------------------------
+
+
+def metropolis(count=30_000):
+    """Return every fifth draw of a random walk on the posterior."""
+    rng, x = np.random.default_rng(4), np.array([1.0, 0.5, 0.0, 0.0])
+    here, draws = log_density(x), np.empty((count, DIM))
+    for t in range(count):
+        there = x + 0.5 * rng.normal(size=DIM)
+        proposed = log_density(there)
+        if np.log(rng.random()) < proposed - here:
+            x, here = there, proposed
+        draws[t] = x
+    return draws[::5]
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return metropolis()
+
+
+def test_a_black_box_log_density_in_two_stages(walk):
+    first = ss.thin(walk, size=1000)
+    scores = ss.integrations.generic.finite_difference_scores(log_density, first.draws)
+    kept = ss.merge([first.with_scores(scores)], size=SIZE)
+    np.testing.assert_allclose(kept.scores, np.apply_along_axis(score, 1, kept.draws), rtol=1e-4, atol=1e-4)
+    require_same_answer({"x": kept.draws}, {"x": walk})
+
+
+def test_a_live_run_that_is_interrupted(walk, tmp_path):
+    scores = np.apply_along_axis(score, 1, walk)
+    thinner = ss.Thinner(DIM, size=SIZE)
+    for start in range(0, len(walk), 500):
+        thinner.extend(walk[start : start + 500], scores[start : start + 500])
+        thinner.save(tmp_path / "run.npz")
+        thinner = ss.Thinner.load(tmp_path / "run.npz")
+    require_same_answer({"x": thinner.kept.draws}, {"x": walk})

@@ -139,6 +139,14 @@ def test_the_number_of_chains_is_that_of_the_stacked_states(chains):
     assert kept.settings["source"]["draws"] == [200] * chains
 
 
+def test_a_position_or_a_list_of_states_is_an_error():
+    algorithm, run = hmc(), ss.integrations.blackjax.sample
+    with pytest.raises(InputError, match=r"cannot start from a dict.*algorithm\.init\(position\)"):
+        run(algorithm, start(), 10, jax.random.key(KEY))
+    with pytest.raises(InputError, match=r"a list of 2 states.*jax\.vmap\(algorithm\.init\)"):
+        run(algorithm, [algorithm.init(start())] * 2, 10, jax.random.key(KEY))
+
+
 def test_a_number_of_chains_that_differs_from_the_states_is_an_error():
     algorithm, run = hmc(), ss.integrations.blackjax.sample
     with pytest.raises(InputError, match=r"num_chains is 2, but the state is that of 3 chains.*jax.vmap"):

@@ -330,6 +330,23 @@ def test_samples_that_do_not_fit_the_model_are_errors(whole):
         run(model, np.zeros((3, 2)), Y)
 
 
+def test_missing_arguments_of_the_model_are_named(whole):
+    mcmc, run = nuts(), ss.integrations.numpyro.sample
+    with pytest.raises(InputError, match=r'y is an argument of the model.*model_kwargs=\{"y": y\}'):
+        run(mcmc, jax.random.key(0), y=Y, size=SIZE)
+    with pytest.raises(InputError, match=r"missing a required argument: 'y'.*sample\(mcmc, rng_key, y\)"):
+        run(mcmc, jax.random.key(0), size=SIZE)
+    samples = {name: np.zeros(5) for name in ("mu", "sigma", "w", "shift")}
+    with pytest.raises(InputError, match=r"missing a required argument: 'y'.*scores\(model, samples, y\)"):
+        ss.integrations.numpyro.scores(model, samples)
+
+    def with_default(y=None):
+        numpyro.sample("y", dist.Normal(numpyro.sample("mu", dist.Normal()), 1.0), obs=y)
+
+    with pytest.raises(InputError, match=r"If they are data, pass them: scores\(model, samples, y=y\)"):
+        ss.integrations.numpyro.scores(with_default, {"mu": np.zeros(5)})
+
+
 def test_model_arguments_can_be_keywords(kept):
     again = ss.integrations.numpyro.sample(nuts(), jax.random.key(1), model_kwargs={"y": Y}, size=SIZE)
     assert_same(kept, again)

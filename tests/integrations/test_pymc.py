@@ -80,12 +80,52 @@ def test_variables_have_the_dimensions_and_coordinates_of_the_model(run):
     assert variables["both"].dims == ("both_dim_0",)
 
 
-def test_a_thinner_for_all_chains_gives_the_result_of_the_stored_chains(run):
+def test_the_chains_are_merged_to_the_size_from_a_thinner_each(run):
     tree, common, _ = run
+    draws, parts = unconstrained(tree), []
+    for chain, (x, s) in enumerate(zip(draws, scores(draws), strict=True)):
+        part = ss.Thinner(draws.shape[2], size=80, preconditioner="streaming")
+        part.extend(x, s, chain=chain)
+        parts.append(part)
+    kept, merged = common.kept, ss.merge(parts, size=40)
+    np.testing.assert_array_equal(kept.ids, merged.ids)
+    assert kept.ksd == pytest.approx(merged.ksd, rel=1e-8)
+    assert kept.settings["seen"] == 600 and kept.settings["config"]["size"] == 40
+    assert common.kept.ids is kept.ids  # computed once
+
+
+@pytest.mark.parametrize("settings", [{"size": 200}, {}], ids=["size", "growth"])
+def test_chains_that_run_one_after_another_contribute_alike(settings):
+    thin = Callback(model(), **settings)
+    with model():
+        tree = pm.sample(callback=thin, **{**STORED, "chains": 4, "draws": 1000, "tune": 500, "random_seed": 1})
     draws = unconstrained(tree)
-    stored = ss.thin(draws, scores(draws), size=40, preconditioner="streaming")
-    np.testing.assert_array_equal(common.kept.ids, stored.ids)
-    assert common.kept.ksd == pytest.approx(stored.ksd, rel=1e-8)
+    kept, stored = thin.kept, ss.thin(draws, scores(draws), **settings)
+    counts = np.bincount(kept.ids[:, 0], minlength=4)
+    assert counts.min() >= 30 and counts.max() <= 70 and kept.weights is None
+    assert len(kept) == pytest.approx(len(stored), rel=0.1) and len(kept) == settings.get("size", len(kept))
+    whole = draws.reshape(-1, 4)
+    for one in (kept, stored):
+        np.testing.assert_array_less(np.abs(one.draws.mean(axis=0) - whole.mean(axis=0)) / whole.std(axis=0), 0.05)
+        np.testing.assert_allclose(one.draws.std(axis=0) / whole.std(axis=0), 1.0, atol=0.06)
+    assert kept.ksd < 1.1 * stored.ksd
+
+
+def test_chains_of_different_lengths_are_merged_with_equal_weights(run):
+    thin = Callback(model(), size=60)
+    for chain, length in ((0, 300), (1, 100)):
+        for index, x in enumerate(unconstrained(run[0])[chain][:length]):
+            thin(None, Draw(chain, index, {"mu": x[0], "sigma_log__": x[1], "share_simplex__": x[2:]}))
+    first, second = np.bincount(thin.kept.ids[:, 0])
+    assert first + second == 60 and thin.kept.weights is None
+    assert first > 1.5 * second
+
+
+def test_a_given_thinner_warns_once_of_chains_that_run_one_after_another():
+    thin = Callback(model(), ss.Thinner(4, size=12))
+    with pytest.warns(UserWarning, match="one after another.*Pass the settings instead") as caught, model():
+        pm.sample(callback=thin, **{**STORED, "draws": 100, "chains": 3})
+    assert len(caught) == 1
 
 
 def test_a_thinner_per_chain_gives_the_result_of_each_stored_chain(run):
@@ -168,7 +208,7 @@ def test_the_trace_keeps_the_statistics_of_the_kept_draws_only(run):
         )
     chain, draw = common.kept.ids.T
     np.testing.assert_array_equal(thinned.sample_stats["lp"].values[0], tree.sample_stats["lp"].values[chain, draw])
-    assert max(most) == 40 == trace.stored_stats
+    assert max(most) == 160 == trace.stored_stats  # the thinner of each chain keeps 80
 
 
 def test_the_trace_works_with_parallel_chains_and_any_step_method():
@@ -188,7 +228,7 @@ def test_the_trace_can_return_a_multitrace():
         result = pm.sample(
             trace=trace, return_inferencedata=False, compute_convergence_checks=False, **{**SAMPLE, "draws": 40}
         )
-    assert 10 <= trace.stored_stats <= 12  # of kept draws, and of draws that wait for more candidates
+    assert trace.stored_stats <= 2 * 22  # of kept draws, and of draws that wait for more candidates
     assert (result.nchains, len(result)) == (1, 10)
     np.testing.assert_array_equal(result["share"], trace.kept.variables["share"].values)
     assert set(result.point(3)) == set(result.varnames)
@@ -249,7 +289,7 @@ def test_a_second_run_continues_the_indices_of_the_thinner():
     few = {**STORED, "draws": 150, "tune": 50}
     for seed in (1, 2):
         thin = Callback(model(), thinner)
-        with model():
+        with model(), pytest.warns(UserWarning, match="one after another"):
             tree = pm.sample(callback=thin, **{**few, "random_seed": seed})
         kept = thin.kept
     assert (thinner.next_index(0), thinner.next_index(1)) == (300, 300) and len(np.unique(kept.ids, axis=0)) == 40

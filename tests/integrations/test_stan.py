@@ -72,7 +72,7 @@ def test_the_result_is_that_of_files(chains, settings, tmp_path):
     exact = gradient(log_density, kept.draws)
     assert np.abs(kept.scores - exact).max() < 1e-8 * np.abs(exact).max()
     # rows of the output file are held for kept draws, and for draws that wait for more candidates
-    assert run.held_rows <= len(kept) + settings.get("candidates", 1)
+    assert len(run._output_rows) <= len(kept) + settings.get("candidates", 1)
 
 
 def test_convergence_and_divergences_of_the_chains_are_recorded():
@@ -355,7 +355,7 @@ for each in copies: each.join()
 
 def test_the_documentation_page(tmp_path, monkeypatch):
     if not PAGE.is_file():
-        pytest.skip(f"there is no {PAGE}")
+        pytest.skip(f"{PAGE} does not exist")
     model = tmp_path / "model"
     model.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     model.chmod(0o755)

@@ -7,6 +7,7 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError
+from steinstream.integrations.generic import ScoredDraws
 from tests.integrations.posterior import DIM, log_density, score
 
 DRAWS = np.array([1.0, 0.5, 0.0, 0.0]) + 0.3 * np.random.default_rng(0).normal(size=(3, 50, DIM))
@@ -58,3 +59,17 @@ def test_scores_by_torch_have_the_shape_of_the_draws():
         scores = ss.integrations.torch.scores(target, draws, batch=32)
         expected = -np.asarray(draws) - 4 * np.asarray(draws) ** 3
         np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+def test_convergence_of_the_stored_chains_is_recorded():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 400, 2))
+    x[1, :, 1] += 3.0
+    diverging = np.zeros((2, 400), dtype=bool)
+    diverging[0, :3] = True
+    kept = ScoredDraws(x, -x, ("a", "b"), {}, "tool", diverging).thin(size=20, validate_scores=False)
+    source = kept.settings["source"]
+    assert source["tool"] == "tool" and source["draws"] == [400, 400] and source["divergences"] == 3
+    assert source["rhat"] > 1.5 and source["rhat_of"] == "b"
+    one = ScoredDraws(x[0], -x[0], ("a", "b")).thin(size=20).settings["source"]
+    assert one["draws"] == [400] and one["rhat"] < 1.1 and "divergences" not in one

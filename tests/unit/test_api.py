@@ -88,7 +88,9 @@ def test_a_kernel_is_given_by_its_name(name):
     assert ss.ksd(x, s, kernel=name) == ss.ksd(x, s, kernel=kernel)
 
 
-def test_a_stopped_run_continues_where_it_was():
+def test_a_stopped_run_continues_where_it_was(monkeypatch):
+    monkeypatch.setattr("steinstream.api._ROWS", 500)
+
     class StopAfterOneBlock(RunHooks):
         def __init__(self) -> None:
             self.blocks = 0
@@ -118,7 +120,9 @@ def test_a_stop_while_the_subsample_is_taken_leaves_no_thinner():
     assert stopped.value.thinner is None
 
 
-def test_hooks_are_called_in_order_and_checkpoints_are_due_after_the_interval():
+def test_hooks_are_called_in_order_and_checkpoints_are_due_after_the_interval(monkeypatch):
+    monkeypatch.setattr("steinstream.api._ROWS", 500)
+
     class Record(RunHooks):
         save_interval = 0.0
 
@@ -174,3 +178,72 @@ def test_the_size_is_the_third_argument_and_a_kernel_has_a_name():
     kept = ss.thin(draws, -draws, 40, kernel="imq")
     assert np.array_equal(kept.ids, ss.thin(draws, -draws, size=40, kernel=ss.IMQ()).ids)
     assert ss.ksd(draws, -draws, kernel="rbf:h=2") == ss.ksd(draws, -draws, kernel=ss.RBF(h=2))
+
+
+@pytest.mark.parametrize("with_scores", [True, False])
+def test_every_chain_contributes_a_similar_number_of_kept_draws(with_scores):
+    x = np.random.default_rng(1).normal(size=(4, 1000, 3))
+    kept = ss.thin(x, -x if with_scores else None, size=100)
+    assert np.bincount(kept.ids[:, 0], minlength=4).min() >= 15
+    assert np.array_equal(kept.draws, x[kept.ids[:, 0], kept.ids[:, 1]])
+
+
+def test_several_chains_are_read_in_turns_with_their_costs_pins_and_features():
+    x = chains(3, 5)
+    marks = np.arange(15.0).reshape(3, 5)
+    one = ArraySource.of(x, None, marks, marks > 12, marks[..., None])
+    block, costs, pinned = next(iter(one.blocks(4, interleaved=True)))
+    ids = np.array([(chain, index) for index in range(5) for chain in range(3)])[4:]
+    expected = marks[ids[:, 0], ids[:, 1]]
+    assert np.array_equal(block.ids, ids) and np.array_equal(block.draws, x[ids[:, 0], ids[:, 1]])
+    assert np.array_equal(costs, expected) and np.array_equal(block.features[:, 0], expected)
+    assert np.array_equal(pinned, expected > 12)
+
+
+def test_with_the_objective_of_the_paper_chains_are_read_one_after_another():
+    x, s = chains(2, 200), scores(chains(2, 200))
+    thinner = ss.Thinner(2, ThinConfig.of(None, **ss.PAPER, size=20))
+    for chain in range(2):
+        thinner.extend(x[chain], s[chain], chain=chain)
+    assert np.array_equal(ss.thin(x, s, size=20, **ss.PAPER).ids, thinner.kept.ids)
+
+
+def test_the_columns_of_r_are_ids_and_not_parameters():
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).normal(size=(4, 250, 2))
+    table = pandas.DataFrame(x.reshape(-1, 2), columns=["mu", "tau"])
+    table.insert(0, ".chain", np.repeat([1, 2, 3, 4], 250))
+    table.insert(1, ".iteration", np.tile(np.arange(1, 251), 4))
+    table.insert(2, ".draw", np.arange(1, 1001))
+    table["lp__"] = -0.5 * (x.reshape(-1, 2) ** 2).sum(axis=1)
+    expected = ss.thin(x, -x, size=40)
+    scores = -table[["mu", "tau"]]
+    for given in (scores, scores.to_numpy(), -table):
+        kept = ss.thin(table, given, size=40)
+        assert kept.names == ("mu", "tau")
+        np.testing.assert_array_equal(kept.ids, expected.ids)
+        np.testing.assert_array_equal(kept.draws, expected.draws)
+    both = table.assign(score_mu=scores["mu"], score_tau=scores["tau"])
+    np.testing.assert_array_equal(ss.thin(both, size=40).scores, expected.scores)
+    alone = ss.thin(table.sample(frac=1.0, random_state=1).sort_values(".draw"), size=40)
+    np.testing.assert_array_equal(alone.ids, ss.thin(x, size=40).ids)
+    assert ss.thin(table, log_density=table["lp__"], size=10).names == ("mu", "tau")
+    pinned = np.zeros(1000, dtype=bool)
+    pinned[600] = True
+    assert [2, 100] in ss.thin(table, scores, size=40, pinned=pinned).ids.tolist()
+    with pytest.raises(InputError, match="pinned must have one entry per draw"):
+        ss.thin(table, scores, size=40, pinned=pinned[:5])
+
+
+def test_a_burn_in_is_refused_with_the_way_to_leave_it_out():
+    x = chains()
+    with pytest.raises(InputError, match=r"burn_in is not a setting.*draws\[:, n:\]"):
+        ss.thin(x, scores(x), size=10, burn_in=100)
+
+
+def test_masked_entries_are_called_masked():
+    x = np.ma.masked_array(chains()[0])
+    x[7, 1] = np.ma.masked
+    with pytest.raises(InputError, match=r"The draws have 1 masked entries, the first at \(7, 1\).*on_bad"):
+        ss.thin(x, size=10)
+    assert ss.thin(x, size=10, on_bad="skip").settings["skipped"] == 1

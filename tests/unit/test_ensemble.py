@@ -39,10 +39,10 @@ def test_after_ten_thousand_adds_and_drops_the_mean_is_the_recomputed_one(dtype)
     assert online.count == len(held)
     again = np.mean(np.array(held, dtype=np.float64), axis=0)
     assert np.abs(online.mean - again).max() < 1e-15  # a millionth is asked for
-    anew = EnsemblePrediction()
+    fresh = EnsemblePrediction()
     for one in reversed(held):
-        anew.add(one)
-    assert np.array_equal(online.mean, anew.mean)  # to the last bit
+        fresh.add(one)
+    assert np.array_equal(online.mean, fresh.mean)  # to the last bit
 
 
 def test_the_first_prediction_decides_the_kind():

@@ -17,7 +17,7 @@ TARGET = Mixture([[-1.5, 0.0], [1.5, 0.0]], covariances=1.0, weights=[0.3, 0.7])
 
 @pytest.fixture(scope="module")
 def stream():
-    """Draws, scores and log densities of a target that is no Gaussian."""
+    """Draws, scores and log densities of a target that is not Gaussian."""
     draws, scores = TARGET.sample(4000, seed=0)
     return draws, scores, TARGET.log_densities(draws)
 

@@ -46,6 +46,14 @@ def test_the_sign_of_the_scores(factor, words):
     assert [line.startswith("scores: ") for line in inspection.warnings()] == ([] if factor == -1.0 else [True])
 
 
+def test_the_shape_of_chains_of_different_lengths_has_the_least_and_the_largest():
+    inspection = Inspection(dim=1)
+    for chain, length in enumerate((9, 16, 12, 13)):
+        x = np.zeros((length, 1))
+        inspection.add(Block(x, x, consecutive_ids(chain, 0, length)))
+    assert inspection.shape(("x",)).startswith("4 chains x 9 to 16 draws")
+
+
 def test_the_sign_of_wide_scores_is_judged_by_the_evaluated_coordinates():
     x = np.random.default_rng(0).normal(size=(50, 25_000))
     for sign, words in ((1.0, "look negated"), (-1.0, "sign as expected")):

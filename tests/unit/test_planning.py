@@ -70,7 +70,7 @@ def run(plan, stream, dim, seeds):
 
 
 @pytest.mark.parametrize("growth", GROWTHS)
-@pytest.mark.parametrize("sizes", planning.SIZES)
+@pytest.mark.parametrize("sizes", planning.BOUND_KINDS)
 def test_the_bound_is_the_recursion_at_its_worst_sizes(growth, sizes):
     bound = planning.Bound(schedules.growth(growth), sizes)
     for steps in (1, 2, 3, 50, 999, 1000, 1001, 6000):
@@ -84,7 +84,7 @@ def test_the_bound_is_the_recursion_at_its_worst_sizes(growth, sizes):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(GROWTHS), st.sampled_from(planning.SIZES), st.integers(1, 120), st.integers(0, 2**32))
+@given(st.sampled_from(GROWTHS), st.sampled_from(planning.BOUND_KINDS), st.integers(1, 120), st.integers(0, 2**32))
 def test_no_path_of_sizes_goes_above_the_bound(growth, sizes, steps, seed):
     rng = np.random.default_rng(seed)
     floor = floors(growth, steps)
@@ -101,7 +101,7 @@ def test_the_bound_goes_on_to_a_million_million_steps():
     """Where kappa / (2 f) + eps f / 2 holds with planned sizes, and eps n / 3 with any."""
     growth, steps = schedules.Power(1.3), 10**12
     kept = float(growth(np.array(float(steps))))
-    planned, any_size = (planning.Bound(growth, sizes).at(steps) for sizes in planning.SIZES)
+    planned, any_size = (planning.Bound(growth, sizes).at(steps) for sizes in planning.BOUND_KINDS)
     assert np.isclose(planned.sampling, 1 / (2 * kept), rtol=0.01) and np.isclose(planned.thinning, kept / 2, rtol=0.01)
     assert np.isclose(any_size.thinning, steps / 3, rtol=0.01)
     assert np.isclose(any_size.sampling, steps / kept**2 / (2 - 0.3), rtol=0.05)
@@ -111,7 +111,7 @@ def test_the_bound_goes_on_to_a_million_million_steps():
 def test_exponents_of_the_corollary(alpha):
     """n ~ eps^(-1/(1 + alpha)) and KSD^2 ~ eps^(alpha/(1 + alpha)); the logarithm adds 1 / log n to alpha locally."""
     criterion = planning.LargestConstantBudget(4.0)
-    for sizes in planning.SIZES:
+    for sizes in planning.BOUND_KINDS:
         bound = planning.Bound(schedules.Power(1 + alpha), sizes)
         radii = np.array([0.04, 0.02])
         points = [planning.choose_steps(radius, criterion, bound, 1) for radius in radii]

@@ -95,7 +95,7 @@ def test_a_coordinate_that_stands_still_has_the_unit_one(kind, value):
     half = ss.Preconditioner.estimate(kind, np.column_stack([x[:, 0], np.full(1000, value)])).factor
     widths = half if half.ndim == 1 else np.diagonal(half)
     assert widths[1] == pytest.approx(unit, rel=1e-12)
-    assert widths[0] == pytest.approx(unit * x[:, 0].std(), rel=1e-3)  # and is no reason to shrink the other
+    assert widths[0] == pytest.approx(unit * x[:, 0].std(), rel=1e-3)  # a constant parameter does not change the other
 
 
 def test_estimates_need_draws():
@@ -117,3 +117,8 @@ def test_the_median_distance_looks_at_no_more_than_1000_draws(monkeypatch):
     monkeypatch.setattr(np, "median", lambda values: looked.append(len(values)) or median(values))
     ss.Preconditioner.estimate("scale", normal(1999))
     assert 0 < looked[0] <= 1000 * 999 // 2
+
+
+def test_complex_factors_are_refused():
+    with pytest.raises(InputError, match="must be an array of numbers"):
+        ss.Preconditioner(np.array([1.0 + 1.0j, 2.0]))

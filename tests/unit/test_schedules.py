@@ -109,3 +109,22 @@ def test_invalid_names_and_numbers_are_refused_with_a_suggestion(find, choice, w
 def test_a_parameter_that_is_no_number_is_refused(schedule):
     with pytest.raises(InputError, match=f"of {schedule.__name__} must be a number, got 'much'"):
         schedule("much")
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("20", "is not a number at step 3: it returned '20'"),
+        (None, "is not a number at step 3: it returned None"),
+        (np.ones(2), "is not a number at step 3"),
+        (list(range(100)), "is not a number at step 3: it returned list"),
+        (10**400, "is not a number at step 3: it returned int"),
+        (1j, "is not a number at step 3"),
+        (float("nan"), "is not a number at step 3"),
+        (-0.5, r"is negative \(-0.5\) at step 3"),
+        (-np.inf, r"is negative \(-inf\) at step 3"),
+    ],
+)
+def test_a_function_that_does_not_return_a_number_of_at_least_0_is_refused(value, problem):
+    with pytest.raises(InputError, match=problem):
+        schedules.evaluate(lambda t: value if t == 3 else 1.0, np.arange(1.0, 6.0))

@@ -197,8 +197,32 @@ def test_one_parameter_with_named_dimensions_is_a_column():
 
 def test_unknown_names_of_dimensions_are_refused_with_a_remedy():
     xarray = pytest.importorskip("xarray")
-    with pytest.raises(InputError, match=r'none of them is named draw.*array\.rename\(iteration="draw"\)'):
-        validation.as_chains(xarray.DataArray(np.zeros((2, 50)), dims=("parameter", "iteration")), None)
+    with pytest.raises(InputError, match=r'none of them is named draw.*array\.rename\(time="draw"\)'):
+        validation.as_chains(xarray.DataArray(np.zeros((2, 50)), dims=("parameter", "time")), None)
+
+
+def test_steps_and_walkers_are_draws_and_chains():
+    xarray = pytest.importorskip("xarray")
+    values = np.random.default_rng(0).normal(size=(20, 4, 3))
+    named = xarray.DataArray(values, dims=("step", "walker", "p"), coords={"p": ["a", "b", "c"]})
+    blocks = validation.as_chains(named, -named)
+    assert validation.parameter_names(named) == ("a", "b", "c")
+    for chain, block in enumerate(blocks):
+        np.testing.assert_array_equal(block.draws, values[:, chain])
+        np.testing.assert_array_equal(block.scores, -values[:, chain])
+    assert len(blocks) == 4
+    iterations = xarray.DataArray(values[:, 0], dims=("iteration", "p"))
+    np.testing.assert_array_equal(validation.as_chains(iterations, None)[0].draws, values[:, 0])
+
+
+def test_dimensions_that_may_be_the_chains_are_refused():
+    xarray = pytest.importorskip("xarray")
+    values = np.zeros((20, 4, 3))
+    for dims in (("draw", "replica", "p"), ("step", "replica", "p")):
+        with pytest.raises(InputError, match=r"replica or p may be the chains.*array\.stack\(parameter="):
+            validation.as_chains(xarray.DataArray(values, dims=dims), None)
+    matrices = xarray.DataArray(values[None], dims=("chain", "draw", "i", "j"))
+    assert validation.as_chains(matrices, None)[0].draws.shape == (20, 12)
 
 
 def test_labels_of_the_scores_are_ordered_as_those_of_the_draws():

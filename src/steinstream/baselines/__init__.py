@@ -6,6 +6,7 @@ selection. ``scores`` may be None for ``default``, ``stride`` and ``random_thinn
 scores. :func:`steinstream.compare` runs all methods on one chain.
 
 >>> import numpy as np
+>>> from steinstream.baselines import stein_thinning, stride
 >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
 >>> stride(draws, None, 4).tolist()
 [[0, 249], [0, 499], [0, 749], [0, 999]]

@@ -25,6 +25,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,15 +34,15 @@ from steinstream._typing import Array, Integers
 from steinstream.baselines import METHODS, method_name, selector
 from steinstream.baselines.methods import (
     SelectionProblem,
-    check_size,
+    baseline_config,
     ksd_of,
     problem_from_arrays,
     problem_from_chain,
+    validate_size,
 )
 from steinstream.errors import InputError, SteinstreamError, require_main_guard
 from steinstream.io import Chain, open_chain
-from steinstream.kernels import Kernel
-from steinstream.preconditioning import Preconditioner
+from steinstream.thinner.config import ThinConfig
 from steinstream.validation import Block
 
 SIZES = (50, 200, 500)
@@ -70,7 +71,7 @@ class ComparisonRow:
     ksd : float
         KSD of the selected draws; nan without scores.
     normalised_ksd : float
-        KSD times sqrt(size); nan without scores.
+        KSD times the square root of the size; nan without scores.
     distinct : int
         Number of different draws among the selected.
     seconds : float
@@ -109,13 +110,11 @@ def compare(
     *,
     sizes: Sequence[int] = SIZES,
     methods: Sequence[str] = METHODS,
-    kernel: Kernel | None = None,
-    preconditioner: Preconditioner | ArrayLike | str = "auto",
     seed: int = 0,
-    on_bad: str = "raise",
-    validate_scores: bool = True,
+    config: ThinConfig | None = None,
     on_read: Callable[[float], None] | None = None,
     on_row: Callable[[ComparisonRow], None] | None = None,
+    **settings: Any,
 ) -> list[ComparisonRow]:
     """Run several methods on one chain at the same sizes, and measure errors, KSD, time and memory.
 
@@ -134,20 +133,16 @@ def compare(
         Numbers of draws to select.
     methods : sequence of str, optional
         Names of methods, see ``steinstream.baselines.METHODS``. Default: all methods.
-    kernel : IMQ or RBF, optional
-        Base kernel. Default: ``IMQ()``.
-    preconditioner : Preconditioner, array_like or str, default "auto"
-        Preconditioner, as for :func:`steinstream.thin`.
     seed : int, default 0
         Random seed of randomised methods.
-    on_bad : {"raise", "skip"}, default "raise"
-        What to do with draws that are not finite.
-    validate_scores : bool, default True
-        Whether to raise an error if the scores look negated.
+    config : ThinConfig, optional
+        Configuration with the settings of all methods. Default: the default settings.
     on_read : callable, optional
         Called with the fraction of the file that was read in the first pass.
     on_row : callable, optional
         Called with every row as soon as it is known.
+    **settings
+        Settings of all methods: ``kernel``, ``preconditioner``, ``on_bad`` and ``validate_scores``, as in `ThinConfig`.
 
     Returns
     -------
@@ -171,17 +166,11 @@ def compare(
     require_main_guard()
     names = dict.fromkeys(method_name(name) for name in methods)
     for size in sizes:
-        check_size(size, math.inf)
+        validate_size(size, math.inf)
     if not names or not sizes:
         raise InputError("There is nothing to compare.", "Give at least one method and one size.")
     sizes = sorted(set(sizes))
-    settings = {
-        "kernel": kernel,
-        "preconditioner": preconditioner,
-        "seed": seed,
-        "on_bad": on_bad,
-        "validate_scores": validate_scores,
-    }
+    chosen = baseline_config(config, **settings)
     if isinstance(draws, Chain | str | PathLike):
         if scores is not None:
             raise InputError(
@@ -189,9 +178,9 @@ def compare(
                 "If the scores are in another file, give ss.io.open_chain(draws, scores=scores).",
             )
         chain = draws if isinstance(draws, Chain) else open_chain(draws)
-        problem = problem_from_chain(chain, sizes[0], progress=on_read, **settings)
+        problem = problem_from_chain(chain, sizes[0], chosen, seed=seed, progress=on_read)
     else:
-        problem = problem_from_arrays(draws, scores, sizes[0], **settings)
+        problem = problem_from_arrays(draws, scores, sizes[0], chosen, seed=seed)
     reference = reference_of(problem, sizes)
     rows = []
     for name in names:
@@ -357,7 +346,7 @@ def _measure(problem: SelectionProblem, reference: ChainReference, name: str) ->
     """Run the method once."""
     blocks = TimedBlocks(problem.blocks)
     try:
-        check_size(problem.size, problem.total)
+        validate_size(problem.size, problem.total)
         before, began = _reset_peak_memory(), time.perf_counter()
         selected = selector(name)(problem._replace(blocks=blocks))
         spent, after = time.perf_counter() - began, _peak_memory()

@@ -30,7 +30,7 @@ from steinstream.postprocess._greedy import greedy_order, half_diagonal, select_
 from steinstream.preconditioning import KINDS, Preconditioner
 from steinstream.result import History, Kept
 from steinstream.thinner import Thinner
-from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.config import BASELINES, ThinConfig, settings_of
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _RESERVOIR_BLOCK = 8192  # draws per compiled call, so that Ctrl-C is handled in between; does not change the result
 _MAX_DROP_RATE = 0.3  # largest rate that Chen et al. (2019) examine
 _MINIBATCH = 100  # draws
+_QUIET = ThinConfig(history=None, validate_scores=False)  # of thinners inside of a method
 _MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is computed
 
 # -- the problem ---------------------------------------------------------------------------------------------------
@@ -47,9 +48,31 @@ _MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is comp
 class SelectionProblem(NamedTuple):
     """A stream of draws and the number of draws to select from it.
 
-    ``blocks`` iterates over the ``total`` valid draws from the start; ``skipped`` invalid draws are left out. Without
-    scores, the scores of a block have no columns. ``subsample`` has evenly spaced draws. ``package_preconditioner`` is
-    a preconditioner of the package stein-thinning, which ``stein_thinning`` uses instead of ``preconditioner``.
+    Attributes
+    ----------
+    blocks : callable
+        Returns an iterator over the valid draws from the start, in blocks.
+    total : int
+        Number of valid draws.
+    dim : int
+        Number of parameters.
+    size : int
+        Number of draws to select.
+    kernel : Kernel
+        Base kernel.
+    preconditioner : Preconditioner
+        Preconditioner of the draws.
+    has_scores : bool, default True
+        Whether the draws have scores. Otherwise the scores of a block have no columns.
+    seed : int, default 0
+        Seed of methods that use random numbers.
+    skipped : int, default 0
+        Number of invalid draws, which are left out.
+    subsample : Block, optional
+        Evenly spaced draws of the stream.
+    package_preconditioner : str or float, optional
+        Preconditioner of the package stein-thinning, which ``stein_thinning`` uses instead of ``preconditioner``.
+
     """
 
     blocks: Callable[[], Iterable[Block]]
@@ -65,7 +88,14 @@ class SelectionProblem(NamedTuple):
     package_preconditioner: str | float | None = None
 
     def load(self) -> Block:
-        """Read the whole stream into memory."""
+        """Read the whole stream into memory.
+
+        Returns
+        -------
+        Block
+            All valid draws.
+
+        """
         draws, scores = np.empty((self.total, self.dim)), np.empty((self.total, self.dim if self.has_scores else 0))
         ids, start = np.empty((self.total, 2), dtype=np.int64), 0
         for block in self.blocks():
@@ -75,7 +105,19 @@ class SelectionProblem(NamedTuple):
         return Block(draws, scores, ids)
 
     def take(self, indices: Integers) -> Block:
-        """Read the draws at these indices of the stream, in this order, in one pass."""
+        """Read the draws at these indices of the stream, in this order, in one pass.
+
+        Parameters
+        ----------
+        indices : array of int of shape (k,)
+            Indices of valid draws in the stream, in any order.
+
+        Returns
+        -------
+        Block
+            The draws, in the order of the indices.
+
+        """
         order = np.argsort(indices, kind="stable")
         ascending, parts, start = indices[order], [validation.empty_block(self.dim, self.has_scores)], 0
         for block in self.blocks():
@@ -87,12 +129,18 @@ class SelectionProblem(NamedTuple):
 
 
 def problem_from_source(
-    source: DrawSource, size: int, *, seed: int = 0, hooks: RunHooks | None = None, **settings: Any
+    source: DrawSource,
+    size: int,
+    config: ThinConfig | None = None,
+    *,
+    seed: int = 0,
+    hooks: RunHooks | None = None,
+    **settings: Any,
 ) -> SelectionProblem:
     """Return the problem of selecting ``size`` draws of a source after reading it once; settings as in ThinConfig."""
-    config = ThinConfig.of(**settings)
+    config = baseline_config(config, **settings)
     fit = fit_source(source, config, hooks)
-    check_size(size, fit.valid)
+    validate_size(size, fit.valid)
     return SelectionProblem(
         ValidBlocks(source, complete=fit.skipped == 0),
         fit.valid,
@@ -107,17 +155,34 @@ def problem_from_source(
     )
 
 
-def problem_from_arrays(draws: ArrayLike, scores: ArrayLike | None, size: int, **settings: Any) -> SelectionProblem:
+def baseline_config(config: ThinConfig | None = None, **settings: Any) -> ThinConfig:
+    """Return a configuration with some settings replaced; raise if a setting is not one of all methods."""
+    chosen = ThinConfig.of(config, **settings)
+    unsupported = chosen.unsupported_by(BASELINES)
+    if unsupported is not None:
+        own = ", ".join(settings_of(BASELINES))
+        raise InputError(f"{unsupported} is not a setting of all methods.", f"These are {own}.")
+    return chosen
+
+
+def problem_from_arrays(
+    draws: ArrayLike, scores: ArrayLike | None, size: int, config: ThinConfig | None = None, **settings: Any
+) -> SelectionProblem:
     """Return the problem of selecting ``size`` draws (n, d) or (chains, n, d); chains are concatenated."""
-    return problem_from_source(ArraySource.of(draws, scores), size, **settings)
+    return problem_from_source(ArraySource.of(draws, scores), size, config, **settings)
 
 
 def problem_from_chain(
-    chain: Chain, size: int, *, progress: Callable[[float], None] | None = None, **settings: Any
+    chain: Chain,
+    size: int,
+    config: ThinConfig | None = None,
+    *,
+    progress: Callable[[float], None] | None = None,
+    **settings: Any,
 ) -> SelectionProblem:
     """Return the problem of selecting ``size`` draws of a file; ``progress`` is called with the fraction read."""
     hooks = None if progress is None else _ReadingProgress(chain, progress)
-    return problem_from_source(ChainSource(chain), size, hooks=hooks, **settings)
+    return problem_from_source(ChainSource(chain), size, config, hooks=hooks, **settings)
 
 
 class _ReadingProgress(RunHooks):
@@ -142,10 +207,10 @@ class ValidBlocks:
             yield block if self.complete else block.take(validation.finite_rows(block, "skip"))
 
 
-def check_size(size: int, total: float) -> None:
+def validate_size(size: int, total: float) -> None:
     """Raise unless ``size`` is a positive integer of at most ``total``.
 
-    >>> check_size(5, 4)
+    >>> validate_size(5, 4)
     Traceback (most recent call last):
     steinstream.errors.InputError: size is 5, but the chain has only 4 draws. Choose a smaller size.
     """
@@ -208,11 +273,8 @@ class Baseline(Protocol):
         scores: ArrayLike | None,
         size: int,
         *,
-        kernel: Kernel | None = None,
-        preconditioner: Preconditioner | ArrayLike | str = "auto",
         seed: int = 0,
-        validate_scores: bool = True,
-        **options: Any,
+        **settings: Any,
     ) -> Integers:
         """Select draws.
 
@@ -224,16 +286,10 @@ class Baseline(Protocol):
             Gradient of the log density at each draw. ``default``, ``stride`` and ``random_thinning`` also accept None.
         size : int
             Number of draws to select.
-        kernel : IMQ or RBF, optional
-            Base kernel. Default: ``IMQ()``.
-        preconditioner : Preconditioner, array_like or str, default "auto"
-            Preconditioner, as for :func:`steinstream.thin`.
         seed : int, default 0
             Random seed. Only randomised methods use it.
-        validate_scores : bool, default True
-            Whether to raise an error if the scores look negated.
-        **options
-            Further keywords of the method.
+        **settings
+            ``kernel``, ``preconditioner``, ``on_bad`` and ``validate_scores``, as in `ThinConfig`.
 
         Returns
         -------
@@ -275,18 +331,18 @@ def baseline(
     selector = _with_scores_required(select, name) if needs_scores else select
     further = [p for p in inspect.signature(select).parameters.values() if p.kind is p.KEYWORD_ONLY]
     shared = inspect.signature(Baseline.__call__)
-    _, *parameters, _ = shared.parameters.values()  # without self and **options
-    signature = shared.replace(parameters=[*parameters, *further])
+    _, *parameters, settings = shared.parameters.values()  # without self
+    signature = shared.replace(parameters=[*parameters, *further, settings])
 
     def method(*arguments: Any, **keywords: Any) -> Integers:
         bound = signature.bind(*arguments, **keywords)
         bound.apply_defaults()
         values = bound.arguments
         own = {parameter.name: values.pop(parameter.name) for parameter in further}
-        package = None
-        if package_preconditioners and _is_of_package(values["preconditioner"]):
-            package, values["preconditioner"] = values["preconditioner"], "identity"
-        problem = problem_from_arrays(**values)._replace(package_preconditioner=package)
+        settings, package = values.pop("settings"), None
+        if package_preconditioners and _is_of_package(settings.get("preconditioner")):
+            package, settings["preconditioner"] = settings["preconditioner"], "identity"
+        problem = problem_from_arrays(**values, **settings)._replace(package_preconditioner=package)
         return selector(problem, **own).ids
 
     public: Any = method
@@ -316,7 +372,7 @@ def _documentation(select: Select, further: dict[inspect.Parameter, str]) -> str
     text, _, examples = inspect.cleandoc(select.__doc__ or "").partition("Examples\n--------\n")
     sections = inspect.cleandoc(Baseline.__call__.__doc__ or "").partition("\n\n")[2]
     entries = [f"{p.name} : {p.annotation}, default {p.default!r}\n    {text}\n" for p, text in further.items()]
-    sections = sections.replace("**options\n    Further keywords of the method.\n", "".join(entries))
+    sections = sections.replace("**settings\n", f"{''.join(entries)}**settings\n")
     return "\n\n".join([text.rstrip(), sections, *([f"Examples\n--------\n{examples}"] if examples else [])])
 
 
@@ -357,14 +413,7 @@ def _thinned(problem: SelectionProblem, **settings: Any) -> Block:
 
 def _thinner(problem: SelectionProblem, **settings: Any) -> Thinner:
     """Return a thinner with the kernel and the preconditioner of the problem."""
-    return Thinner(
-        problem.dim,
-        kernel=problem.kernel,
-        preconditioner=problem.preconditioner,
-        history=None,
-        validate_scores=False,
-        **settings,
-    )
+    return Thinner(problem.dim, _QUIET, kernel=problem.kernel, preconditioner=problem.preconditioner, **settings)
 
 
 def _kept_block(thinner: Thinner) -> Block:
@@ -420,10 +469,11 @@ random_thinning = baseline(_random_thinning, needs_scores=False)
 
 
 def _stein_thinning(problem: SelectionProblem, *, standardize: bool = True, unique: bool = False) -> Block:
-    """Select greedily from the whole chain: Stein thinning (Riabiz et al., "Optimal thinning of MCMC output", 2022).
+    r"""Select greedily from the whole chain: Stein thinning (Riabiz et al., "Optimal thinning of MCMC output", 2022).
 
-    The next draw y minimises KSD, that is k0(y, y) / 2 + sum_i k0(y, x_i) over the draws x_i selected so far. A draw
-    may be selected more than once. The method holds the chain and makes n * size kernel evaluations.
+    The next draw y minimises KSD, that is :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)` over the draws :math:`x_i`
+    selected so far. A draw may be selected more than once. The method holds the chain. It makes ``size`` kernel
+    evaluations for each draw of the chain.
 
     The preconditioner may also be one of the package stein-thinning: ``"id"``, ``"med"``, ``"sclmed"``, ``"smpcov"`` or
     a squared length. Kernel and ids are then those of the package.
@@ -454,13 +504,13 @@ stein_thinning = baseline(
 
 
 def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBATCH) -> Block:
-    """Select greedily from random mini-batches (Teymur et al., "Optimal quantisation of probability measures", 2021).
+    r"""Select greedily from random mini-batches (Teymur et al., "Optimal quantisation of probability measures", 2021).
 
-    Each step takes a mini-batch of the chain at random and selects its draw y that minimises KSD, that is k0(y, y) / 2
-    + sum_i k0(y, x_i) over the draws x_i selected so far. This is the myopic variant of the authors, with one draw per
-    step; their variants that select several draws at once require a combinatorial search. A draw may be selected more
-    than once. The method holds the chain and makes batch * size^2 / 2 kernel evaluations, whatever the length of the
-    chain.
+    Each step takes a mini-batch of the chain at random and selects its draw y that minimises KSD, that is
+    :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)` over the draws :math:`x_i` selected so far. This is the myopic variant of
+    the authors, with one draw per step; their variants that select several draws at once require a combinatorial
+    search. A draw may be selected more than once. The method holds the chain. For m selected draws and a mini-batch of
+    b draws it makes :math:`b m^2 / 2` kernel evaluations, whatever the length of the chain.
 
     Examples
     --------
@@ -516,7 +566,7 @@ def _squared_length(draws: Array, name: str | float) -> float:
     if name == "id":
         return 1.0
     if name in ("med", "sclmed"):
-        squared = _median_distance(draws) ** 2
+        squared = _package_median_distance(draws) ** 2
         if not squared > 0:
             raise _impossible("more than half of the draws are equal")
         return squared if name == "med" else squared / float(np.log(min(_MEDIAN_DRAWS, len(draws))))
@@ -533,7 +583,8 @@ def _squared_length(draws: Array, name: str | float) -> float:
     return squared
 
 
-def _median_distance(draws: Array) -> float:
+def _package_median_distance(draws: Array) -> float:
+    """Return the median distance as the package stein-thinning computes it: from other draws than `Preconditioner`."""
     if len(draws) > _MEDIAN_DRAWS:
         draws = draws[np.linspace(0, len(draws) - 1, _MEDIAN_DRAWS, dtype=int)]
     if len(draws) < 2:
@@ -583,12 +634,13 @@ def _impossible(reason: str) -> InputError:
 
 
 def _spmcmc(problem: SelectionProblem) -> Block:
-    """Select the best draw of each of ``size`` groups (Chen et al., "Stein point Markov chain Monte Carlo", 2019).
+    r"""Select the best draw of each of ``size`` groups (Chen et al., "Stein point Markov chain Monte Carlo", 2019).
 
     The authors start a short chain of m draws for each point; here the given chain is divided into groups of
-    consecutive draws, whose lengths differ by at most one. The draw y of a group that minimises KSD, that is k0(y, y) /
-    2 + sum_i k0(y, x_i), is added to the draws x_i selected so far, and no draw is removed. One pass that holds the
-    selected draws and one group, with size / 2 kernel evaluations per draw on average.
+    consecutive draws, whose lengths differ by at most one. The draw y of a group that minimises KSD, that is
+    :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)`, is added to the draws :math:`x_i` selected so far, and no draw is
+    removed. The method makes one pass and holds the selected draws and one group. It makes ``size / 2`` kernel
+    evaluations for each draw of the chain on average.
     """
     return _best_of_groups(problem, problem.size, schedules.KeepAll())
 
@@ -599,11 +651,11 @@ spmcmc = baseline(_spmcmc)
 def _spmcmc_fixed_drops(problem: SelectionProblem, *, drop_rate: float = _MAX_DROP_RATE) -> Block:
     """Select as SPMCMC, and drop draws at fixed steps (Chen et al. 2019, appendix A.6.5).
 
-    Each step adds the best draw of the next group. At the drop sites, which are fixed in advance, the worst
-    draw (the one whose removal leaves the smallest KSD) is removed first, even if KSD increases. For a drop rate r
-    there are size / (1 - r) steps, and the sites are evenly spaced from step 10 to the last, as in the authors' public
-    code; for fewer than ten draws they start earlier. The set grows linearly and ends with ``size`` draws. One pass
-    that holds the selected draws and one group.
+    Each step adds the best draw of the next group. At the drop sites, which are fixed in advance, the worst draw (the
+    one whose removal leaves the smallest KSD) is removed first, even if KSD increases. For a drop rate r there are
+    ``size / (1 - r)`` steps, and the sites are evenly spaced from step 10 to the last, as in the authors' public code;
+    for fewer than ten draws they start earlier. The set grows linearly and ends with ``size`` draws. The method makes
+    one pass and holds the selected draws and one group.
     """
     if not 0 <= drop_rate < 1:
         raise InputError(f"drop_rate must be at least 0 and below 1, got {drop_rate}.")
@@ -678,7 +730,7 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
     embedding of the reservoir closest to that of the stream so far, including the new draw, is made unless it increases
     the distance. No random numbers are used, unlike in the reservoir sampling of Vitter. The authors approximate an RBF
     kernel by random Fourier features; here the kernel is the Stein kernel and its sums are exact. This requires the
-    kernel values of each draw with all draws before it, n^2 / 2 in all, and memory for the chain.
+    kernel values of each draw with all draws before it, :math:`n^2 / 2` in all, and memory for the chain.
 
     The result represents the stream including its burn-in. The mean embedding of the target under the Stein kernel is
     0; with it in place of that of the stream, the same swaps are online KSD thinning with a hard cap. Ids are in the
@@ -714,10 +766,11 @@ reservoir = baseline(_reservoir, toward='Whether the reservoir approaches the ``
 def _kernel_thinning(problem: SelectionProblem) -> Block:
     """Select by kernel thinning (Dwivedi and Mackey, 2021 and 2024), with the Stein kernel and the package goodpoints.
 
-    An evenly spaced subset of size * 2^m draws, with the largest m that the chain allows, is halved m times into sets
-    that balance each other under the kernel. The best of the 2^m sets is then refined: each of its draws is replaced by
-    the draw that minimises KSD (the mean embedding of the target under the Stein kernel is 0). A draw may be selected
-    more than once. About n^2 / 2 kernel evaluations; at least half of the chain is held. The halving is random.
+    An evenly spaced subset of the chain is halved m times into :math:`2^m` sets of ``size`` draws that balance each
+    other under the kernel, with the largest m that the chain allows. The best of these sets is then refined: each of
+    its draws is replaced by the draw that minimises KSD (the mean embedding of the target under the Stein kernel is 0).
+    A draw may be selected more than once. The method makes about :math:`n^2 / 2` kernel evaluations and holds at least
+    half of the chain. The halving is random.
 
     Requires ``pip install "steinstream[kernel-thinning]"``.
     """

@@ -77,16 +77,7 @@ for command in (*_DRAWS, r_file, completion):
 
 
 def main(command: click.Command = commands, name: str = "steinstream") -> None:
-    """Run a command and exit: code 2 and one message for an error, code 130 after Ctrl-C.
-
-    Parameters
-    ----------
-    command : click.Command, optional
-        The command. Default: all commands of steinstream.
-    name : str, default "steinstream"
-        Name of the program.
-
-    """
+    """Run a command and exit: code 2 and one message for an error, code 130 after Ctrl-C."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Zarr's tasks: their errors are reported where they matter
     try:
         code = command.main(prog_name=name, standalone_mode=False)
@@ -105,6 +96,12 @@ def main(command: click.Command = commands, name: str = "steinstream") -> None:
     except BrokenPipeError:
         sys.stderr.close()  # nobody reads the output any more
         sys.exit(_BROKEN_PIPE)
+    except MemoryError as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        _fail(
+            f"not enough memory{f': {lowered(text)}' if text else ''}.",
+            "Choose fewer parameters with --parameters, keep fewer draws, or use a machine with more memory.",
+        )
     except OSError as error:
         _discard_output()
         place = f"{error.filename}: " if error.filename else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from steinstream.cli.help import Option, generated
+from steinstream.cli.help import SECTIONS, Option, generated
 from steinstream.cli.options import completions, was_given
 from steinstream.errors import InputError
 
@@ -24,30 +24,25 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FILES = (".npy", ".npz", ".nc", ".zarr")
-_FIXED_BY_PAPER = ("kernel", "preconditioner", "rule", "stream_weight")  # growth and budget vary within the paper
+_VARIED_BY_PAPER = ("growth", "budget")
 
 
-def setting_options(*names: str, without: Collection[str] = ()) -> Callable[[F], F]:
-    """Return a decorator that adds options for settings and passes their values as the argument ``config``.
+def setting_options(*names: str, part: str = "", without: Collection[str] = ()) -> Callable[[F], F]:
+    """Return a decorator that adds options for settings, and passes a `ThinConfig` as ``config``.
 
-    Parameters
-    ----------
-    *names : str
-        Names of settings. Default: all that the command line offers.
-    without : collection of str, optional
-        Settings to leave out.
+    By default all settings have options; ``part`` restricts them to those of a part of the package.
 
     Returns
     -------
     callable
-        The decorator. ``config`` is a `ThinConfig`.
+        The decorator.
 
     """
 
     def chosen() -> list[str]:
-        from steinstream.thinner.config import COMMAND_LINE
+        from steinstream.thinner.config import COMMAND_LINE, settings_of
 
-        return [name for name in names or COMMAND_LINE if name not in without]
+        return [name for name in names or (settings_of(part) if part else COMMAND_LINE) if name not in without]
 
     def decorate(command: F) -> F:
         @wraps(command)
@@ -73,13 +68,13 @@ def _option(name: str) -> Option:
     text = offered.help if default is None or "[default:" in offered.help else f"{offered.help}  [default: {default}]"
     dashed = f"--{name.replace('_', '-')}"
     if kind == "bool":
-        return Option([f"{dashed}/--no-{dashed[2:]}"], default=None, help=text, section=offered.section)
+        return Option([f"{dashed}/--no-{dashed[2:]}"], default=None, help=text, section=SECTIONS[offered.section])
     return Option(
         [dashed],
         type=click.Choice(offered.choices) if offered.choices else click.INT if kind == "int" else click.STRING,
         help=text,
         shell_complete=completions(*offered.completions) if offered.completions else None,
-        section=offered.section,
+        section=SECTIONS[offered.section],
     )
 
 
@@ -101,7 +96,7 @@ def _as_config(settings: dict[str, Any]) -> ThinConfig:
 
     given = {name: value for name, value in settings.items() if value is not None}
     if "preconditioner" in settings:
-        given["preconditioner"] = as_preconditioner(given.get("preconditioner", "auto"))
+        given["preconditioner"] = preconditioner_of_option(given.get("preconditioner", "auto"))
     return ThinConfig.of(None, **given)
 
 
@@ -110,11 +105,12 @@ def paper_config(config: ThinConfig) -> ThinConfig:
     from steinstream.thinner.config import COMMAND_LINE, PAPER, ThinConfig
 
     paper = ThinConfig.of(None, **{**PAPER, "preconditioner": "identity"})
+    fixed_names = [name for name in PAPER if name not in _VARIED_BY_PAPER]
     for name, fixed, value in paper.differences(config):
-        if name in _FIXED_BY_PAPER and was_given(name):
+        if name in fixed_names and was_given(name):
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"--paper sets {option} {fixed}, but {value} was given.", "Leave out one of them.")
-    given = {name: getattr(config, name) for name in COMMAND_LINE if was_given(name) and name not in _FIXED_BY_PAPER}
+    given = {name: getattr(config, name) for name in COMMAND_LINE if was_given(name) and name not in fixed_names}
     return paper.replace(**given)
 
 
@@ -130,25 +126,8 @@ def fitted_or_fixed(config: ThinConfig) -> Preconditioner | str:
     )
 
 
-def as_preconditioner(text: str) -> Preconditioner | str:
-    """Convert the value of ``--preconditioner``: a name, a length scale, or a file.
-
-    Parameters
-    ----------
-    text : str
-        The value.
-
-    Returns
-    -------
-    Preconditioner or str
-        A preconditioner, or the name of one.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these, or the file has no preconditioner.
-
-    """
+def preconditioner_of_option(text: str) -> Preconditioner | str:
+    """Convert the value of ``--preconditioner``: a name, a length scale, or a file; raise an `InputError` otherwise."""
     from steinstream.preconditioning import Preconditioner
     from steinstream.thinner.config import COMMAND_LINE
 
@@ -175,6 +154,8 @@ def _from_file(path: Path) -> Preconditioner:
     from steinstream.io.errors import DAMAGE
     from steinstream.preconditioning import Preconditioner
 
+    if not path.exists():
+        raise InputError(f"The preconditioner {path} does not exist.", "Check the path.")
     missing = InputError(f"{path} has no preconditioner.", "Use a set kept by steinstream, or a .npy file.")
     if path.suffix in (".nc", ".zarr"):
         kept = read_kept(path).preconditioner

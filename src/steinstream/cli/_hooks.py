@@ -20,22 +20,7 @@ _SAVE_INTERVAL = 30.0  # seconds between two checkpoints
 
 
 class ThinHooks(RunHooks):
-    """Show the progress of a run, save its state, and stop it after a signal.
-
-    Parameters
-    ----------
-    source : Chain
-        The chain that is read.
-    checkpoint : Checkpoint
-        Where the state is saved.
-    stop : Stop
-        Whether a signal requested a stop.
-    dashboard : Dashboard, optional
-        Dashboard that shows the thinner.
-    note : callable
-        Returns the note for the checkpoint.
-
-    """
+    """Show the progress of a run, save its state with a note, and stop it after a signal."""
 
     def __init__(
         self,

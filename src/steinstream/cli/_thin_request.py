@@ -1,4 +1,4 @@
-"""What ``steinstream thin`` has to do and its result, for online thinning, other methods and workers."""
+"""Request and result of ``steinstream thin``, for online thinning, other methods and workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ThinRequest(NamedTuple):
-    """What to thin and how, whatever the method."""
+    """Chain, settings and output of a run, for any method."""
 
     chain: tuple[Path, ...]
     output: Path
@@ -32,7 +32,9 @@ class ThinRequest(NamedTuple):
 
     def open(self) -> Chain:
         """Open the chain, without its burn-in if one is given."""
-        return self.files.open(self.chain, self.burn_in)
+        source = self.files.open(self.chain, self.burn_in, check_axes=False)
+        source.require_plausible_axes(self.config.size)
+        return source
 
     def groups(self, kept: Kept, source: Chain | None = None) -> dict[str, dict[str, Variable]]:
         """Return the other groups of an ArviZ file at the kept draws, if the output can hold them.

@@ -46,7 +46,7 @@ def average(
         ) from None
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     result = read_kept(kept).average(outputs, columns=chosen, quantiles=probabilities)
-    messages.say(str(result))
+    messages.say(result.text)
     for text in result.failures:
         messages.warn(text)
     if output is not None:

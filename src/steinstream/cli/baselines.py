@@ -9,10 +9,11 @@ import click
 
 from steinstream.cli._config import fitted_or_fixed
 from steinstream.cli._thin_request import ThinRequest, ThinResult
-from steinstream.cli.help import METHODS, Option, generated
+from steinstream.cli.help import OTHER_METHODS, Option, generated
 from steinstream.cli.options import F, completions, grouped, reject_unused, was_given
 from steinstream.cli.progress import bar, working_time
 from steinstream.cli.summary import kept_of, measures_of
+from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from steinstream.thinner import ThinConfig
 
 _ONLINE = "default"
-
-#: Settings that all methods share.
-SHARED_SETTINGS = ("size", "kernel", "preconditioner", "on_bad", "validate_scores")
 
 
 class MethodOptions(NamedTuple):
@@ -41,31 +39,32 @@ class MethodOptions(NamedTuple):
     def check(self) -> None:
         """Raise an `InputError` if an option has no effect with this method, or is missing."""
         from steinstream.baselines import method_name
-        from steinstream.errors import InputError
-        from steinstream.thinner.config import COMMAND_LINE
+        from steinstream.thinner.config import BASELINES, COMMAND_LINE, settings_of
 
         name = method_name(self.method)
         if not was_given("method"):
             reject_unused(["seed"], "without --method")
         if self.is_baseline:
-            own = [*(name for name in COMMAND_LINE if name not in SHARED_SETTINGS), "initial"]
-            reject_unused([*own, "checkpoint", "resume"], f"with --method {name}", "Leave out one of them.")
+            unused = [name for name in COMMAND_LINE if name not in ("size", *settings_of(BASELINES))]
+            reject_unused(
+                [*unused, "initial", "checkpoint", "resume"], f"with --method {name}", "Leave out one of them."
+            )
             if not was_given("size"):
                 raise InputError(f"--method {name} requires the number of draws to keep.", "Add --size N.")
 
 
 def _options() -> list[Option]:
-    from steinstream.baselines import METHODS as NAMES
+    from steinstream.baselines import METHODS
 
-    others = ", ".join(name for name in NAMES if name != _ONLINE)
+    others = ", ".join(name for name in METHODS if name != _ONLINE)
     return [
         Option(
             ["--method"],
             default=_ONLINE,
             show_default=True,
-            shell_complete=completions(*NAMES),
+            shell_complete=completions(*METHODS),
             help=f"Another method: {others}.",
-            section=METHODS,
+            section=OTHER_METHODS,
         ),
         Option(
             ["--seed"],
@@ -73,7 +72,7 @@ def _options() -> list[Option]:
             default=0,
             show_default=True,
             help="Random seed for randomised methods.",
-            section=METHODS,
+            section=OTHER_METHODS,
         ),
     ]
 
@@ -110,15 +109,7 @@ def _run(
 
     if config.size is None:
         raise ValueError("size is required")
-    problem = problem_from_chain(
-        source,
-        config.size,
-        kernel=config.kernel,
-        preconditioner=fitted_or_fixed(config),
-        seed=seed,
-        on_bad=config.on_bad,
-        validate_scores=config.validate_scores,
-        progress=on_read,
-    )
+    shared = config.replace(size=None, preconditioner=fitted_or_fixed(config))
+    problem = problem_from_chain(source, config.size, shared, seed=seed, progress=on_read)
     on_select()
     return to_kept(problem, name, selector(name)(problem))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,9 +14,12 @@ from steinstream.cli.paths import check_distinct, check_writable
 from steinstream.errors import CheckpointError, InputError, OutputError, SteinstreamError
 
 if TYPE_CHECKING:
-    from steinstream.io.lock import FileLock
+    from steinstream._typing import Array, Integers
+    from steinstream.io.base import Chain
+    from steinstream.io.file_lock import FileLock
     from steinstream.thinner import Thinner
     from steinstream.thinner.config import ThinConfig
+    from steinstream.validation import Block
 
 _ENDS = 1 << 16  # bytes at the start and the end of a file that identify it
 _ENDS_IN_FOLDER = 512  # the same for each file of a folder
@@ -153,6 +157,28 @@ class Checkpoint:
                     f"Give the same files as before, {_OR_DELETE}",
                 )
 
+    def check_draws(self, thinner: Thinner, source: Chain, has_initial: bool) -> None:
+        """Raise a `CheckpointError` if a draw of the state is not the draw of the chain that its id names.
+
+        The file is read up to the last of these draws. Draws of an initial set are not compared: their ids are those of
+        another file.
+        """
+        expected = _rows_of(thinner, has_initial)
+        for block in source.blocks() if expected else ():
+            for row, id in enumerate(map(tuple, block.ids.tolist())):
+                if id in expected:
+                    expected[id] = [same for same in expected[id] if not same(block, row)]
+                    if not expected[id]:
+                        del expected[id]
+            if not expected:
+                return
+        if expected:
+            chain, index = min(expected)
+            raise CheckpointError(
+                f"{self.path} is damaged: its draw {index} of chain {chain} is not that of {source.title}.",
+                "Delete it to start again.",
+            )
+
     def check_heads(self, before: Sequence[Mapping[str, Any]], paths: Sequence[Path]) -> None:
         """Raise a `CheckpointError` if one of these growing files was replaced since the state was written."""
         for path, then in zip(paths, before, strict=True):
@@ -166,9 +192,32 @@ class Checkpoint:
                 )
 
 
+def _rows_of(thinner: Thinner, has_initial: bool) -> dict[tuple[int, ...], list[Callable[[Block, int], bool]]]:
+    """Return functions by id that compare a row of a block with a kept or pending draw of a thinner."""
+    import numpy as np
+
+    found: dict[tuple[int, ...], list[Callable[[Block, int], bool]]] = {}
+
+    def add(draws: Array, scores: Array, ids: Integers) -> None:
+        def same(at: int, block: Block, row: int) -> bool:
+            equal = np.array_equal(block.draws[row].astype(draws.dtype), draws[at])
+            return equal and np.array_equal(block.scores[row].astype(scores.dtype), scores[at])
+
+        for at, id in enumerate(map(tuple, ids.tolist())):
+            found.setdefault(id, []).append(partial(same, at))
+
+    kept, pending, dim = thinner.state.dictionary, thinner.state.pending, thinner.dim
+    add(pending.draws, pending.scores[:, :dim], pending.ids)
+    if kept is not None:
+        contents = kept.contents()
+        own = contents.ids[:, 2] > 0 if has_initial else np.ones(len(contents.ids), dtype=np.bool_)
+        add(contents.draws[own], contents.scores[own], contents.ids[own, :2])
+    return found
+
+
 def _lock(path: Path) -> FileLock:
     """Lock a checkpoint against other processes until the command ends."""
-    from steinstream.io.lock import FileLock
+    from steinstream.io.file_lock import FileLock
 
     target = path.resolve()
     try:
@@ -193,19 +242,7 @@ def head_fingerprint(head: bytes) -> dict[str, Any]:
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """Return what identifies a file or folder wherever it is: its size, and a hash of its start and end.
-
-    Parameters
-    ----------
-    path : Path
-        A file, or a folder of files.
-
-    Returns
-    -------
-    dict
-        Number of bytes and hash.
-
-    """
+    """Return what identifies a file or folder wherever it is: its size, and a hash of its start and end."""
     digest, size = hashlib.sha256(), 0
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for each in files:

@@ -14,6 +14,7 @@ from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, chain_options, completions
 from steinstream.cli.paths import check_distinct, input_files
 from steinstream.cli.progress import bar, count, number
+from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from steinstream.thinner import ThinConfig
 
 _TABLE, _PICTURE = "compare.csv", "compare.png"
+_TABLE_WIDTH = 140  # at most, in characters
 
 
 def _methods() -> list[Option]:
@@ -41,7 +43,7 @@ def _methods() -> list[Option]:
 @click.command(cls=Command, short_help="Compare all methods on one chain, at the same sizes.")
 @chain_options
 @generated(_methods)
-@setting_options("kernel", "preconditioner", "on_bad", "validate_scores")
+@setting_options(part="baselines")
 @option("--sizes", default="50,200,500", show_default=True, help="Numbers of draws to keep.")
 @option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed for randomised methods.")
 @option(
@@ -75,7 +77,6 @@ def compare(
     Example: steinstream compare chain.npz --sizes 100,1000 -o comparison
     """
     from steinstream.baselines import METHODS, comparison, method_name
-    from steinstream.errors import InputError
 
     names = [method_name(name) for name in (METHODS if methods == "all" else methods.split(","))]
     numbers = _as_sizes(sizes)
@@ -97,11 +98,8 @@ def compare(
             source,
             sizes=numbers,
             methods=names,
-            kernel=config.kernel,
-            preconditioner=fitted_or_fixed(config),
             seed=seed,
-            on_bad=config.on_bad,
-            validate_scores=config.validate_scores,
+            config=config.replace(preconditioner=fitted_or_fixed(config)),
             on_row=show,
             on_read=lambda share: progress.show(0, f"reading the chain, {share:.0%}"),
         )
@@ -113,8 +111,6 @@ def compare(
 
 
 def _as_sizes(text: str) -> list[int]:
-    from steinstream.errors import InputError
-
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -141,16 +137,23 @@ def _table(rows: Sequence[ComparisonRow]) -> str:
             ksd = number(row.ksd).replace("nan", "-")
             table.add_row(count(size), row.method, *errors, ksd, count(row.distinct), *times, memory)
         table.add_section()
-    console = Console()
+    console = Console(width=_TABLE_WIDTH)  # cells are never cut or wrapped, in a narrow window or a pipe
     with console.capture() as text:
         console.print(table)
     lines = [text.get(), "Errors of mean, sd and quantiles against the whole chain; 1: as keeping every k-th draw."]
-    for name in dict.fromkeys(row.method for row in rows):
+    without = [*dict.fromkeys(row.method for row in rows if _requires_scores(row))]
+    if len(without) > 1:  # one sentence for all
+        lines.append(f"The methods {', '.join(without)} require scores, and the chain has none.")
+    for name in dict.fromkeys(row.method for row in rows if len(without) < 2 or row.method not in without):
         failed = [row for row in rows if row.method == name and row.problem]
         for problem in dict.fromkeys(row.problem for row in failed):
             sizes = " and ".join(count(row.size) for row in failed if row.problem == problem)
             lines.append(problem if name in problem else f"{name} at {sizes}: {problem}")
     return "\n".join([lines[0].rstrip("\n"), *lines[1:]])
+
+
+def _requires_scores(row: ComparisonRow) -> bool:
+    return row.problem.startswith(f"The method {row.method} requires scores.")
 
 
 def _time(seconds: float) -> str:
@@ -162,7 +165,6 @@ def _write(folder: Path, rows: Sequence[ComparisonRow], messages: Messages) -> d
     import csv
     import io
 
-    from steinstream.errors import InputError
     from steinstream.io import replacing
     from steinstream.report import plots
 

@@ -11,6 +11,7 @@ import click
 from steinstream.cli.help import Command, option
 from steinstream.cli.options import PATH
 from steinstream.cli.progress import bar, count, number, working_time
+from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.result import Kept
@@ -52,7 +53,6 @@ def demo(draws: int, seed: int, output: Path) -> None:
     \b
     Example: steinstream demo --draws 50000 -o demo
     """
-    from steinstream.errors import InputError
     from steinstream.io.atomic import make_folder
     from steinstream.report.page import build_report
 
@@ -102,10 +102,11 @@ def _run(draws: int, seed: int) -> tuple[dict[str, Thinner], dict[str, float]]:
                 step = thinner.extend(block.draws, block.scores)
                 spent[name] += working_time() - clock
             seen = thinner.seen
+            kept = f"kept {count(step.size)}  ·  KSD {number(step.ksd)}" if thinner.steps else "warming up"
             progress.show(
                 seen,
                 f"{count(seen)}/{count(draws)} draws  ·  {count(round(seen / max(progress.seconds, 1e-3)))} draws/s"
-                f"  ·  kept {count(step.size)}  ·  KSD {number(step.ksd)}",
+                f"  ·  {kept}",
             )
     return thinners, spent
 
@@ -132,8 +133,8 @@ def _print_table(thinners: dict[str, Thinner], spent: dict[str, float], draws: i
 def _draw_picture(path: Path, thinners: dict[str, Thinner], kept: Kept) -> None:
     from steinstream.io import replacing
     from steinstream.report import plots
+    from steinstream.report.chain_comparison import ChainComparison
     from steinstream.report.chain_summary import summarise_chain
-    from steinstream.report.compare import ChainComparison
     from steinstream.report.style import figure_style, new_figure
 
     with figure_style():

@@ -27,6 +27,7 @@ from steinstream.cli.paths import check_distinct, check_kept_output, data_files,
 from steinstream.cli.progress import Bar, Stop, bar, count, stoppable, working_time
 from steinstream.cli.serve import ServeOptions, serve_options
 from steinstream.cli.summary import kept_of, measure_of, measures_of, print_result
+from steinstream.errors import CheckpointError, InputError, SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream.io.csv_follow import FollowedFiles
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
 _PAUSE = 0.1  # seconds between two reads of files without new data
 _OUTPUT_DELAY = 10.0  # seconds to wait at the end for CmdStan's output file
 _STDIN = Path("/dev/stdin")
+_IDLE = 5.0  # seconds without new draws after which a note names the option that ends the command
 _WRITE_SHARE = 10.0  # pause between two writes, as a multiple of the time that one takes
 
 
 class FollowRequest(NamedTuple):
-    """What to follow and how."""
+    """Files to follow, settings and output."""
 
     paths: tuple[Path, ...]
     output: Path
@@ -100,7 +102,9 @@ def follow(
     live.check()
     chain = tuple(_STDIN if path == STANDARD else path for path in chain)
     paths = tuple(data_files(chain, InputOptions()))
-    request = FollowRequest(paths, output, files, config, every, until_idle, messages)
+    request = FollowRequest(
+        paths=paths, output=output, files=files, config=config, every=every, until_idle=until_idle, messages=messages
+    )
     _check_paths(request)
     checkpoint = Checkpoint.prepare(saving, {"-o": output}, input_files(request.paths, files))
     with live.dashboard(request.paths) as dashboard:
@@ -116,8 +120,6 @@ def follow(
 
 def _check_paths(request: FollowRequest) -> None:
     """Raise an `InputError` if these files cannot be followed."""
-    from steinstream.errors import InputError
-
     paths, files = request.paths, request.files
     if files.output_csv and len(files.output_csv) != len(paths):
         raise InputError(
@@ -168,8 +170,6 @@ class FollowRun:
 
     def resume(self) -> None:
         """Continue from the checkpoint, if there is one."""
-        from steinstream.errors import CheckpointError
-
         thinner = self.checkpoint.load()
         if thinner is None:
             return
@@ -191,7 +191,7 @@ class FollowRun:
         """Read the files until they have ended."""
         from steinstream.io.csv_follow import FileReplacedError
 
-        ended = False
+        ended, idle_since, told = False, time.monotonic(), False
         while not stop.signal:
             try:
                 grew = self.files.read()
@@ -208,8 +208,18 @@ class FollowRun:
                 return
             if self.unwritten and time.monotonic() - self.written > max(self.request.every, self.pause):
                 self._write(final=False)
+            idle_since = time.monotonic() if grew else idle_since
+            if not told and self._waits_for_stop and time.monotonic() - idle_since > _IDLE:
+                told = True
+                self.request.messages.note("no new draws; end with Ctrl-C, or give --until-idle SECONDS")
             if not grew:
                 time.sleep(_PAUSE)
+
+    @property
+    def _waits_for_stop(self) -> bool:
+        """Whether the end of a file that has draws cannot be seen: that of a csv file which is not one of CmdStan."""
+        chains = [chain for chain in self.files.chains if chain.path != _STDIN and not chain.path.is_fifo()]
+        return self.request.until_idle is None and any(chain.names and not chain.is_stan for chain in chains)
 
     def add_draws(self, last: bool) -> None:
         """Add the draws that were read; the ``last`` time without waiting for chains that lag behind."""
@@ -243,7 +253,6 @@ class FollowRun:
     def finish(self, stop: Stop) -> None:
         """Add the remaining draws, write the kept set and print a summary."""
         from steinstream.api import too_short
-        from steinstream.errors import InputError
 
         if stop.signal and self.unwritten:
             self._save_checkpoint()  # before draws are added without waiting for chains that lag behind
@@ -271,8 +280,6 @@ class FollowRun:
 
     def _write(self, final: bool) -> Kept:
         """Write the kept set, with the variables that CmdStan has written so far."""
-        from steinstream.errors import SteinstreamError
-
         started, output = time.monotonic(), self.request.output
         if self.thinner is None:
             raise RuntimeError("no draws are kept yet")

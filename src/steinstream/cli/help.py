@@ -17,11 +17,13 @@ from steinstream.errors import SteinstreamError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Sections that also occur in the metadata of the settings.
+# Titles of the sections.
 MOST_USED, SELECTION, MEASURE, INPUT = "Most used options", "Number and choice of draws", "Measuring KSD", "Input"
-# Further sections.
-METHODS, WEIGHTS, CHECKPOINTS = "Other methods", "Weights", "Stop and resume"
+OTHER_METHODS, CHECKPOINTS = "Other methods", "Stop and resume"
 WORKERS, DASHBOARD, PRINTING, OTHER = "Workers", "Dashboard", "Printing", "Options"
+
+#: Titles of the sections that the metadata of the settings name.
+SECTIONS = {"most used": MOST_USED, "selection": SELECTION, "measure": MEASURE, "input": INPUT}
 
 
 class Option(click.Option):

@@ -41,7 +41,7 @@ def inspect(
     if state:
         messages.result({"checkpoint": dict(state), "paths": {}})
         return
-    source = files.open(chain)
+    source = files.open(chain, check_axes=False)
     inspection = Inspection(source.dim)
     with bar("reading", source.length or 1.0) as progress:
         for block in source.blocks():
@@ -52,7 +52,7 @@ def inspect(
     for label, text in inspection.lines(source):
         if label != "parameters" or not source.has_scores:  # the first line has their names
             _line(messages, label, text + (unchecked if label == "scores" and source.has_scores else ""))
-    for label, text in kept_lines(chain[0]) if len(chain) == 1 else []:
+    for label, text in kept_lines(chain[0], files.format) if len(chain) == 1 else []:
         _line(messages, label, text)
     _line(messages, "memory", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
     options = files._replace(negate_scores=files.negate_scores or inspection.negated).command_line()

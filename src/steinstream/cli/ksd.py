@@ -13,6 +13,7 @@ from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, InputOptions, chain_options, require_scores, was_given
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import bar, count, number
+from steinstream.errors import NotKeptError
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
@@ -43,7 +44,7 @@ def ksd(*, chain: Path, cumulative: Path | None, config: ThinConfig, files: Inpu
     if cumulative is not None:
         check_writable("--cumulative", cumulative)
         check_distinct({"--cumulative": cumulative}, input_files([chain], files))
-    source, kept = files.open(chain), _read_kept(chain)
+    source, kept = files.open(chain), _read_kept(chain, files.format)
     require_scores(source, "KSD")
     if kept is not None:
         kept.require_scores("ksd")
@@ -85,14 +86,13 @@ def ksd(*, chain: Path, cumulative: Path | None, config: ThinConfig, files: Inpu
     )
 
 
-def _read_kept(path: Path) -> Kept | None:
+def _read_kept(path: Path, format: str | None) -> Kept | None:
     """Read a kept set, with kernel and preconditioner; return None if the file is not one."""
-    from steinstream.errors import InputError
     from steinstream.io import read_kept
 
     try:
-        return read_kept(path)
-    except InputError:
+        return read_kept(path, format)
+    except NotKeptError:
         return None
 
 

@@ -14,6 +14,7 @@ from steinstream.cli.options import PATH, completions, output_option, reject_unu
 from steinstream.cli.paths import check_distinct, check_kept_output, save_kept
 from steinstream.cli.progress import count
 from steinstream.cli.summary import measure_of, merged_measures_of, print_result
+from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.result import Kept
@@ -28,7 +29,7 @@ _LISTED = 20  # parts that are listed
 @option(
     "--merge-budget",
     metavar="EPS",
-    help="Allowed increase of KSD^2; with --fan-in, one value per level: EPS,EPS,...",
+    help="Allowed increase of the objective; with --fan-in, one value per level: EPS,EPS,...",
 )
 @option(
     "--masses",
@@ -102,7 +103,7 @@ def _parts(kept: Kept, titles: Sequence[str], parts: Sequence[Kept]) -> Iterator
     """Describe how many draws of each part are kept."""
     import numpy as np
 
-    weights = np.full(len(kept), 1.0 / len(kept)) if kept.weights is None else kept.weights
+    weights = kept.shares()
     width = max(map(len, titles[:_LISTED]))
     for title, part in list(zip(titles, parts, strict=True))[:_LISTED]:
         mine = np.isin(kept.ids[:, 0], np.unique(part.ids[:, 0]))
@@ -116,8 +117,6 @@ def _parts(kept: Kept, titles: Sequence[str], parts: Sequence[Kept]) -> Iterator
 
 def _numbers(option: str, text: str) -> list[float]:
     """Convert one or several numbers with commas between them."""
-    from steinstream.errors import InputError
-
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:

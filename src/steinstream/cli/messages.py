@@ -1,4 +1,4 @@
-"""What a command prints: text for a reader or one JSON object, warnings, and the exit code of ``--strict``."""
+"""Output of a command: text for a reader or one JSON object, warnings, and the exit code of ``--strict``."""
 
 from __future__ import annotations
 

@@ -34,23 +34,7 @@ PATH = click.Path(path_type=Path)
 
 
 def grouped(name: str, group: type[Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return a decorator that adds options to a command and passes their values as one argument.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument.
-    group : type of NamedTuple
-        Type of the argument; its fields are the names of the options.
-    *options : callable
-        Decorators that add the options.
-
-    Returns
-    -------
-    callable
-        The decorator.
-
-    """
+    """Return a decorator that adds options to a command and passes their values as one named tuple, ``group``."""
 
     def decorate(command: F) -> F:
         @wraps(command)
@@ -133,7 +117,7 @@ def _as_burn_in(context: click.Context, parameter: click.Parameter, text: str | 
 
 
 class InputOptions(NamedTuple):
-    """Where the draws and scores of a chain are."""
+    """Location of the draws and scores of a chain."""
 
     scores: Path | None = None
     draws_name: str = "draws"
@@ -143,8 +127,17 @@ class InputOptions(NamedTuple):
     output_csv: tuple[Path, ...] = ()
     parameters: str | None = None
 
-    def open(self, chain: Path | Sequence[Path], burn_in: int | float = 0) -> Chain:
-        """Open a chain, or several files as the chains of one run."""
+    def open(self, chain: Path | Sequence[Path], burn_in: int | float = 0, *, check_axes: bool = True) -> Chain:
+        """Open a chain, or several files as the chains of one run; with ``check_axes``, the order of axes is checked.
+
+        A single chain with few draws is accepted, because a command may be about few draws of a large model.
+
+        Returns
+        -------
+        Chain
+            The reader.
+
+        """
         from steinstream.io import open_chains
 
         # zarr would start many threads, each of which reserves memory: 40 MB in all. Two of them decode faster than
@@ -156,7 +149,10 @@ class InputOptions(NamedTuple):
                 raise InputError(
                     f"{path} is a pipe, which cannot be read twice.", "Thin it while it is written: steinstream follow."
                 )
-        return open_chains(paths, outputs=self.output_csv, burn_in=burn_in, **self.reader_options)
+        source = open_chains(paths, outputs=self.output_csv, burn_in=burn_in, **self.reader_options)
+        if check_axes and source.chains != 1:
+            source.require_plausible_axes()
+        return source
 
     @property
     def reader_options(self) -> dict[str, Any]:
@@ -304,7 +300,7 @@ def growing_chains_options(command: F) -> F:
 
 
 class CheckpointOptions(NamedTuple):
-    """Where the state of a run is saved, and whether to continue from it."""
+    """File of the state of a run, and whether to continue from it."""
 
     checkpoint: Path | None
     resume: bool
@@ -334,18 +330,7 @@ def was_given(name: str) -> bool:
 
 
 def reject_unused(names: Iterable[str], why: str, remedy: str = "Leave it out.") -> None:
-    """Raise an `InputError` if one of these options is given where it has no effect.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names of parameters.
-    why : str
-        End of the message: "without --chain".
-    remedy : str, default "Leave it out."
-        What to do.
-
-    """
+    """Raise an `InputError` if one of these options is given where it has no effect; ``why`` is "without --chain"."""
     parameters = {parameter.name: parameter for parameter in click.get_current_context().command.params}
     for name in names:
         if was_given(name):

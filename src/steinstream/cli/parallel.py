@@ -29,7 +29,7 @@ _LISTED = 5  # chains that could not be read and are listed
 
 
 class WorkerOptions(NamedTuple):
-    """Where chains are thinned, and how the results are merged."""
+    """Processes that thin the chains, and the merge of their results."""
 
     workers: int | None
     client: str | None
@@ -106,27 +106,7 @@ def thin_with_workers(
     inputs: Sequence[Path],
     outputs: Mapping[str, Path | None],
 ) -> ThinResult:
-    """Thin each chain with a worker, merge the results and write them.
-
-    Parameters
-    ----------
-    request : ThinRequest
-        What to thin.
-    workers : WorkerOptions
-        The workers.
-    saving : CheckpointOptions
-        Folder of the checkpoints.
-    inputs : sequence of Path
-        Input files.
-    outputs : mapping of str to Path
-        Output files by option.
-
-    Returns
-    -------
-    ThinResult
-        The merged set.
-
-    """
+    """Thin each chain with a worker, merge the results and write them."""
     _check_folder(saving, [*inputs, request.output])
     Checkpoint.prepare(CheckpointOptions(None, saving.resume and saving.checkpoint is None), outputs, inputs)
     started = time.perf_counter()

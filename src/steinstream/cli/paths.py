@@ -37,16 +37,7 @@ def input_files(chain: Iterable[Path], files: InputOptions, initial: Path | None
 
 
 def check_distinct(outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:
-    """Raise an `InputError` if an output would replace an input or another output.
-
-    Parameters
-    ----------
-    outputs : mapping of str to Path
-        Output files by the names of their options; None for those that are not given.
-    inputs : sequence of Path
-        Input files.
-
-    """
+    """Raise an `InputError` if an output, by the name of its option, would replace an input or another output."""
     places = {option: path for option, path in outputs.items() if path not in (None, STANDARD)}
     for option, path in places.items():
         if any(_replaces(path, other) for other in inputs):
@@ -130,6 +121,11 @@ def save_kept(kept: Kept, output: Path) -> None:
 def holds_groups(output: Path) -> bool:
     """Return whether the format of a file can hold the groups of ArviZ."""
     return output.suffix in (".nc", ".nc4", ".netcdf", ".h5", ".hdf5", ".zarr")
+
+
+def is_complete(output: Path) -> bool:
+    """Return whether the format of a file can hold a complete kept set, with kernel and preconditioner."""
+    return output.suffix == ".npz" or holds_groups(output)
 
 
 def check_writable(option: str, path: Path) -> None:

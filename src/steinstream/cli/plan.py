@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command, short_help="Plan the number of draws for a target KSD.")
 @chain_options
 @option("--radius", type=float, required=True, help="The target KSD.")
-@setting_options("candidates", "kernel", "preconditioner", "validate_scores")
+@setting_options(part="plan")
 @option(
     "--growth",
     default="power:1.5",
@@ -98,7 +98,9 @@ def plan(
         messages.say(f"          with {count(planned.draws)} draws in {as_typed(chain)}, which has {count(here)} now")
     if output is None and isinstance(config.preconditioner, str) and config.preconditioner != "identity":
         messages.say("          estimates the preconditioner again; -o FILE.npz stores the one of this plan")
-    messages.result({**vars(planned), "next": command, "paths": {} if output is None else {"preconditioner": output}})
+    paths = {} if output is None else {"preconditioner": output}
+    settings = planned.config.to_dict(arrays=False)
+    messages.result({**vars(planned), "config": settings, "next": command, "paths": paths})
 
 
 def _read_chains(source: Chain) -> list[Block]:

@@ -142,14 +142,7 @@ class _Duration:
 
 
 def working_time() -> float:
-    """Return the time in seconds on a clock that stops during compilation.
-
-    Returns
-    -------
-    float
-        Seconds; only differences have a meaning.
-
-    """
+    """Return seconds on a clock that stops during compilation; only differences have a meaning."""
     return time.perf_counter() - compile_clock.seconds
 
 

@@ -14,13 +14,14 @@ from steinstream.cli.options import PATH, current_command_line, grouped, output_
 from steinstream.cli.paths import check_kept_output, save_kept
 from steinstream.cli.progress import count, number
 from steinstream.cli.summary import measure_of, print_result
+from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.result import Kept
 
 
 class Refinement(NamedTuple):
-    """What to add to kept draws."""
+    """Further properties to compute for the kept draws."""
 
     weights: bool
     order: bool
@@ -58,7 +59,6 @@ def refine(*, kept: Path, output: Path, refinement: Refinement, messages: Messag
     \b
     Example: steinstream refine kept.npz -o refined.csv --weights --order
     """
-    from steinstream.errors import InputError
     from steinstream.io import read_kept
 
     check_kept_output(output, messages)
@@ -76,23 +76,7 @@ def refine(*, kept: Path, output: Path, refinement: Refinement, messages: Messag
 
 
 def refined(kept: Kept, refinement: Refinement, messages: Messages) -> Kept:
-    """Add weights and order as requested, and print what changed.
-
-    Parameters
-    ----------
-    kept : Kept
-        The draws.
-    refinement : Refinement
-        What to add.
-    messages : Messages
-        Where to print.
-
-    Returns
-    -------
-    Kept
-        The draws with weights, or in their order.
-
-    """
+    """Add weights and order as requested, and print what changed."""
     if refinement.weights:
         before, kept = kept, kept.weighted()
         messages.say(

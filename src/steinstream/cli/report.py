@@ -38,9 +38,9 @@ def report(*, kept: Path, chain: tuple[Path, ...], output: Path, files: InputOpt
     Example: steinstream report kept.npz --chain chain.npz -o report.html
     """
     from steinstream.io import read_kept
-    from steinstream.report.page import check_output
+    from steinstream.report.page import check_report_path
 
-    check_output(output)
+    check_report_path(output)
     if not chain:
         reject_unused(InputOptions._fields, "without --chain")
     check_distinct({"-o": output}, [kept, *input_files(chain, files)])

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steinstream.cli.checkpoints import Checkpoint
-from steinstream.cli.help import CHECKPOINTS, MOST_USED, Command, option
+from steinstream.cli.help import CHECKPOINTS, INPUT, MOST_USED, Command, option
 from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import (
     PATH,
     CheckpointOptions,
     InputOptions,
+    burn_in_option,
     chains_options,
     current_command_line,
     reject_unused,
@@ -101,6 +102,7 @@ _FUNCTION = "MODULE:FUNCTION"
     help="Save finished finite differences here every 30 seconds and on Ctrl-C, and continue from it.",
     section=CHECKPOINTS,
 )
+@burn_in_option("Leave out the first N draws of each chain, or a share of them: 1000, 0.1, 10%.  [default: 0]", INPUT)
 @message_options
 def scores(
     *,
@@ -115,6 +117,7 @@ def scores(
     processes: int,
     on_error: str,
     checkpoint: Path | None,
+    burn_in: int | float,
     files: InputOptions,
     messages: Messages,
 ) -> None:
@@ -151,7 +154,7 @@ def scores(
     function = load_function(log_density or score or "")
     finite = {"accuracy": accuracy, "processes": processes, "on_error": on_error, "checkpoint": checkpoint}
     evaluate = partial(_evaluated, function, log_density or score or "", "score" if score is not None else by, finite)
-    source = files.open(chain)
+    source = files.open(chain, burn_in)
     if size is not None:
         _thin_in_two_stages(source, size, first or 10 * size, evaluate, output, messages)
         return
@@ -223,31 +226,16 @@ def _evaluated(function: Callable[[Any], Any], title: str, by: str, finite: dict
                 f"The function {title} failed: {type(error).__name__}: {error}.",
                 "Finished scores are in the checkpoint; --on-error nan continues without this one."
                 if finite["checkpoint"] is not None
-                else "Correct it; --checkpoint FILE stores finished scores.",
+                else "Correct it."
+                if by != "finite"
+                else "Correct it; --on-error nan continues without such draws, --checkpoint FILE stores the others.",
             ) from error
         finally:
             log.setLevel(level)
 
 
 def load_function(text: str) -> Callable[[Any], Any]:
-    """Import a function that is given as MODULE:FUNCTION, where MODULE may be a file.
-
-    Parameters
-    ----------
-    text : str
-        For example ``model:log_density`` or ``folder/model.py:log_density``.
-
-    Returns
-    -------
-    callable
-        The function.
-
-    Raises
-    ------
-    InputError
-        If the module or the function does not exist.
-
-    """
+    """Import a function that is given as MODULE:FUNCTION, where MODULE may be a file: folder/model.py:log_density."""
     module, _, name = text.rpartition(":")
     if not module or not name:
         raise InputError(f"{text!r} is not of the form {_FUNCTION}.", "For example model.py:log_density.")

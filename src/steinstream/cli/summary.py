@@ -71,14 +71,11 @@ def print_result(
         Whether to print the summary of each parameter.
 
     """
-    from steinstream.thinner.chain_worth import describe_trust
-
     written = {name: str(path) for name, path in paths.items() if path is not None}
     first = next(iter(written.values()))
     messages.say(headline if first == "-" else f"{headline}  ·  wrote {first}")
-    trust = describe_trust(kept.settings)
-    if trust is not None:
-        messages.say(trust)
+    if kept.chain_worth is not None:
+        messages.say(kept.chain_worth)
     if kept.scores is None:
         messages.say(_WITHOUT_SCORES)
     if table:
@@ -86,7 +83,9 @@ def print_result(
     diagnosis = None if kept.stream is None else kept.diagnose()
     if diagnosis is not None:
         _print_checks(messages, diagnosis)
-    messages.result({**_values(kept), "chain_worth": trust, "findings": _findings(diagnosis), "paths": written})
+    messages.result(
+        {**_values(kept), "chain_worth": kept.chain_worth, "findings": _findings(diagnosis), "paths": written}
+    )
 
 
 def _table(kept: Kept) -> str:
@@ -97,12 +96,13 @@ def _table(kept: Kept) -> str:
 
 
 def _print_checks(messages: Messages, diagnosis: Diagnosis) -> None:
-    """Print what the checks found; those that fired are warnings."""
+    """Print what the checks found. Causes are warnings; the verdict names their consequences."""
     for finding in diagnosis.fired:
-        messages.warn(str(finding))
-    print_line = messages.warn if diagnosis.fired else messages.say
-    for line in (diagnosis.verdict, *(f"Note: {note}." for note in diagnosis.notes)):
-        print_line(line)
+        if not finding.cause:
+            messages.warn(str(finding))
+    (messages.warn if diagnosis.fired else messages.say)(diagnosis.verdict)
+    for note in diagnosis.notes:  # not a warning: --strict does not count it
+        (messages.note if diagnosis.fired else messages.say)(f"Note: {note}.")
 
 
 def _findings(diagnosis: Diagnosis | None) -> list[dict[str, Any]]:

@@ -28,12 +28,20 @@ from steinstream.cli.options import (
     require_scores,
 )
 from steinstream.cli.parallel import WorkerOptions, thin_with_workers, worker_options
-from steinstream.cli.paths import check_kept_output, data_files, default_output, input_files, save_kept
+from steinstream.cli.paths import (
+    check_kept_output,
+    data_files,
+    default_output,
+    input_files,
+    is_complete,
+    save_kept,
+)
 from steinstream.cli.progress import count, stoppable, working_time
 from steinstream.cli.refine import Refinement, refine_options
 from steinstream.cli.report import report_option, write_report
 from steinstream.cli.serve import ServeOptions, serve_options
 from steinstream.cli.summary import kept_of, measures_of, print_result
+from steinstream.errors import CheckpointError, InputError, SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
@@ -109,7 +117,16 @@ def thin(
     """
     config = paper_config(config) if paper else config
     place = default_output(chain) if output is None else output
-    request = ThinRequest(chain, place, files, config, refinement, burn_in, initial, messages)
+    request = ThinRequest(
+        chain=chain,
+        output=place,
+        files=files,
+        config=config,
+        refinement=refinement,
+        burn_in=burn_in,
+        initial=initial,
+        messages=messages,
+    )
     _check_options(request, baseline, workers, live)
     if gradient_free:
         others = ["burn_in", "initial", "checkpoint", "resume", "serve", "workers", "client", "method", "parameters"]
@@ -127,12 +144,14 @@ def thin(
     if report is not None:
         write_report(report, result.kept, result.source or request.open(), place, messages)
     print_result(messages, result.headline, result.kept, {"kept": place, "report": report}, table=output is None)
+    if output is None and not is_complete(place):
+        messages.say(
+            f"{place.name} is a table of the draws. refine, merge and report need a complete kept set: -o kept.npz"
+        )
 
 
 def _check_options(request: ThinRequest, baseline: MethodOptions, workers: WorkerOptions, live: ServeOptions) -> None:
     """Raise an `InputError` if options contradict each other or have no effect."""
-    from steinstream.errors import InputError
-
     live.check()
     if live.serve and (baseline.is_baseline or workers.requested):
         raise InputError("--serve cannot be used with workers or other methods.", "Leave it out.")
@@ -146,9 +165,9 @@ def _check_paths(request: ThinRequest, report: Path | None) -> tuple[list[Path],
     """Check that the outputs can be written; return input files, and output files by option."""
     check_kept_output(request.output, request.messages)
     if report is not None:
-        from steinstream.report.page import check_output as check_report
+        from steinstream.report.page import check_report_path
 
-        check_report(report)
+        check_report_path(report)
     inputs = input_files(request.chain, request.files, request.initial)
     return inputs, {"-o": request.output, "--report": report}
 
@@ -187,7 +206,6 @@ def _thin_gradient_free(request: ThinRequest) -> ThinResult:
     import numpy as np
 
     from steinstream.api import thin as thin_arrays
-    from steinstream.errors import InputError
     from steinstream.validation import concatenate
 
     source, started = request.open(), working_time()
@@ -223,8 +241,6 @@ def print_parameters(source: Chain, messages: Messages) -> None:
 
 def _with_variables(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
     """Add the variables that the file has for the kept draws."""
-    from steinstream.errors import SteinstreamError
-
     try:
         variables = {**kept.variables, **source.variables(kept.ids)}
         return replace(kept, variables=variables, groups=request.groups(kept, source))
@@ -238,7 +254,6 @@ def _read_initial(path: Path | None, source: Chain) -> tuple[Array, Array | None
     if path is None:
         return None
     from steinstream import validation
-    from steinstream.errors import InputError
     from steinstream.io import open_chain
 
     first = open_chain(path)
@@ -269,8 +284,6 @@ def _note(source: Chain, request: ThinRequest) -> dict[str, Any]:
 
 def _resume(source: Chain, checkpoint: Checkpoint, request: ThinRequest) -> Thinner | None:
     """Return the thinner in the checkpoint, if there is one; raise a `CheckpointError` if the command differs."""
-    from steinstream.errors import CheckpointError
-
     thinner = checkpoint.load()
     if thinner is None:
         return None
@@ -278,12 +291,19 @@ def _resume(source: Chain, checkpoint: Checkpoint, request: ThinRequest) -> Thin
     with reading_note(checkpoint.path):
         checkpoint.check_command(note, "thin")
         checkpoint.check_settings(note, request.config, request.options)
+        if thinner.config.passes != request.config.passes:  # forged: the command is not the one that the state is of
+            raise CheckpointError(
+                f"{checkpoint.path} is damaged: it has {thinner.config.passes} passes, its command "
+                f"{request.config.passes}.",
+                "Delete it to start again.",
+            )
         if thinner.dim != source.dim or note["chain"] != source.title:
             raise CheckpointError(
                 f"{checkpoint.path} belongs to {note['chain']} ({thinner.dim} dimensions), not to {source.title}.",
                 "Give the same chain as before, or delete the checkpoint to start again.",
             )
         checkpoint.check_files(note["data"], data_files(request.chain, request.files))
+    checkpoint.check_draws(thinner, source, request.initial is not None)
     request.messages.note(f"continuing after {_position(thinner)}")
     return thinner
 

@@ -88,19 +88,12 @@ def option_names(command: click.Command) -> set[str]:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a question with the closest names, or an empty text.
-
-    Parameters
-    ----------
-    name : str
-        The misspelt name.
-    known : iterable of str
-        The names that exist.
+    """Suggest the known names that are most similar to an unknown one.
 
     Returns
     -------
     str
-        The question.
+        A question with one or two names, or an empty string if no name is similar.
 
     Examples
     --------
@@ -113,19 +106,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def problem_and_remedy(error: click.ClickException) -> tuple[str, str]:
-    """Return an error of click as a problem and its remedy.
-
-    Parameters
-    ----------
-    error : click.ClickException
-        The error.
-
-    Returns
-    -------
-    tuple of str
-        Problem and remedy.
-
-    """
+    """Return an error of click as a problem and its remedy."""
     if isinstance(error, UsageProblem):
         return error.message, error.remedy
     context: click.Context | None = getattr(error, "ctx", None)
@@ -181,17 +162,12 @@ def _plain(text: str) -> str:
 
 
 def lowered(text: str) -> str:
-    """Return a sentence as it follows a colon.
-
-    Parameters
-    ----------
-    text : str
-        The sentence.
+    """Change the first letter of a sentence to lower case, unless it starts with an abbreviation.
 
     Returns
     -------
     str
-        The sentence with a small first letter, unless it starts with an abbreviation.
+        The sentence as it follows a colon.
 
     Examples
     --------

@@ -107,7 +107,8 @@ def diagnose(
     weights : array, optional
         Weights of the kept draws, (n,). Default: equal.
     settings : mapping, optional
-        Settings of the kept set, which tell whether the scores are those of the target. Default: they are.
+        Settings of the kept set: whether the scores are those of the target, and where burn-in ends. Default: they
+        are, and the end of the burn-in is estimated from the stream.
 
     Returns
     -------
@@ -132,7 +133,8 @@ def diagnose(
     if len(stream.draws) < MIN_DRAWS:
         return _nothing_checked(f"the stream has {len(stream.draws)} draws, at least {MIN_DRAWS} are required", notes)
     with np.errstate(all="ignore"):  # values that overflow do not fire
-        context, constant = DiagnosticContext(draws, ids, stream, names, weights).without_constants()
+        ends = dict((settings or {}).get("burn_in_ends", ()))
+        context, constant = DiagnosticContext(draws, ids, stream, names, weights, ends).without_constants()
         slow = check_slow(context)
         findings = [check_constant(constant), slow, *(check(context) for check in _SEPARATE.values())]
         of_target = "the scores are not those of the target"

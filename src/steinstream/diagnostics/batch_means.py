@@ -65,7 +65,7 @@ class BatchMeans:
         """Add draws (n, d)."""
         from steinstream._engine.online_stats import update_batches  # loads numba
 
-        done = 0
+        draws, done = np.ascontiguousarray(draws), 0
         while done < len(draws):
             done += update_batches(draws[done:], self._columns, self._first, self._sums, self._squares, self._numbers)
             if self.count == len(self._sums):
@@ -95,8 +95,10 @@ def effective_draws(means: Array, variances: Array, lengths: Array) -> Array:
 
     Parameters
     ----------
-    means, variances : array
-        Means and variances of the batches, (batches, k).
+    means : array
+        Means of the batches, (batches, k).
+    variances : array
+        Variances of the batches, (batches, k).
     lengths : array
         Number of draws of each batch, (batches,).
 

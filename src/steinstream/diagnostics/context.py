@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import NormalDist
 
@@ -33,6 +33,8 @@ class DiagnosticContext:
         Parameter names. Default: x0, x1, ...
     weights : array, optional
         Weights of the kept draws. Default: equal.
+    burn_in_ends : mapping, optional
+        Index of the first draw after the burn-in that the thinner detected, by chain. Burn-in ends there, or later.
 
     Attributes
     ----------
@@ -52,8 +54,10 @@ class DiagnosticContext:
         stream: Block,
         names: Sequence[str] | None = None,
         weights: Array | None = None,
+        burn_in_ends: Mapping[int, int] | None = None,
     ) -> None:
         self.all_kept, self.ids, self.stream = draws, ids, stream
+        self._burn_in_ends = burn_in_ends or {}
         self.is_weighted = weights is not None and np.ptp(weights) > 0
         self._raw_weights = np.ones(len(draws)) if weights is None else weights
         self.names = names or [f"x{j}" for j in range(draws.shape[1])]
@@ -78,7 +82,13 @@ class DiagnosticContext:
         names = [name for name, removed in zip(self.names, constant, strict=True) if not removed]
         removed_names = [name for name, removed in zip(self.names, constant, strict=True) if removed]
         kept = self.all_kept[:, ~constant]
-        return DiagnosticContext(kept, self.ids, stream, names, self._raw_weights), removed_names
+        return self._similar(kept, stream, names, self._raw_weights), removed_names
+
+    def _similar(
+        self, kept: Array, stream: Block, names: Sequence[str] | None, weights: Array | None
+    ) -> DiagnosticContext:
+        """Return a context of the same draws, with some of the parameters or another stream."""
+        return DiagnosticContext(kept, self.ids, stream, names, weights, self._burn_in_ends)
 
     @property
     def has_scores(self) -> bool:
@@ -87,7 +97,7 @@ class DiagnosticContext:
 
     def unweighted(self) -> DiagnosticContext:
         """Return the same draws with equal weights."""
-        return DiagnosticContext(self.all_kept, self.ids, self.stream, self.names)
+        return self._similar(self.all_kept, self.stream, self.names, None)
 
     def with_proportions_of_kept(self, centres: Array) -> DiagnosticContext:
         """Return a context whose stream is the largest part with the proportions of the kept draws in some regions."""
@@ -99,7 +109,7 @@ class DiagnosticContext:
             rows = np.flatnonzero(cell)
             chosen.append(rows[np.linspace(0, len(rows), int(total * proportion), endpoint=False).astype(np.int64)])
         stream = self.stream.take(self._rows[np.sort(np.concatenate(chosen))])
-        return DiagnosticContext(self.all_kept, self.ids, stream, self.names, self._raw_weights)
+        return self._similar(self.all_kept, stream, self.names, self._raw_weights)
 
     # -- burn-in -------------------------------------------------------------------------------------------------------
 
@@ -117,13 +127,27 @@ class DiagnosticContext:
 
     @cached_property
     def settled_rows(self) -> dict[int, Integers]:
-        """Rows of the stream after burn-in, by chain: from the first draw within reach of the second halves."""
-        inside = ~self._outside(self.stream.draws)
-        return {chain: rows[int(np.argmax(inside[rows])) :] for chain, rows in self.chain_rows.items()}
+        """Rows of the stream after burn-in, by chain.
+
+        They begin with the first draw within reach of the second halves, or where the thinner found the end of the
+        burn-in, if that is later.
+
+        Returns
+        -------
+        dict
+            Chain -> rows.
+
+        """
+        inside, indices = ~self._outside(self.stream.draws), self.stream.ids[:, 1]
+        settled = {}
+        for chain, rows in self.chain_rows.items():
+            found = int(np.argmax(indices[rows] >= self._burn_in_ends.get(chain, 0)))
+            settled[chain] = rows[max(int(np.argmax(inside[rows])), found) :]
+        return settled
 
     @cached_property
     def burn_in(self) -> Flags:
-        """Which kept draws are burn-in: outside, and before the end of the burn-in of their chain."""
+        """Marks of the kept draws that are burn-in: outside, and before the end of the burn-in of their chain."""
         early = np.zeros(len(self.all_kept), dtype=bool)
         for chain, rows in self.settled_rows.items():
             early |= (self.ids[:, 0] == chain) & (self.ids[:, 1] < self.stream.ids[rows[0], 1])

@@ -124,10 +124,14 @@ class Parts(NamedTuple):
 
     Attributes
     ----------
-    means, lengths : array
-        Mean (m, d) and number of draws (m,) of each part.
-    variance, tau : array
-        Pooled variance and autocorrelation time within the parts, (d,) each.
+    means : array
+        Mean of each part, (m, d).
+    lengths : array
+        Number of draws of each part, (m,).
+    variance : array
+        Pooled variance within the parts, (d,).
+    tau : array
+        Autocorrelation time within the parts, (d,).
 
     """
 

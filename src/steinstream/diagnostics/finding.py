@@ -190,10 +190,11 @@ class Diagnosis:
         names = f": {', '.join(causes)}" if causes else ""
         if len(causes) < len(self.fired):
             names += f" (and as a consequence {', '.join(finding.name for finding in self.fired if finding.cause)})"
-        effective = "" if math.isnan(self.effective) else f" (effective sample size {count(round(self.effective))})"
+        known = not math.isnan(self.effective)
+        whose = f", whose effective sample size is {count(round(self.effective))}" if known else ""
         return (
-            f"{len(self.fired) or 'None'} of {made} checks fired{names}; {count(self.kept)} kept draws and "
-            f"{count(self.stream)} draws of the stream{effective}."
+            f"{len(self.fired) or 'None'} of {made} checks fired{names}. {count(self.kept)} kept draws were compared "
+            f"with {count(self.stream)} draws of the stream{whose}."
         )
 
     def _sensitivity(self) -> str:

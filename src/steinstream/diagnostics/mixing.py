@@ -21,12 +21,13 @@ _MIN_LENGTH = 20  # draws of a chain; one or two of fewer draws are already a te
 def check_size(context: DiagnosticContext) -> Finding:
     """Count the distinct kept draws. With fewer than 20, hardly any fault can be found."""
     count = len(np.unique(context.all_kept, axis=0))
+    too_few = ", too few to compare with the stream" if count < _MIN_SIZE else ""
     return Finding(
         name="size",
         value=float(count),
         threshold=float(_MIN_SIZE),
         fired=count < _MIN_SIZE,
-        says=f"the set has {count} distinct draw{'' if count == 1 else 's'}, too few to compare with the stream",
+        says=f"the set has {count} distinct draw{'' if count == 1 else 's'}{too_few}",
         advice="keep more draws; the other checks of this set find only large faults",
         allowed=f"at least {_MIN_SIZE}",
         sensitivity=float(_MIN_SIZE - 1),
@@ -36,21 +37,16 @@ def check_size(context: DiagnosticContext) -> Finding:
 
 
 def check_slow(context: DiagnosticContext) -> Finding:
-    """Measure the effective sample size of the slowest parameter or region.
+    """Measure the ESS of the slowest parameter or region, which must suffice for the stream to serve as a reference.
 
     If a region holds a fraction p of the stream, all of it in one visit, its ESS is about 1 / p: a mode that was
     visited once, or only at the end. The partitions in two and in four regions are used. Finer ones have too much
     noise.
 
-    Parameters
-    ----------
-    context : DiagnosticContext
-        Kept draws and stream.
-
     Returns
     -------
     Finding
-        Fires if the ESS is too small for the stream to serve as a reference.
+        The check ``slow``.
 
     """
     coarse = sum(map(len, context.partitions[:2]))
@@ -90,21 +86,16 @@ def check_constant(names: list[str]) -> Finding:
 
 
 def check_stuck(context: DiagnosticContext) -> Finding:
-    """Measure the longest run of identical states, as a fraction of its chain.
+    """Measure the longest run of identical states, as a fraction of its chain; skipped if all chains are short.
 
     Random-walk chains repeat states, and the lengths of the runs are approximately geometric. Among M runs with
     probability r of one more repeat, the longest exceeds log(M / 0.005) / -log r draws in one chain of 200. The
     threshold is twice that, and at least a tenth of the chain.
 
-    Parameters
-    ----------
-    context : DiagnosticContext
-        Kept draws and stream.
-
     Returns
     -------
     Finding
-        The longest run; skipped if all chains are short.
+        The check ``stuck``.
 
     """
     runs = {chain: _run_lengths(context.stream.draws[rows]) for chain, rows in context.chain_rows.items()}
@@ -124,7 +115,7 @@ def check_stuck(context: DiagnosticContext) -> Finding:
         value=value,
         threshold=limit,
         fired=value > limit,
-        says=f"longest run of identical states: {value:.0%} of chain {chain}",
+        says=f"longest run of identical states: {100 * value:.2g} % of chain {chain}",
         advice="the sampler does not move there: use a smaller step size or another parameterisation",
         allowed=f"at most {limit:.0%}",
         sensitivity=limit,

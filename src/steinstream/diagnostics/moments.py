@@ -56,10 +56,14 @@ class Ratio(NamedTuple):
         What is measured.
     value : float
         The ratio.
-    lower, upper : float
-        Bounds between which the check does not fire.
-    narrow, wide : float
-        Sensitivity: ratios beyond which the check fires with a probability of 90 %.
+    lower : float
+        The check fires below this ratio.
+    upper : float
+        The check fires above this ratio.
+    narrow : float
+        Sensitivity: below this ratio the check fires with a probability of 90 %.
+    wide : float
+        Sensitivity: above this ratio the check fires with a probability of 90 %.
 
     """
 

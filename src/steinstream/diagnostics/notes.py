@@ -10,6 +10,9 @@ import numpy as np
 from steinstream.diagnostics.context import DiagnosticContext
 
 _HEAVY_KURTOSIS = 6.0  # that of a Student t distribution with 6 degrees of freedom; a normal distribution has 3
+_MENTIONED = 0.005  # share of the draws from which a burn-in is mentioned: a slow chain has a few by chance
+_SCORES_DECIDE = 0.2  # trust in the chain below which the stream term has little influence
+_REDUCED = 0.5
 
 
 def notes_of_settings(settings: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
@@ -37,23 +40,7 @@ def notes_of_settings(settings: Mapping[str, Any]) -> tuple[bool, tuple[str, ...
 
 
 def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: bool) -> tuple[str, ...]:
-    """Return the notes about missing scores, few effective draws and heavy tails.
-
-    Parameters
-    ----------
-    context : DiagnosticContext
-        Kept draws and stream.
-    effective : float
-        Smallest effective sample size of the stream.
-    has_scores : bool
-        Whether the stream has scores of the target.
-
-    Returns
-    -------
-    tuple of str
-        The notes.
-
-    """
+    """Return the notes about missing scores, few effective draws and heavy tails."""
     notes = []
     if not has_scores:
         notes.append("without scores of the target, nothing shows whether the stream itself represents the target")
@@ -72,3 +59,42 @@ def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: b
             "there, see ranges"
         )
     return tuple(notes)
+
+
+def describe_chain(settings: Mapping[str, Any]) -> str | None:
+    """Say in one sentence what the chain is worth and what decides.
+
+    Parameters
+    ----------
+    settings : mapping
+        ``Kept.settings``.
+
+    Returns
+    -------
+    str or None
+        The sentence; None without an estimate.
+
+    Examples
+    --------
+    >>> describe_chain({"effective_draws": 25.2, "trust": 0.03, "burn_in": 0, "has_scores": True})
+    "The chain is worth about 25 independent draws, so the target's scores decide."
+    >>> describe_chain({"effective_draws": 5210.0, "trust": 1.0, "burn_in": 300, "has_scores": True})
+    'The chain is worth about 5200 independent draws; its first 300 draws are burn-in and were left out.'
+
+    """
+    worth, trust, burn_in = (settings.get(name) for name in ("effective_draws", "trust", "burn_in"))
+    if worth is None:
+        return None
+    text = f"The chain is worth about {int(float(f'{worth:.2g}'))} independent draws"
+    if trust is not None and trust < _REDUCED:
+        if not settings.get("has_scores"):
+            text += ", and scores are missing to correct it: the kept draws are not better than the chain"
+        elif trust < _SCORES_DECIDE:
+            text += ", so the target's scores decide"
+        else:
+            text += f", so the distance to the chain has {trust:.0%} of its full weight"
+    if burn_in and burn_in >= _MENTIONED * settings.get("seen", 0):
+        chains = len(settings.get("burn_in_ends", ())) or 1
+        which = "its first" if chains == 1 else f"in {chains} chains, the first"
+        text += f"; {which} {burn_in} draws are burn-in and were left out"
+    return text + "."

@@ -27,6 +27,7 @@ from steinstream.diagnostics.regions import region_membership
 _EFFECT = 0.1
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 _RANGES = ((0.25, 0.75), (0.05, 0.95))
+_CONTINUOUS = 50  # different values of a parameter from which it is treated as continuous
 _RATIOS = np.append(
     np.arange(1, 200) / 100.0, np.geomspace(2.0, 100.0, 80)
 )  # widths for which the sensitivity is found
@@ -37,10 +38,16 @@ class Proportions(NamedTuple):
 
     Attributes
     ----------
-    kept, stream : array
-        Proportions, (k,).
-    values, limits, found : array
-        Cohen's h, its threshold and its sensitivity, (k,).
+    kept : array
+        Proportions of the kept draws, (k,).
+    stream : array
+        Proportions of the stream, (k,).
+    values : array
+        Cohen's h of each set, (k,).
+    limits : array
+        Threshold of each value, (k,).
+    found : array
+        Sensitivity: the smallest difference that is found with a probability of 90 %, (k,).
     kept_count : int
         Number of kept draws.
 
@@ -92,15 +99,10 @@ def check_regions(context: DiagnosticContext) -> Finding:
     A mode whose mass changes under KSD is one region or several. Half of the false-alarm rate goes to the partition in
     two regions, which is a single comparison, a quarter to that in four, and so on.
 
-    Parameters
-    ----------
-    context : DiagnosticContext
-        Kept draws and stream.
-
     Returns
     -------
     Finding
-        The region whose proportion differs most.
+        The check ``regions``.
 
     """
     partitions, membership = context.partitions, context.membership
@@ -156,10 +158,11 @@ def check_ranges(context: DiagnosticContext) -> Finding:
     low, high = _RANGES[worst // dim]
     label, name = f"{100 * low:.0f}-{100 * high:.0f}% range", context.names[worst % dim]
     is_narrow = kept[worst] > found.stream[worst]
+    fault = f": the set is too {'narrow' if is_narrow else 'wide'}" if found.values[worst] > found.limits[worst] else ""
     return found.finding(
         name="ranges",
         says=f"{kept[worst]:.0%} of the kept draws lie in the {label} of {name} in the stream, which holds "
-        f"{found.stream[worst]:.0%}: the set is too {'narrow' if is_narrow else 'wide'}",
+        f"{found.stream[worst]:.0%}{fault}",
         found=f"most different {kept[worst]:.0%} in the {label} of {name}",
         advice=f"intervals would be too {'short' if is_narrow else 'long'}: {REMEDY}",
         detects=_detectable_widths(context, found),
@@ -189,11 +192,15 @@ def _detectable_widths(context: DiagnosticContext, found: Proportions) -> str:
     """Return which changes of the scale of a parameter would have been found, for the least sensitive one.
 
     If the distances of all draws from the median are multiplied by r, a range around the median holds the proportion
-    that the range divided by r held before. It is evaluated for a grid of ratios r.
+    that the range divided by r held before. It is evaluated for a grid of ratios r. Parameters with few values are left
+    out.
     """
     centred = np.sort(context.draws - np.median(context.draws, axis=0), axis=0)
     dim = centred.shape[1]
     narrow, wide = np.zeros(dim), np.full(dim, math.inf)
+    continuous = np.array([len(np.unique(column)) >= _CONTINUOUS for column in context.draws.T])
+    if not continuous.any():  # the proportions of few values do not change continuously with the width
+        return "proportions of values that differ"
     for k, ends in enumerate(_RANGES):
         for j, (low, high) in enumerate(np.quantile(centred, ends, axis=0).T):
             column = slice(k * dim + j, k * dim + j + 1)
@@ -202,7 +209,7 @@ def _detectable_widths(context: DiagnosticContext, found: Proportions) -> str:
             changes = _signed_h(inside / len(centred), found.stream[column], found.kept_count)
             narrow[j] = max(narrow[j], _RATIOS[changes > found.found[column]].max(initial=0.0))
             wide[j] = min(wide[j], _RATIOS[changes < -found.found[column]].min(initial=math.inf))
-    return describe_bounds("widths", float(narrow.min()), float(wide.max()))
+    return describe_bounds("widths", float(narrow[continuous].min()), float(wide[continuous].max()))
 
 
 def _signed_h(kept: Array, stream: Array, count: int) -> Array:

@@ -4,9 +4,15 @@ Input validation tests the sum over all parameters, which one parameter with a w
 
 A slow stream has not explored most directions, and the products of such directions are close to zero although the
 scores are right. The identity holds along every direction v, as E[v.(x - mean) v.score] = -1 for a unit vector, and the
-direction in which the scores vary most is the one that a Langevin sampler explores fastest. In a slow stream only this
+direction in which the scores vary most is the one that a Langevin sampler explores fastest. In a slow stream this
 direction is checked, and only for scores that are much too small: step sizes and minibatches of such samplers change
 the identity there by a factor of up to 4.
+
+Before, the mean over all parameters is checked, because many slow parameters together are precise. Its value is about
+-1 times the explored part of the target, which is known without the scores: the covariance of the draws of a random
+walk of n steps is n/6 times that of its steps, and that of a stationary chain is much smaller. The ratio of both, the
+mean over all directions, does not depend on coordinates. If it is below a half, more than half of the target is
+explored.
 """
 
 from __future__ import annotations
@@ -24,6 +30,8 @@ _SUSPICIOUS = 0.3  # difference from which the full check is worth its time
 _MEAN_LOSS = 0.2  # values closer to zero are not explained by a temperature
 _NEAR_BOUND = 2.0  # a bounded parameter has draws within this many standard deviations of the bound
 _MIN_ESS = 12.0  # of the leading direction; random walks have estimates up to 11
+_EXPLORED = 0.5  # largest covariance of an explored target, relative to a random walk with the same steps
+_EXPLORED_NOISE = 6.0  # standard deviations of that ratio for one direction of a random walk
 _LEADING = 256  # parameters from which the leading direction is computed
 
 _TOO_SMALL = "the scores look like gradients of a mean loss: multiply them by the number of data"
@@ -48,7 +56,9 @@ def check_scores(context: DiagnosticContext, *, is_slow: bool = False) -> Findin
     """
     if not context.has_scores:
         return skipped("scores", "no scores")
-    return _check_leading_direction(context) if is_slow else _check_parameters(context)
+    if not is_slow:
+        return _check_parameters(context)
+    return _check_all_together(context) or _check_leading_direction(context)
 
 
 def _check_parameters(context: DiagnosticContext) -> Finding:
@@ -68,7 +78,7 @@ def _check_parameters(context: DiagnosticContext) -> Finding:
         value=value,
         threshold=limit,
         fired=value > limit,
-        says=f"for {context.names[worst]}, the mean of (x - mean) * score is {found[worst]:+.2g}, expected -1",
+        says=f"for {context.names[worst]}, the mean of (x - mean) * score is {found[worst]:+.3g}, expected -1",
         advice=_likely_cause(float(found[worst]), uncertainty, context.draws[:, worst]),
         allowed=f"tolerance {limit:.3g}; {affected}",
         sensitivity=least,
@@ -96,7 +106,7 @@ def _check_leading_direction(context: DiagnosticContext) -> Finding:
         threshold=limit,
         fired=1.0 + found > limit,
         says="along the direction in which the scores vary most, the mean of (x - mean) * score is "
-        f"{found:+.2g}, expected -1",
+        f"{found:+.3g}, expected -1",
         advice=_TOO_SMALL if found < -uncertainty else _OTHER_ORDER,
         allowed=f"tolerance {limit:.3g}",
         sensitivity=float(sensitivity(limit, noise)),
@@ -104,6 +114,51 @@ def _check_leading_direction(context: DiagnosticContext) -> Finding:
         found=f"Stein's identity gives {found:+.2g} in the direction in which the scores vary most; the stream is too "
         "slow to check single parameters",
     )
+
+
+def _check_all_together(context: DiagnosticContext) -> Finding | None:
+    """Check the mean over all parameters; None if too small a part of the target is explored."""
+    if not _is_explored(context):
+        return None
+    products = ((context.draws - context.mean) * context.scores).mean(axis=1)[:, None]
+    found = float(products.mean())
+    noise = float(products.std() / np.sqrt(effective_sample_size(products)[0]))
+    uncertainty = float(threshold(0.0, noise, 1))
+    limit = 1.0 - _MEAN_LOSS + uncertainty
+    if not np.isfinite(limit) or 1.0 + found <= limit:
+        return None
+    return Finding(
+        name="scores",
+        value=1.0 + found,
+        threshold=limit,
+        fired=True,
+        says=f"the mean of (x - mean) * score over all parameters is {found:+.3g}, expected -1",
+        advice=_TOO_SMALL if found < -uncertainty else _OTHER_ORDER,
+        allowed=f"tolerance {limit:.3g}",
+        sensitivity=float(sensitivity(limit, noise)),
+        detects=f"scores less than {_MEAN_LOSS:g} times as large as they should be",
+        found=f"Stein's identity gives {found:+.2g} on average over all parameters",
+    )
+
+
+def _is_explored(context: DiagnosticContext) -> bool:
+    """Return whether the draws vary less than a random walk with the same steps, so that they are not on their way."""
+    columns = np.argsort(context.scores.var(axis=0))[-_LEADING:]
+    draws, lengths = (context.draws - context.mean)[:, columns], [len(rows) for rows in context.settled_rows.values()]
+    steps = [np.diff(part, axis=0) for part in np.split(draws, np.cumsum(lengths)[:-1])]
+    count, dim = sum(map(len, steps)), draws.shape[1]
+    if count < 4 * dim:
+        return False
+    of_steps = sum(part.T @ part for part in steps) / count
+    scale = np.sqrt(np.diag(of_steps))
+    if not (scale > 0).all():
+        return False
+    values, vectors = np.linalg.eigh(of_steps / np.outer(scale, scale))
+    if values[0] <= 1e-10 * values[-1]:
+        return False
+    whitened = (draws / scale) @ vectors / np.sqrt(values)
+    ratio = 6.0 * float((whitened**2).mean()) / (count / len(steps))
+    return bool(ratio < min(_EXPLORED, 1.0 / (1.0 + _EXPLORED_NOISE / np.sqrt(dim))))
 
 
 def is_suspicious(draws: Array, scores: Array) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.validation import Block
 
 _MIN_STREAM = 2  # draws
+_ROUNDING = 1e-12  # of a distribution function
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,6 +151,7 @@ def summarise(
     ids: Integers,
     stream: Block | None,
     weighted_stream: tuple[Array, Array] | None = None,
+    burn_in_ends: Mapping[int, int] | None = None,
 ) -> Summary:
     """Summarise kept draws and their stream.
 
@@ -169,6 +171,8 @@ def summarise(
         Draws of the stream.
     weighted_stream : tuple of array, optional
         Draws of the stream, (k, d), and how many draws each of them represents, (k,), if ``stream`` is not available.
+    burn_in_ends : mapping, optional
+        Index of the first draw after the burn-in that the thinner detected, by chain.
 
     Returns
     -------
@@ -185,7 +189,7 @@ def summarise(
     if stream is None or len(stream.draws) < _MIN_STREAM:
         return Summary(*own, count=len(draws))
     with np.errstate(all="ignore"):
-        context = DiagnosticContext(draws, ids, stream)
+        context = DiagnosticContext(draws, ids, stream, burn_in_ends=burn_in_ends)
         settled = context.draws
         error = context.standard_error(settled)
         equal = np.full(len(settled), 1.0 / len(settled))
@@ -208,20 +212,26 @@ def weighted_quantiles(draws: Array, weights: Array, probabilities: Array) -> Ar
     Returns
     -------
     array
-        Quantiles, (..., d): linear interpolation between the midpoints of the weighted distribution function.
+        Quantiles, (..., d): linear interpolation between the midpoints of the weighted distribution function. For
+        columns of integers, the smallest value whose distribution function reaches the probability.
 
     Examples
     --------
-    >>> draws = np.array([[0.0], [1.0], [2.0]])
-    >>> weighted_quantiles(draws, np.array([0.25, 0.5, 0.25]), np.array([0.5]))
-    array([[1.]])
+    >>> draws = np.array([[0.0, 0.5], [1.0, 1.5], [2.0, 2.5], [3.0, 3.5]])
+    >>> weighted_quantiles(draws, np.full(4, 0.25), np.array([0.5]))
+    array([[1., 2.]])
 
     """
     columns = []
     for values in draws.T:
         order = np.argsort(values, kind="stable")
-        mass = weights[order]
-        columns.append(np.interp(probabilities, np.cumsum(mass) - 0.5 * mass, values[order]))
+        mass, ordered = weights[order], values[order]
+        total = np.cumsum(mass)
+        if np.array_equal(ordered, np.round(ordered)):
+            rows = np.searchsorted(total, np.asarray(probabilities) * (1.0 - _ROUNDING))
+            columns.append(ordered[np.minimum(rows, len(ordered) - 1)])
+        else:
+            columns.append(np.interp(probabilities, total - 0.5 * mass, ordered))
     return np.stack(columns, axis=-1)
 
 

@@ -1,26 +1,30 @@
 r"""Kernelized Stein discrepancy (KSD) of draws that are in memory.
 
-KSD^2 = (1/n^2) sum over all pairs of k0(x_i, x_j). It does not need the normalising constant of the target. It detects
-errors of location, scale and shape, but not wrong proportions of modes that are far apart. With weights it is
-sum w_i w_j k0(x_i, x_j).
+With weights :math:`w_i` of sum 1, by default 1 / n,
+
+.. math:: \mathrm{KSD}^2 = \sum_{ij} w_i w_j \, k_0(x_i, x_j) .
+
+KSD does not need the normalising constant of the target. It detects errors of location, scale and shape, but not wrong
+proportions of modes that are far apart.
 
 **Noisy scores.** Scores a = s + e with noise e (minibatches) make the KSD of a selected set too small: draws with
 favourable noise are more likely to be kept. Let every draw have a second score c = s + f, whose noise f is independent
-of e, has mean 0 and does not influence the selection. k0(x, y) is linear in each score, so for two different draws
+of e, has mean 0 and does not influence the selection. :math:`k_0(x, y)` is linear in each score, so for two different
+draws
 
 .. math:: E\, k_0(x_i, x_j; c_i, c_j) = k_0(x_i, x_j; s_i, s_j) .
 
 The diagonal :math:`k_0(x, x) = \phi(0) |s|^2 - 2 \phi'(0) d` is too large by :math:`\phi(0) E |f|^2`. (The product
-<a, c> in place of <c, c> would not help, because a was used for the selection.) Over the whole stream,
-(a - c) / sqrt 2 has the covariance of the noise, if e and f have the same covariance. Hence in coordinates with factor
-L, if m_g kept draws share one state and one second score,
+:math:`a^T c` in place of :math:`c^T c` would not help, because a was used for the selection.) Over the whole stream,
+:math:`(a - c) / \sqrt 2` has the covariance of the noise, if e and f have the same covariance. Hence in coordinates
+with factor L, if :math:`m_g` kept draws share one state and one second score,
 
 .. math:: \widehat{KSD^2} = \frac{1}{n^2} \left( \sum_{ij} k_0(x_i, x_j; c_i, c_j) - \phi(0)\, v \sum_g m_g^2 \right),
           \qquad v = \mathrm{tr}(L^T \mathrm{Cov}[(a - c) / \sqrt 2]\, L) .
 
 With a linear term b in the kernel, :math:`\phi(0)` becomes :math:`\phi(0) + b (1 + |x_g|^2)`. The estimate is unbiased
 if the noise over the kept draws is as large as over the stream. Its error is of the order of v / n, so the estimate of
-a small KSD^2 may be negative; the reported KSD is then 0.
+a small :math:`\mathrm{KSD}^2` may be negative; the reported KSD is then 0.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from steinstream.running_moments import Moments
 if TYPE_CHECKING:
     from steinstream._engine.pairwise import SumsBefore
 
-Progress = Callable[[float], None]
+FractionProgress = Callable[[float], None]
 
 
 def ksd(
@@ -55,7 +59,7 @@ def ksd(
     kernel: Kernel | str | None = None,
     preconditioner: Preconditioner | ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    progress: Progress | None = None,
+    progress: FractionProgress | None = None,
 ) -> float:
     """Compute the KSD of draws.
 
@@ -77,7 +81,12 @@ def ksd(
     Returns
     -------
     float
-        The KSD. The cost is n^2 / 2 kernel evaluations on all cores and O(n d) memory.
+        The KSD. The cost is :math:`n^2 / 2` kernel evaluations on all cores and :math:`O(n d)` memory.
+
+    Raises
+    ------
+    InputError
+        If the draws are not finite, their shapes differ, or the weights are invalid.
 
     Examples
     --------
@@ -107,7 +116,7 @@ def normalised_ksd(
     kernel: Kernel | str | None = None,
     preconditioner: Preconditioner | ArrayLike | None = None,
 ) -> float:
-    """Compute KSD times sqrt(n), the paper's normalised KSD, which is constant in n for independent draws.
+    r"""Compute :math:`\sqrt n \, \mathrm{KSD}`, the normalised KSD. For independent draws it does not depend on n.
 
     Parameters
     ----------
@@ -141,7 +150,7 @@ def cumulative_ksd(
     *,
     kernel: Kernel | str | None = None,
     preconditioner: Preconditioner | ArrayLike | None = None,
-    progress: Progress | None = None,
+    progress: FractionProgress | None = None,
 ) -> Array:
     """Compute the KSD of the first 1, 2, ..., n draws, at the cost of the last one.
 
@@ -292,7 +301,7 @@ def _fixed(preconditioner: Preconditioner | ArrayLike | None, dim: int) -> Preco
 
 
 def _row_sums(
-    x: Array, s: Array, copies: Array, kernel: Kernel, preconditioner: Preconditioner, progress: Progress | None
+    x: Array, s: Array, copies: Array, kernel: Kernel, preconditioner: Preconditioner, progress: FractionProgress | None
 ) -> SumsBefore:
     """Return for each draw the sum of copies * k0 over the preceding draws, as a pair of doubles, and k0(x, x)."""
     from steinstream._engine.compiled_kernel import compile_kernel  # loads numba
@@ -318,7 +327,7 @@ def _merge_repeats(x: Array, s: Array, weights: Array) -> tuple[Array, Array, Ar
     return x[first], s[first], np.add.reduceat(weights, first)
 
 
-def run_rows_in_threads(rows: Callable[[int, int], int], count: int, progress: Progress | None) -> None:
+def run_rows_in_threads(rows: Callable[[int, int], int], count: int, progress: FractionProgress | None) -> None:
     """Evaluate rows of a triangular sum on all cores, in portions of equal work.
 
     Parameters

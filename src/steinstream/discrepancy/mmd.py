@@ -90,7 +90,7 @@ class StreamDistance:
         Parameters
         ----------
         gamma : float
-            Weight of the stream term, trust in the chain included.
+            Weight of the stream term, its factor included.
         diagonal : array or None
             k0(x, x) of draws that represent the stream, (n,); None without scores.
         shares : array
@@ -110,19 +110,19 @@ class StreamDistance:
         return gamma * float(shares @ diagonal) / spread
 
 
-def summarise(kernel: Kernel, points: Array) -> tuple[Integers, Array]:
+def summarise_points(kernel: Kernel, points: Array) -> tuple[Integers, Array]:
     """Select weighted points (n, q) that represent all, by kernel halving as in a thinner.
 
     Returns
     -------
     tuple of array
-        Rows of the selected points, about 2000, and the number of points that each of them represents.
+        Rows of the selected points, and the number of points that each of them represents.
 
     """
     from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.stream_summary import append_to_summary, empty_summary, summary_draws  # loads numba
 
-    compiled, summary = compile_kernel(kernel, points.shape[1]), empty_summary(points.shape[1], 0)
+    compiled, summary = compile_kernel(kernel, points.shape[1]), empty_summary(points.shape[1], 0, len(points))
     none, ids = np.zeros((len(points), 0)), np.zeros((len(points), 2), dtype=np.int64)
     ids[:, 1] = np.arange(len(points))
     append_to_summary(compiled, summary, np.ascontiguousarray(points), none, ids)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream._processes import evaluate
+from steinstream._processes import evaluate_in_processes
 from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError, one_of, positive
 from steinstream.integrations._stored_draws import for_distinct_states
@@ -208,7 +208,7 @@ def _evaluated(
     """Evaluate the missing states, and yield each with its score."""
     missing = work.missing.tolist()
     gradient = partial(central_difference, log_density, work.steps)
-    for place, score, error in evaluate(gradient, [*work.states[missing]], processes, "log density"):
+    for place, score, error in evaluate_in_processes(gradient, [*work.states[missing]], processes, "log density"):
         if error is not None and (on_error == "raise" or isinstance(error, InputError)):
             raise error
         yield missing[place], np.full(work.states.shape[1], np.nan) if error is not None else score

@@ -67,8 +67,10 @@ def as_block(draws: Array, scores: Array, thinner: Thinner) -> Block:
 
     Parameters
     ----------
-    draws, scores : array
-        Draws and scores, (n, chains, d); without scores, ``scores`` has no columns.
+    draws : array
+        Draws, (n, chains, d).
+    scores : array
+        Scores, (n, chains, d), or (n, chains, 0) for draws without scores.
     thinner : Thinner
         The thinner, whose next ids are used.
 

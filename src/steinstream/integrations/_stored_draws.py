@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream._typing import Array
+from steinstream._typing import AnyArray, Array
 from steinstream.api import thin
 from steinstream.errors import InputError
+from steinstream.integrations._common import with_source
+from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.result import Kept, Variable
-from steinstream.validation import as_floats
+from steinstream.validation import as_floats, consecutive_ids
 
 
 class ScoredDraws(NamedTuple):
@@ -30,6 +32,10 @@ class ScoredDraws(NamedTuple):
         Names of the d unconstrained parameters.
     variables : mapping
         Variables of the user's model by name, with values (n, ...) or (chains, n, ...).
+    tool : str
+        Name of the package that computed the fit.
+    diverging : array of bool, optional
+        Whether each draw ended a divergent transition, (n,) or (chains, n).
 
     """
 
@@ -37,6 +43,8 @@ class ScoredDraws(NamedTuple):
     scores: Array
     names: tuple[str, ...]
     variables: Mapping[str, Variable] = {}
+    tool: str = "generic"
+    diverging: AnyArray | None = None
 
     def thin(self, size: int | None = None, **settings: Any) -> Kept:
         """Thin the draws.
@@ -51,15 +59,28 @@ class ScoredDraws(NamedTuple):
         Returns
         -------
         Kept
-            The kept draws, with parameter names and the variables of the user's model.
+            The kept draws, with parameter names and the variables of the user's model. ``settings["source"]`` holds
+            R-hat and ESS of the stored chains, and the number of divergences if it is known.
 
         """
-        kept = thin(self.draws, self.scores, size, names=self.names, **settings)
+        kept = with_source(
+            thin(self.draws, self.scores, size, names=self.names, **settings), self.tool, self._convergence()
+        )
         chain, draw = kept.ids.T
         for name, variable in self.variables.items():
             rows = variable.values[chain, draw] if self.draws.ndim == 3 else variable.values[draw]
             kept.variables[name] = variable._replace(values=rows)
         return kept
+
+    def _convergence(self) -> RunningConvergence:
+        """Return R-hat and ESS of the stored chains."""
+        convergence = RunningConvergence(self.draws.shape[-1])
+        chains = self.draws if self.draws.ndim == 3 else self.draws[None]
+        diverging = None if self.diverging is None else np.reshape(self.diverging, chains.shape[:2])
+        for chain, draws in enumerate(chains):
+            ids = consecutive_ids(chain, 0, len(draws))
+            convergence.add(ids, draws, None if diverging is None else diverging[chain])
+        return convergence
 
 
 def for_distinct_states(scores: Callable[[Array], Array], draws: ArrayLike) -> Array:

@@ -97,6 +97,11 @@ def sample(
 
     """
     jax = need("jax", "blackjax")
+    if type(state) in (list, tuple) and any(hasattr(one, "position") for one in state):
+        raise InputError(
+            f"The state is a {type(state).__name__} of {len(state)} states.",
+            "Stack the states of all chains: jax.vmap(algorithm.init)(positions).",
+        )
     chains = _chain_count(state, num_chains)
     position = _position(state)
     if chains is not None:
@@ -105,6 +110,7 @@ def sample(
     if score is None:
         log_missing_scores("To add scores, pass logdensity_fn, or minibatch_score for stochastic gradients.")
     transition = _transition(getattr(algorithm, "step", algorithm), score, rng_key, chains)
+    _require_state(transition, state)
     thinner = live_thinner(flatten(position).size, thinner=thinner, config=config, settings=settings)
     convergence = RunningConvergence(thinner.dim)
     done = 0
@@ -133,6 +139,19 @@ def sample(
 def _position(state: Any) -> Any:
     """Return the position of a state; the state of SGLD is the position itself."""
     return getattr(state, "position", state)
+
+
+def _require_state(transition: Transition, state: Any) -> None:
+    """Raise an `InputError` if the algorithm cannot start from the state, for example because it is a position."""
+    if hasattr(state, "position"):
+        return
+    try:
+        need("jax", "blackjax").eval_shape(transition, state, 0)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"The algorithm cannot start from a {type(state).__name__}: {error}.",
+            "Pass a state, algorithm.init(position); for several chains jax.vmap(algorithm.init)(positions).",
+        ) from None
 
 
 def _chain_count(state: Any, num_chains: int | None) -> int | None:

@@ -154,7 +154,19 @@ class Backend(_Base):  # type: ignore[misc]
 
     @property
     def kept(self) -> Kept:
-        """The kept draws so far."""
+        """The kept draws so far.
+
+        Returns
+        -------
+        Kept
+            The kept draws.
+
+        Raises
+        ------
+        InputError
+            If no step has been made.
+
+        """
         if self.thinner is None or not self.thinner.seen:
             raise InputError("No step has been made.", "Pass the backend to an EnsembleSampler and run it.")
         kept = with_source(result_of(self.thinner, self._names), "emcee", self._convergence)

@@ -1,10 +1,10 @@
-"""Thin any source of draws, and compute the scores of stored draws from any log density.
+r"""Thin any source of draws, and compute the scores of stored draws from any log density.
 
 `thin` takes an iterator of (draw, score), or of draws with a score function or a log density, or of draws alone. The
 functions `scores` and `finite_difference_scores` take stored draws.
 
-KSD requires the score of a density on all of R^d. If a parameter is bounded, sample a transformed one (log sigma,
-logit p), and add the log of the Jacobian to the log density.
+KSD requires the score of a density on all of :math:`\mathbb{R}^d`. If a parameter is bounded, sample a transformed one
+(:math:`\log \sigma`, :math:`\mathrm{logit}\, p`), and add the log of the Jacobian to the log density.
 """
 
 from __future__ import annotations
@@ -133,6 +133,11 @@ def scores(score: Callable[[Any], Any], draws: ArrayLike) -> Array:
     array
         Scores in the shape of ``draws``, for :func:`steinstream.thin`.
 
+    Raises
+    ------
+    InputError
+        If the score is missing.
+
     Examples
     --------
     >>> scores(lambda x: -x, [[1.0, 2.0], [3.0, 4.0]])
@@ -163,6 +168,11 @@ def batched_score(
     -------
     callable or None
         Function of draws (n, d) that returns scores (n, d); None if ``score`` is None.
+
+    Raises
+    ------
+    InputError
+        If the score is unknown, or requires a log density that is not given.
 
     Examples
     --------

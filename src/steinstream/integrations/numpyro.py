@@ -9,9 +9,10 @@ score; their draws are thinned without scores. Constrained and deterministic sit
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +112,9 @@ def sample(
 
     """
     _require_thinnable(mcmc)
+    _reject_model_arguments(mcmc, settings)
+    if getattr(mcmc.sampler, "model", None) is not None:
+        _require_arguments(mcmc.sampler.model, args, dict(model_kwargs or {}), "sample(mcmc, rng_key{})")
     model = _Model(copy(mcmc.sampler), args, dict(model_kwargs or {}))  # a copy has no state of an earlier run
     states = _initial_states(mcmc, model, rng_key, init_params)
     together = mcmc.num_chains > 1 and mcmc.chain_method == "vectorized"
@@ -202,8 +206,10 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
     samples : mapping, numpyro.infer.MCMC, xarray.DataTree or arviz.InferenceData
         The samples: the result of ``mcmc.get_samples()`` or of ``mcmc.get_samples(group_by_chain=True)``, or an object
         that has them.
-    *args, **kwargs
-        Arguments of the model.
+    *args
+        Positional arguments of the model.
+    **kwargs
+        Keyword arguments of the model.
 
     Returns
     -------
@@ -223,12 +229,16 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
     """
     jax, util = need("jax", "numpyro"), need("numpyro.infer.util", "numpyro")
     stored = _as_samples(samples)
+    _require_arguments(model, args, kwargs, "scores(model, samples{})")
     sites = _latent_sites(model, args, kwargs)
     missing = [name for name in sites if name not in stored]
     if missing:
         raise InputError(
             f"The samples have no {', '.join(missing)}, which are sites of the model.",
-            "Pass the model that was fitted, and all of its samples.",
+            "Pass the model that was fitted, and all of its samples."
+            if not {*missing} <= {*_parameters_of(model)}
+            else "If they are data, pass them: scores(model, samples, "
+            f"{', '.join(f'{name}={name}' for name in missing)}).",
         )
     first, shape = next(iter(sites.items()))
     leading = stored[first].shape[: stored[first].ndim - len(shape)]
@@ -257,6 +267,7 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
         np.asarray(gradients, dtype=np.float64).reshape(*leading, dim),
         entry_names(position),
         variables,
+        "numpyro",
     )
 
 
@@ -301,6 +312,54 @@ def _latent_sites(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             "Marginalise them, or thin the samples without scores: ss.thin(draws, size=200).",
         )
     return sites
+
+
+def _reject_model_arguments(mcmc: Any, settings: Mapping[str, Any]) -> None:
+    """Raise an `InputError` if an argument of the model was passed as a setting."""
+    known = {one.name for one in fields(ThinConfig)}
+    own = _parameters_of(getattr(mcmc.sampler, "model", None))
+    names = [name for name in settings if name not in known and name in own]
+    if names:
+        passed = ", ".join(f'"{name}": {name}' for name in names)
+        raise InputError(
+            f"{', '.join(names)} is an argument of the model, not a setting.",
+            f"Pass keyword arguments of the model as model_kwargs={{{passed}}}.",
+        )
+
+
+def _parameters_of(model: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a model by name; none if they are not known."""
+    try:
+        return inspect.signature(model).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def _require_arguments(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: str) -> None:
+    """Raise an `InputError` if arguments of the model are missing, or it has no such arguments.
+
+    ``call`` is the user's call, with a place for the missing arguments.
+    """
+    try:
+        signature = inspect.signature(model)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        given = signature.bind_partial if not kwargs.keys() - signature.parameters.keys() else None
+        bound = {} if given is None or len(args) > len(signature.parameters) else given(*args, **kwargs).arguments
+        missing = [
+            name
+            for name, one in signature.parameters.items()
+            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) and name not in bound
+        ]
+        raise InputError(
+            f"The arguments do not fit the model {getattr(model, '__name__', '')}{signature}: {error}.",
+            "Pass the arguments of the model"
+            + (": " + call.format(", ..." * bool(bound) + "".join(f", {name}" for name in missing)) if missing else "")
+            + ".",
+        ) from None
 
 
 def _require_thinnable(mcmc: Any) -> None:

@@ -22,7 +22,8 @@ from steinstream.integrations._common import live_thinner, log_missing_scores, n
 from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations.xarray import thin as thin_tree
 from steinstream.integrations.xarray import with_divergences
-from steinstream.io.arviz import GRADIENT, UNCONSTRAINED, chain_of_datatree
+from steinstream.io._arviz_layout import GRADIENT, UNCONSTRAINED
+from steinstream.io.datatree import chain_of_datatree
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig

@@ -1,5 +1,7 @@
 """PyMC: thin all chains while ``pm.sample`` runs.
 
+::
+
     thin = ss.integrations.pymc.Callback(model, size=200)
     pm.sample(callback=thin)
     thin.kept, thin.datatree()
@@ -11,13 +13,15 @@ without a gradient, is thinned without scores. Tuning draws are not used. `Trace
 
 For a finished fit, `scores` and `with_scores` compute the scores of the stored draws.
 
-The draws of chains that run in parallel arrive in an order that changes from run to run. Their ids, (chain, draw), do
-not change, but a thinner for all chains receives another stream in each run and may keep other draws. With
-``per_chain=True`` or ``pm.sample(cores=1)`` the result is reproducible.
+Each chain has its own thinner, and ``kept`` merges them, so that every chain contributes, and the order in which the
+draws of parallel chains arrive does not matter. A thinner that is passed receives all chains: in parallel their order
+changes from run to run, and chains that run one after another contribute unevenly.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -32,8 +36,9 @@ from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations._stored_draws import ScoredDraws
 from steinstream.integrations.xarray import as_datatree
-from steinstream.postprocess.merging import merge
+from steinstream.postprocess.merging import inner_size, merge
 from steinstream.result import Kept, Variable
+from steinstream.schedules import evaluate
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.validation import OVERFLOW_LIMIT, concatenate
@@ -46,6 +51,8 @@ Stats = Sequence[Mapping[str, Any]]
 _UNCONSTRAINED = "unconstrained_posterior"  # group of transformed variables, with include_transformed=True
 
 _BLOCK = 64  # draws that are passed to a thinner at a time
+_SPARE = 2.0  # draws that the thinner of each chain keeps, as a multiple of ``size``
+_ROUNDING = 1e-9
 
 
 class UnconstrainedModel:
@@ -131,19 +138,7 @@ class UnconstrainedModel:
         return {name: np.array([row[i] for row in rows]) for i, name in enumerate(self._outputs)}
 
     def unconstrain(self, posterior: Any) -> Array:
-        """Map the stored draws of a dataset with dimensions (chain, draw, ...) to unconstrained draws.
-
-        Parameters
-        ----------
-        posterior : xarray.Dataset
-            Constrained draws, and transformed ones if they were stored.
-
-        Returns
-        -------
-        array
-            Unconstrained draws, (chains, n, d).
-
-        """
+        """Map stored draws with dimensions (chain, draw, ...) to unconstrained draws (chains, n, d)."""
         if all(name in posterior for name in self._inputs):  # transformed variables were stored
             stored = [posterior[name].transpose("chain", "draw", ...).values for name in self._inputs]
             return np.concatenate([part.reshape(*part.shape[:2], -1) for part in stored], axis=2).astype(np.float64)
@@ -273,7 +268,7 @@ class _Buffer:
 
 
 class _Run:
-    """One call of ``pm.sample``: all of its chains, with one thinner for all or one each."""
+    """One call of ``pm.sample``: all of its chains, with a given thinner for all or one each."""
 
     def __init__(
         self,
@@ -295,17 +290,22 @@ class _Run:
                 f"{', '.join(self.space.names)}.",
                 "Count unconstrained parameters: a simplex with three entries has two.",
             )
-        self._config: ThinConfig | None = None  # of the thinner of each chain
+        self._chosen: ThinConfig | None = None  # settings of the result; None with a given thinner
+        self._per_chain = per_chain
         self._buffers: dict[int, _Buffer] = {}
         self._convergence = RunningConvergence(self.space.dim)
-        if per_chain:
-            self._config = ThinConfig.of(config, **settings)
+        if thinner is None:
+            self._chosen = ThinConfig.of(config, **settings)
+            spare = 1.0 if per_chain else _SPARE
+            self._leaf = self._chosen.replace(size=inner_size(self._chosen.size, spare))
         else:
             common = live_thinner(self.space.dim, thinner=thinner, config=config, settings=settings)
             self._buffers[0] = _Buffer(common, self._convergence)
         self.draws: dict[int, int] = {}
         """Number of draws of each chain, without tuning."""
         self._first: dict[int, int] = {}  # index of the first draw of each chain: a thinner may have earlier draws
+        self._last_chain, self._consecutive, self._changes = -1, 0, 0
+        self._computed: tuple[int, Kept] | None = None  # number of draws and the kept set
 
     def add(self, chain: int, point: Mapping[str, Any], stats: Stats, store: bool) -> None:
         """Add one draw, and its statistics if ``store``."""
@@ -313,15 +313,30 @@ class _Run:
         buffer = self._buffer(chain)
         index = self._first.setdefault(chain, buffer.thinner.next_index(chain)) + self.draws.setdefault(chain, 0)
         self.draws[chain] += 1
+        if self._chosen is None:
+            self._warn_if_sequential(chain)
         diverging = any(bool(each.get("diverging", False)) for each in stats)
         buffer.add(_Draw(x, self.space.score(x), (chain, index), stats if store else None, diverging))
 
     def _buffer(self, chain: int) -> _Buffer:
-        if self._config is None:
+        if self._chosen is None:
             return self._buffers[0]
         if chain not in self._buffers:
-            self._buffers[chain] = _Buffer(Thinner(self.space.dim, self._config), self._convergence)
+            self._buffers[chain] = _Buffer(Thinner(self.space.dim, self._leaf), self._convergence)
         return self._buffers[chain]
+
+    def _warn_if_sequential(self, chain: int) -> None:
+        """Warn once if a second chain is added to a given thinner after the first chain has ended."""
+        if chain != self._last_chain:
+            self._changes += self._last_chain >= 0
+            self._last_chain, self._consecutive = chain, 0
+        self._consecutive += 1
+        if self._consecutive == _BLOCK and self._changes == 1 and len(self.draws) == 2:
+            warnings.warn(
+                "The chains run one after another, and a thinner for all of them keeps more draws of the first chain. "
+                "Pass the settings instead of a thinner: each chain then has its own thinner, and kept merges them.",
+                stacklevel=3,
+            )
 
     @property
     def thinners(self) -> dict[int, Thinner]:
@@ -337,33 +352,68 @@ class _Run:
 
     def stats(self, ids: Integers) -> list[Stats]:
         """Return PyMC's statistics of kept draws."""
-        if self._config is None:
+        if self._chosen is None:
             return self._buffers[0].stats.select(ids.tolist())
         return [self._buffers[chain].stats.select([(chain, index)])[0] for chain, index in ids.tolist()]
 
     @property
     def kept(self) -> Kept:
         """The kept draws of all chains so far, without variables."""
-        if not self.draws:
+        received = sum(self.draws.values())
+        if not received:
             raise InputError(
                 "No draws after tuning were received yet.", "Run pm.sample first, with draws after tuning."
             )
-        sets = [thinner.kept for thinner in self.thinners.values() if thinner.seen > thinner.skipped]
-        if not sets:
+        if self._computed is None or self._computed[0] != received:
+            self._computed = received, self._compute_kept()
+        return self._computed[1]
+
+    def _compute_kept(self) -> Kept:
+        thinners = [thinner for thinner in self.thinners.values() if thinner.seen > thinner.skipped]
+        if not thinners:
             raise InputError(
                 f"All {sum(self.draws.values())} draws have values that are not finite.", "Check the model."
             )
-        kept = sets[0] if len(sets) == 1 else _merged(sets)
+        if self._chosen is None:
+            kept = thinners[0].kept
+        elif self._per_chain:
+            kept = _union([thinner.kept for thinner in thinners], self._chosen)
+        else:
+            kept = _merged(thinners, self._chosen)
         source = {"tool": "pymc", **self._convergence.summary(self.space.names)}
         return replace(kept, names=self.space.names, settings={**kept.settings, "source": source})
 
 
-def _merged(sets: Sequence[Kept]) -> Kept:
-    """Return the union of the kept sets of several thinners, in which all draws have the same weight."""
-    kept = merge(sets, masses="kept")
+def _union(sets: Sequence[Kept], config: ThinConfig, size: int | None = None) -> Kept:
+    """Merge the kept sets of several chains, in which all draws have the same weight, to ``size`` if it is given."""
+    if len(sets) == 1 and (size is None or size >= len(sets[0])):
+        return sets[0]
+    kept = merge(sets, masses="kept", size=size)
     streams = [one.stream for one in sets if one.stream is not None]
-    settings = {**kept.settings, "config": sets[0].settings["config"], "thinners": [one.settings for one in sets]}
-    return replace(kept, settings=settings, stream=concatenate(streams) if streams else None)
+    own = {"config": config.to_dict(arrays=False), "thinners": [one.settings for one in sets]}
+    return replace(kept, settings={**kept.settings, **own}, stream=concatenate(streams) if streams else None)
+
+
+def _merged(thinners: Sequence[Thinner], config: ThinConfig) -> Kept:
+    """Merge the thinners of all chains to the number of draws that one thinner for all chains keeps."""
+    sets = [thinner.kept for thinner in thinners]
+    lengths = np.array([thinner.seen - thinner.skipped for thinner in thinners])
+    size = _merged_size(thinners, config)
+    density = min(len(kept) / length for kept, length in zip(sets, lengths, strict=True))
+    if len({*lengths.tolist()}) > 1:  # chains of different lengths: the same number of draws per kept draw
+        few = [max(round(density * length), 1) for length in lengths.tolist()]
+        sets = [_union([kept], config, count) for kept, count in zip(sets, few, strict=True)]
+    return _union(sets, config, min(size, sum(map(len, sets))))
+
+
+def _merged_size(thinners: Sequence[Thinner], config: ThinConfig) -> int:
+    """Return the number of draws that one thinner for all chains keeps, given those of the thinners of each chain."""
+    steps = np.array([thinner.steps for thinner in thinners], dtype=np.float64)
+    steps = np.append(np.maximum(steps, 1.0), max(steps.sum(), 1.0))
+    least = np.minimum(evaluate(thinners[0].config.growth_schedule, steps), steps)
+    share = min(float(least[-1] / least[:-1].sum()), 1.0)
+    grown = max(math.ceil(share * sum(map(len, thinners)) - _ROUNDING), 1)
+    return grown if config.size is None else min(grown, config.size)
 
 
 class _RunResult:
@@ -373,7 +423,7 @@ class _RunResult:
 
     @property
     def thinners(self) -> dict[int, Thinner]:
-        """The thinner of all chains, under key 0, or the thinner of each chain."""
+        """The thinner of each chain, or under key 0 the thinner that was passed for all chains."""
         return self._run.thinners
 
     @property
@@ -410,13 +460,13 @@ class Callback(_RunResult):
     model : pymc.Model, optional
         The model. Default: that of the context, ``with model:``.
     thinner : Thinner, optional
-        Thinner to continue with; new draws continue its indices. Default: a new one.
+        Thinner to continue with; new draws continue its indices. Default: one per chain.
     per_chain : bool, default False
-        Use one thinner per chain, with the same settings. `kept` is then the union of their kept draws.
+        Keep ``size`` draws of each chain. Default: ``size`` draws of all chains together.
     scores : bool, default True
         Compute the score of each draw. A model with discrete parameters or without a gradient has none.
     config : ThinConfig, optional
-        Settings of a new thinner. Default: the default settings.
+        Settings. Default: the default settings.
     **settings
         Settings by name, which replace those in ``config``: see `ThinConfig`.
 
@@ -450,7 +500,7 @@ class Callback(_RunResult):
 
 
 class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
-    """Trace for ``pm.sample(trace=...)``: PyMC stores the kept draws only, in O(kept * d) memory.
+    """Trace for ``pm.sample(trace=...)``: PyMC stores the kept draws only.
 
     ``pm.sample`` then returns the kept draws of all chains as one chain, because thinned chains have different lengths.
     ``sample_stats`` has PyMC's statistics of each draw, ``source_chain`` and ``source_draw``. PyMC's convergence checks
@@ -459,8 +509,18 @@ class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
 
     Parameters
     ----------
-    model, thinner, per_chain, scores, config, **settings
-        See `Callback`. A thinner must not have draws yet.
+    model : pymc.Model, optional
+        The model. Default: that of the context, ``with model:``.
+    thinner : Thinner, optional
+        Thinner without draws. Default: one per chain.
+    per_chain : bool, default False
+        Keep ``size`` draws of each chain. Default: ``size`` draws of all chains together.
+    scores : bool, default True
+        Compute the score of each draw. A model with discrete parameters or without a gradient has none.
+    config : ThinConfig, optional
+        Settings. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Raises
     ------
@@ -627,7 +687,15 @@ def scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None =
         )
         for name, array in tree["posterior"].dataset.transpose("chain", "draw", ...).data_vars.items()
     }
-    return ScoredDraws(draws, values.reshape(draws.shape), space.names, variables)
+    return ScoredDraws(draws, values.reshape(draws.shape), space.names, variables, "pymc", _diverging(tree))
+
+
+def _diverging(tree: Any) -> AnyArray | None:
+    """Return whether each stored draw ended a divergent transition; None if the fit does not tell."""
+    if "sample_stats" not in tree.children or "diverging" not in tree["sample_stats"].dataset:
+        return None
+    stored: AnyArray = tree["sample_stats"].dataset["diverging"].transpose("chain", "draw").values
+    return stored
 
 
 def with_scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None = None) -> Any:
@@ -635,8 +703,12 @@ def with_scores(model: Any, idata: Any, *, progress: Callable[[float], None] | N
 
     Parameters
     ----------
-    model, idata, progress
-        See `scores`.
+    model : pymc.Model or None
+        The model that was fitted; None for that of the context, ``with model:``.
+    idata : xarray.DataTree or arviz.InferenceData
+        The fit, with all parameters of the model in the group ``posterior``.
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
 
     Returns
     -------

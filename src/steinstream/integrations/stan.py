@@ -33,8 +33,8 @@ from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations._stored_draws import ScoredDraws, for_distinct_states
 from steinstream.io import open_chains
 from steinstream.io._columns import combine_elements
-from steinstream.io.cmdstan import parse_config, parse_lines, stan_variables, unconstrained_name
-from steinstream.io.csv_follow import CsvPreamble, GrowingCsv, LineBuffer, interleave
+from steinstream.io.cmdstan import parse_config, parse_table, stan_variables, unconstrained_name
+from steinstream.io.csv_follow import CsvPreamble, GrowingCsv, LineBuffer, interleave_ready
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
@@ -184,8 +184,14 @@ class LiveRun:
 
     Parameters
     ----------
-    command, chains, config, **settings
-        See `sample`.
+    command : path or sequence of str
+        The program with CmdStan's arguments, without ``id`` and without output files: see `sample`.
+    chains : int, default 4
+        Number of chains; each one is a process.
+    config : ThinConfig, optional
+        Settings. Default: the default settings.
+    **settings
+        Settings by name, which replace those in ``config``: see `ThinConfig`.
 
     Attributes
     ----------
@@ -316,7 +322,7 @@ class LiveRun:
 
     def _thin(self, done: list[bool]) -> None:
         """Pass the draws that were read to the thinner, one of each chain in turn."""
-        for block in interleave(self._chains, done):
+        for block in interleave_ready(self._chains, done):
             if self.thinner is None or self._convergence is None:
                 self.thinner = Thinner(block.draws.shape[1], self._config)
                 self._convergence = RunningConvergence(self.thinner.dim)
@@ -339,12 +345,24 @@ class LiveRun:
 
     @property
     def kept(self) -> Kept:
-        """The kept draws so far, with the constrained draws as variables."""
+        """The kept draws so far, with the constrained draws as variables.
+
+        Returns
+        -------
+        Kept
+            The kept draws.
+
+        Raises
+        ------
+        InputError
+            If no draws are kept yet.
+
+        """
         if self.thinner is None or self._convergence is None or not self._has_draws:
             raise InputError("No draws are kept yet.", "Wait for more draws.")
         kept, first = self.thinner.kept, self._chains[0]
         titles = first.rows.preamble.titles or []
-        table = parse_lines(first.rows.path, titles, self._output_rows.select(kept.ids.tolist()))
+        table = parse_table(first.rows.path, titles, self._output_rows.select(kept.ids.tolist()))
         stan = {"command": self.command, "chains": len(self._chains), "model": first.draws.config.model}
         kept = replace(
             kept,
@@ -353,11 +371,6 @@ class LiveRun:
             settings={**kept.settings, "stan": stan},
         )
         return with_source(kept, "stan", self._convergence)
-
-    @property
-    def held_rows(self) -> int:
-        """Number of rows of constrained draws in memory: those of kept draws and of draws that wait for a decision."""
-        return len(self._output_rows)
 
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:

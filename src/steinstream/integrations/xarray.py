@@ -23,8 +23,9 @@ from steinstream.discrepancy.ksd import ksd as ksd_of
 from steinstream.errors import InputError
 from steinstream.integrations._common import log_missing_scores, need, with_source
 from steinstream.integrations._running_convergence import RunningConvergence
-from steinstream.io.arviz import DataTreeAdapter, chain_of_datatree, groups_of_tree, kept_of_datatree
+from steinstream.io._arviz_layout import groups_of_tree
 from steinstream.io.base import DRAWS, SCORES
+from steinstream.io.datatree import DataTreeAdapter, chain_of_datatree, kept_of_datatree
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
@@ -170,10 +171,10 @@ class _WatchedChain(ChainSource):
     def __post_init__(self) -> None:
         object.__setattr__(self, "convergence", RunningConvergence(self.chain.dim))
 
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         """Read the file, without the first ``skip`` draws."""
         first = skip
-        for marked in super().blocks(skip):
+        for marked in super().blocks(skip, interleaved=interleaved):
             if first >= self._read[0]:
                 self.convergence.add(marked.block.ids, marked.block.draws)
                 self._read[0] = first + len(marked.block.ids)
@@ -201,13 +202,17 @@ def ksd(
     preconditioner : Preconditioner or str, optional
         Preconditioner. Default: that of a thinned tree, otherwise an estimate from the draws, as in
         :func:`steinstream.thin`.
-    draws, scores, negate_scores
-        See `thin`.
+    draws : str, optional
+        Variables of the draws as GROUP/NAME, or a whole group. Default: as in `thin`.
+    scores : str, optional
+        The same for the scores. Default: ``sample_stats/gradient``.
+    negate_scores : bool, default False
+        Change the sign of the scores, for tools that store minus the gradient.
 
     Returns
     -------
     float
-        KSD, computed with n^2 / 2 kernel evaluations and O(n d) memory.
+        KSD, computed with :math:`n^2 / 2` kernel evaluations and :math:`O(n d)` memory.
 
     Raises
     ------
@@ -241,7 +246,14 @@ def with_divergences(kept: Kept, tree: Any) -> Kept:
 
 @_xarray.register_datatree_accessor("stein")
 class Stein:
-    """Accessor ``tree.stein``: thinning and KSD of a DataTree."""
+    """Accessor ``tree.stein``: thinning and KSD of a DataTree.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        The tree.
+
+    """
 
     def __init__(self, tree: Any) -> None:
         self._tree = tree
@@ -267,13 +279,53 @@ class Stein:
         return thin_tree(self._tree, size, stacked=stacked, **settings)
 
     def select(self, kept: Kept, *, stacked: bool = True) -> Any:
-        """Return kept draws as a DataTree: see `steinstream.integrations.xarray.select`."""
+        """Return kept draws as a DataTree: see `steinstream.integrations.xarray.select`.
+
+        Parameters
+        ----------
+        kept : Kept
+            Kept draws of the tree.
+        stacked : bool, default True
+            Use one dimension ``sample`` with coordinates ``chain`` and ``draw``; otherwise a single chain.
+
+        Returns
+        -------
+        xarray.DataTree
+            The tree at the kept draws.
+
+        """
         return select(self._tree, kept, stacked=stacked)
 
     def kept(self, size: int | None = None, **settings: Any) -> Kept:
-        """Return the kept draws: see `steinstream.integrations.xarray.thin`."""
+        """Return the kept draws: see `steinstream.integrations.xarray.thin`.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of draws to keep.
+        **settings
+            Further arguments of `steinstream.integrations.xarray.thin`.
+
+        Returns
+        -------
+        Kept
+            The kept draws.
+
+        """
         return thin(self._tree, size, **settings)
 
     def ksd(self, **settings: Any) -> float:
-        """Return the KSD of all draws: see `steinstream.integrations.xarray.ksd`."""
+        """Return the KSD of all draws: see `steinstream.integrations.xarray.ksd`.
+
+        Parameters
+        ----------
+        **settings
+            Further arguments of `steinstream.integrations.xarray.ksd`.
+
+        Returns
+        -------
+        float
+            The KSD.
+
+        """
         return ksd(self._tree, **settings)

@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, or on a Dask cluster. Both run the same functions in the same tree."""
+"""Backends that run tasks: in this process, or on a Dask cluster. Both run the same functions in the same tree."""
 
 from __future__ import annotations
 
@@ -109,19 +109,27 @@ class DaskBackend:
     def as_completed(self, handles: Sequence[Any]) -> Iterator[int]:
         """Yield positions in the order of completion; raise the error of a task, or if no workers are left."""
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for place, handle in enumerate(handles):
-            handle.add_done_callback(lambda _, place=place: done.put(place))
-        without_workers = None
-        for _ in handles:
-            while True:
-                try:
-                    place = done.get(timeout=1.0)
-                    break
-                except queue.Empty:
-                    without_workers = self._require_workers(without_workers)
-            if handles[place].status != "finished":
+
+        def wait_for(place: int) -> None:
+            handles[place].add_done_callback(lambda _: done.put(place))
+
+        for place in range(len(handles)):
+            wait_for(place)
+        without_workers, missing = None, len(handles)
+        while missing:
+            try:
+                place = done.get(timeout=1.0)
+            except queue.Empty:
+                without_workers = self._require_workers(without_workers)
+                continue
+            status = handles[place].status
+            if status == "finished":
+                missing -= 1
+                yield place
+            elif status in ("pending", "lost"):  # its worker died after it had finished: Dask computes it again
+                wait_for(place)
+            else:
                 self._raise_error_of(handles[place])
-            yield place
 
     def gather(self, handles: Sequence[Any]) -> list[Any]:
         for _ in self.as_completed(handles):

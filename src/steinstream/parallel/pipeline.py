@@ -19,7 +19,7 @@ from steinstream._typing import Array
 from steinstream.errors import InputError, OutputError, ScoresWarning, one_of
 from steinstream.io.atomic import make_folder
 from steinstream.io.base import require_one_model
-from steinstream.io.lock import FileLock
+from steinstream.io.file_lock import FileLock
 from steinstream.parallel.backends import ParallelBackend, connect
 from steinstream.parallel.sources import (
     FileContents,
@@ -29,6 +29,7 @@ from steinstream.parallel.sources import (
     as_given_chains,
     file_sources,
     inspect_file,
+    with_scores,
 )
 from steinstream.parallel.worker import FILE_PATTERNS, Failure, Worker, without_history
 from steinstream.postprocess.merging import (
@@ -49,7 +50,7 @@ from steinstream.result import Kept
 from steinstream.thinner.config import ThinConfig
 
 #: Called with the stage, the number of finished tasks and their total number.
-Progress = Callable[[str, int, int], None]
+StageProgress = Callable[[str, int, int], None]
 
 _LISTED = 5  # failures in a warning
 _STREAM_DRAWS, _LEAST_STREAM_DRAWS = 4096, 4  # evenly spaced draws of all chains, for the checks, and least of a chain
@@ -57,6 +58,7 @@ _STREAM_DRAWS, _LEAST_STREAM_DRAWS = 4096, 4  # evenly spaced draws of all chain
 
 def thin(
     chains: Any,
+    scores: Any = None,
     *,
     size: int | None = None,
     config: ThinConfig | None = None,
@@ -71,7 +73,7 @@ def thin(
     masses: str | ArrayLike = "lengths",
     on_corrupt: str = "raise",
     read: dict[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
     tell: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> Kept:
@@ -83,6 +85,8 @@ def thin(
         Files, arrays of draws, pairs of arrays (draws, scores), delayed ones, or functions that yield blocks of draws
         or pairs (draws, scores). A file or an array (NumPy, Dask, Zarr) may hold several chains. Each chunk of a Dask
         array is thinned separately. Either all chains have scores, or none.
+    scores : array or list of array, optional
+        Scores of the draws, if ``chains`` is an array or a list of arrays.
     size : int, optional
         Number of draws to keep. Default: leaves grow as a `Thinner` does, and the tree removes draws within
         ``merge_budget``.
@@ -104,8 +108,8 @@ def thin(
     fan_in : int, default 16
         Number of sets that are merged at a time.
     merge_budget : float or sequence of float, optional
-        Allowed increase of KSD^2 per level of the tree: see :func:`steinstream.merge`. Default: 0 without ``size``,
-        no limit with ``size``.
+        Allowed increase of the objective per level of the tree: see :func:`steinstream.merge`. Default: 0 without
+        ``size``, no limit with ``size``.
     masses : {"lengths", "kept"} or array_like, default "lengths"
         Mass of each chain: see :func:`steinstream.merge`.
     on_corrupt : {"raise", "skip"}, default "raise"
@@ -140,7 +144,7 @@ def thin(
     >>> import numpy as np, steinstream as ss
     >>> draws = np.random.default_rng(0).normal(size=(20, 1000, 2))
     >>> ss.parallel.thin((draws, -draws), size=50, workers=0)
-    Kept(50 of 20000 draws, 2 dimensions, KSD 0.03479)
+    Kept(50 of 20000 draws, 2 dimensions, KSD 0.03622)
 
     """
     if size is not None:
@@ -150,7 +154,7 @@ def thin(
     budgets = as_budgets(0.0 if merge_budget is None and chosen.size is None else merge_budget)
     one_of(("raise", "skip"), on_corrupt, "on_corrupt")
     as_fan_in(fan_in)
-    given = as_given_chains(chains, read or {})
+    given = as_given_chains(chains if scores is None else with_scores(chains, scores), read or {})
     where = None if folder is None else Path(folder).absolute()
     lock = nullcontext() if where is None else _prepare(where, resume)
     show = progress or _ignore
@@ -173,7 +177,7 @@ def thin(
         require_stream_term(facts, chosen.stream_weight)
         fixed = chosen.preconditioner
         common = fixed if isinstance(fixed, Preconditioner) else common_preconditioner(facts, mass)
-        rule = MergeRule(kernel, common, chosen.size, leaf_size, budgets, chosen.stream_weight)
+        rule = MergeRule(chosen.replace(kernel=kernel), common, leaf_size, budgets)
         kept = merge_leaves(backend, rule, [leaf.handle for leaf in leaves], mass, fan_in, show)
     _repeat_warnings(leaves)
     if failures:
@@ -236,7 +240,7 @@ def _unreadable(failures: list[Failure], total: int) -> InputError:
 
 
 def open_sources(
-    backend: ParallelBackend, given: list[GivenChain], on_corrupt: str, show: Progress
+    backend: ParallelBackend, given: list[GivenChain], on_corrupt: str, show: StageProgress
 ) -> tuple[list[WorkerSource], list[Failure]]:
     """Return the sources of all leaves, with chains numbered in the order given, and files that cannot be opened."""
     files = [one for one in given if isinstance(one, UnopenedFile)]
@@ -327,7 +331,7 @@ class Leaf(NamedTuple):
 
 
 def thin_leaves(
-    backend: ParallelBackend, worker: Worker, sources: list[WorkerSource], on_corrupt: str, show: Progress
+    backend: ParallelBackend, worker: Worker, sources: list[WorkerSource], on_corrupt: str, show: StageProgress
 ) -> tuple[list[Leaf], list[Failure]]:
     """Thin all sources; return the leaves, and the failures if they are to be skipped."""
     calls = [(number, source.without_values(), *source.values) for number, source in enumerate(sources)]
@@ -351,7 +355,7 @@ def thin_leaves(
 
 
 def merge_leaves(
-    backend: ParallelBackend, rule: MergeRule, leaves: list[Any], mass: Array, fan_in: int, show: Progress
+    backend: ParallelBackend, rule: MergeRule, leaves: list[Any], mass: Array, fan_in: int, show: StageProgress
 ) -> Kept:
     """Merge the leaves in a tree. Only kept sets are sent between workers, and that of the root to this process."""
     families, masses = groups(leaves, fan_in), groups(mass.tolist(), fan_in)

@@ -1,4 +1,4 @@
-"""What a leaf reads: a chain of a file, part of an array, or a sampler."""
+"""Sources that a leaf reads: a chain of a file, part of an array, or a sampler."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkerSource(ABC):
         """Number of dimensions."""
 
     @abstractmethod
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         """Read the draws in order, without the first ``skip`` ones."""
 
     @abstractmethod
@@ -95,8 +95,9 @@ class FileSource(WorkerSource):
     def dim(self) -> int:
         return self._open().dim
 
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
-        for block in self._open().blocks(ROWS, skip=self.skip + skip):
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
+        in_turns = interleaved and self.within is None
+        for block in self._open().blocks(ROWS, skip=self.skip + skip, interleaved=in_turns):
             if self.within is not None and int(block.ids[0, 0]) != self.within:
                 return
             yield MarkedBlock(block._replace(ids=block.ids + np.array([self._offset, 0])))
@@ -149,7 +150,7 @@ class SliceSource(WorkerSource):
     def with_values(self, *values: Any) -> SliceSource:
         return replace(self, draws=values[0], scores=values[1] if len(values) > 1 else None) if values else self
 
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         chain = () if self.within is None else (self.within,)
         length = self.draws.shape[len(chain)]
         for begin in range(skip, length, ROWS):
@@ -207,7 +208,7 @@ class SamplerSource(WorkerSource):
             )
         return replace(self, sampler=value)
 
-    def blocks(self, skip: int = 0) -> Iterator[MarkedBlock]:
+    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         skips = "skip" in inspect.signature(self.sampler).parameters
         blocks: Iterable[Any] = self.sampler(skip=skip) if skips else self.sampler()
         index = skip if skips else 0
@@ -247,16 +248,12 @@ class FileContents(NamedTuple):
 def inspect_file(file: UnopenedFile) -> FileContents:
     """Open a file and count its chains. A file with a chain number per draw is read once."""
     chain = open_chain(file.path, **file.options)
+    if chain.chains != 1:  # a file with few draws of a large model may be one chain of many
+        chain.require_plausible_axes()
     if chain.chains is None:
         last = max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS))
         return FileContents(chain.names, chain.has_scores, last + 1, None)
-    even = chain.chains > 1 and chain.length is not None and chain.length % chain.chains == 0
-    each = (chain.length or 0) // chain.chains if even else None
-    if each is not None and any(
-        next(chain.blocks(1, skip=number * each)).ids.tolist() != [[number, 0]] for number in range(chain.chains)
-    ):
-        each = None
-    return FileContents(chain.names, chain.has_scores, chain.chains, each)
+    return FileContents(chain.names, chain.has_scores, chain.chains, chain.chain_length)
 
 
 def file_sources(file: UnopenedFile, contents: FileContents, chain: int) -> list[WorkerSource]:
@@ -310,6 +307,19 @@ def as_given_chains(chains: Any, options: dict[str, Any]) -> list[GivenChain]:
                 "Thin the chains separately, or join their files.",
             )
     return given
+
+
+def with_scores(chains: Any, scores: Any) -> Any:
+    """Return an array, or a list of arrays, together with its scores, as pairs."""
+    if _is_array(chains) and _is_array(scores):
+        return chains, scores
+    lists = isinstance(chains, list | tuple) and isinstance(scores, list | tuple)
+    if lists and len(chains) == len(scores) and all(map(_is_array, [*chains, *scores])):
+        return [*zip(chains, scores, strict=True)]
+    raise InputError(
+        f"The chains are a {type(chains).__name__} and the scores a {type(scores).__name__}.",
+        "Pass arrays, ss.parallel.thin(draws, scores), or lists of the same number of arrays.",
+    )
 
 
 def _is_array(value: Any) -> bool:

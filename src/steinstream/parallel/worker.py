@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Worker:
-    """How leaves are thinned; the same for all."""
+    """Settings with which leaves are thinned; the same for all."""
 
     config: ThinConfig
     folder: Path | None = None

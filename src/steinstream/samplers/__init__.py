@@ -66,9 +66,17 @@ class State(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Consecutive draws (n, d) of a chain, their scores (n, d) and whether each step was accepted (n,).
+    """Consecutive draws of a chain.
 
-    A rejected step repeats the draw and the score before it.
+    Attributes
+    ----------
+    draws : array of shape (n, d)
+        The draws.
+    scores : array of shape (n, d)
+        Their scores.
+    accepted : array of bool of shape (n,)
+        Whether the step was accepted. A rejected step repeats the draw and the score before it.
+
     """
 
     draws: Array
@@ -80,10 +88,40 @@ class Sampler(Protocol):
     """Interface of a sampler."""
 
     def init(self, start: Array, seed: int) -> State:
-        """Create the state of a chain at its start (d,)."""
+        """Create the state of a chain at its start (d,).
+
+        Parameters
+        ----------
+        start : array_like of shape (d,)
+            First position.
+        seed : int
+            Seed of the random numbers.
+
+        Returns
+        -------
+        State
+            State of the chain before its first step.
+
+        """
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """Return the state after ``n`` more steps, and the draws of these steps."""
+        """Return the state after ``n`` more steps, and the draws of these steps.
+
+        Parameters
+        ----------
+        state : State
+            State from which the chain continues.
+        n : int
+            Number of steps.
+
+        Returns
+        -------
+        State
+            State after the last step.
+        Draws
+            Draws, scores and acceptance of the steps.
+
+        """
 
 
 def __getattr__(name: str) -> Any:

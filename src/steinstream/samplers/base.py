@@ -2,14 +2,12 @@
 
 The loop of a sampler is written once and runs both compiled and as plain Python. It calls the target through
 :class:`TargetFunctions`. A compiled loop cannot raise: at an invalid log density or score it stops, writes the position
-and the score to the row of the next draw, and returns the log density and the number of completed draws, which
-:func:`check_completed` examines.
+and the score to the row of the next draw, and returns the number of completed draws.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -18,17 +16,16 @@ from numpy.typing import ArrayLike
 
 from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.samplers import Draws, SamplerWarning, State
+from steinstream.samplers import Draws
 from steinstream.targets import whole_number
 from steinstream.targets.function_pointer import function_pointers
 
 #: Limit of the values of a score, equal to that of the validation. It is defined here, because the cache of compiled
 #: code depends on the sources of the samplers.
-OVERFLOW_LIMIT = 1e100
+SCORE_LIMIT = 1e100
 
-_STUCK = 1000  # number of proposals, all rejected, that leads to a warning
 _SHOWN = 10  # coordinates of a position in a message
-_FINITE_SCORE = f"It must be finite and below {OVERFLOW_LIMIT:g} wherever the log density is finite."
+_FINITE_SCORE = f"It must be finite and below {SCORE_LIMIT:g} wherever the log density is finite."
 
 
 class TargetFunctions(NamedTuple):
@@ -111,20 +108,6 @@ def score_at(function: Any, position: Array, *arguments: Any) -> Array:
     return score
 
 
-def initial_state(target: Any, start: ArrayLike, seed: int) -> State:
-    """Create the state of a chain that needs the log density and the score."""
-    position = as_position(start)
-    log_density = log_density_at(target, position)
-    if not math.isfinite(log_density):
-        raise InputError(
-            f"The log density at {format_position(position)} is {log_density}.",
-            "Start at a position where it is finite.",
-        )
-    score = score_at(target.score, position)
-    check_score(position, score)
-    return State(position, log_density, score, random_state(seed))
-
-
 def as_position(start: ArrayLike) -> Array:
     """Copy the start to a new vector."""
     try:
@@ -148,85 +131,18 @@ def standard_normals(random: dict[str, Any], n: int, width: int) -> tuple[Array,
     return np.random.Generator(bits).standard_normal((whole_number(n, "n"), width)), dict(bits.state)
 
 
-def empty_block(n: int, dimension: int) -> Draws:
+def empty_draws(n: int, dimension: int) -> Draws:
     """Allocate a block of n draws, all marked as accepted."""
     return Draws(np.empty((n, dimension)), np.empty((n, dimension)), np.ones(n, dtype=np.bool_))
 
 
-def run_metropolis(sampler: Any, state: State, n: int, target: TargetFunctions, loop: Any) -> tuple[State, Draws]:
-    """Run a Metropolis loop.
-
-    Parameters
-    ----------
-    sampler : RandomWalk or MALA
-        The sampler.
-    state : State
-        State of the chain.
-    n : int
-        Number of steps.
-    target : TargetFunctions
-        Functions of the target.
-    loop : callable
-        ``loop(target, step, current, log_density, noise, block)``. Row t of the noise has d standard normal numbers for
-        the proposal of step t and two for its acceptance.
-
-    Returns
-    -------
-    state : State
-        State after the steps.
-    draws : Draws
-        Draws of the steps.
-
-    """
-    if not math.isfinite(state.log_density):
-        raise InputError(
-            f"The log density of the state is {state.log_density}.",
-            "Create the state with init(state.position, seed) of this sampler.",
-        )
-    dimension = len(state.position)
-    noise, random = standard_normals(state.random, n, dimension + 2)
-    block = empty_block(n, dimension)
-    current = Current(state.position.copy(), state.score.copy())
-    log_density, done = loop(target, float(sampler.step), current, state.log_density, noise, block)
-    check_completed(state, block, log_density, done)
-    warn_if_stuck(block, sampler.step)
-    accepted = state.accepted + int(block.accepted.sum())
-    reached = State(current.position, float(log_density), current.score, random, state.steps + n, accepted)
-    return reached, block
-
-
-def check_completed(state: State, block: Draws, log_density: float, done: int) -> None:
-    """Raise if a loop stopped at an invalid log density or score."""
-    if done == len(block.draws):
-        return
-    position, step = block.draws[done], state.steps + done + 1
-    if math.isnan(log_density) or log_density == math.inf:
-        raise InputError(
-            f"The log density at {format_position(position)} is {log_density}, proposed in step {step}.",
-            "It must be a finite number, or -inf outside the support.",
-        )
-    check_score(position, block.scores[done], f", proposed in step {step}")
-
-
 def check_score(position: Array, score: Array, when: str = "", remedy: str = _FINITE_SCORE) -> None:
     """Raise if a value of the score is not finite or too large."""
-    bad = np.flatnonzero(~(np.abs(score) < OVERFLOW_LIMIT))
+    bad = np.flatnonzero(~(np.abs(score) < SCORE_LIMIT))
     if len(bad):
         index = int(bad[0])
         raise InputError(
             f"The score at {format_position(position)} is {score[index]} in coordinate {index}{when}.", remedy
-        )
-
-
-def warn_if_stuck(block: Draws, step: float) -> None:
-    """Warn if a long block has no accepted proposal."""
-    proposals = len(block.accepted)
-    if proposals >= _STUCK and not block.accepted.any():
-        warnings.warn(
-            f"None of {proposals} proposals was accepted with step {step:g}: the chain does not move. "
-            f"Try step {step / 10:g}, or tune the step with steinstream.samplers.adapt_step.",
-            SamplerWarning,
-            stacklevel=4,
         )
 
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from steinstream._engine.jit import jit
 from steinstream._typing import Array
-from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import OVERFLOW_LIMIT, Current, TargetFunctions
-from steinstream.targets import Target
+from steinstream.samplers import Draws
+from steinstream.samplers.base import SCORE_LIMIT, Current, TargetFunctions
+from steinstream.samplers.metropolis import Loop, Metropolis
 
 
 def _mala(
@@ -55,7 +55,7 @@ def _mala(
         ratio = density - log_density + 0.5 * np.cumsum(z * z)[-1]
         accept = log_uniform < ratio  # necessary: the remaining term is negative. The score may be undefined otherwise.
         if accept:
-            if not np.all(np.abs(proposal_score) < OVERFLOW_LIMIT):
+            if not np.all(np.abs(proposal_score) < SCORE_LIMIT):
                 draws[t], scores[t] = proposal, proposal_score
                 return density, t
             back = (position - proposal - drift * proposal_score) / step
@@ -67,11 +67,8 @@ def _mala(
     return log_density, n
 
 
-_compiled_mala = jit(_mala)
-
-
 @dataclass(frozen=True)
-class MALA:
+class MALA(Metropolis):
     """Metropolis-adjusted Langevin algorithm.
 
     Parameters
@@ -102,24 +99,7 @@ class MALA:
 
     """
 
-    target: Target
-    step: float
-
     acceptance: ClassVar[float] = 0.574
-
-    def __post_init__(self) -> None:
-        base.check_step(self.step, "standard deviation of the noise")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings as text and numbers."""
-        return base.describe(self)
-
-    def init(self, start: Array, seed: int) -> State:
-        """Create the state of a chain at ``start`` (d,)."""
-        return base.initial_state(self.target, start, seed)
-
-    def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """Return the state after ``n`` more steps, and the draws of these steps."""
-        target = base.target_functions(self.target, "log_density_and_score")
-        return base.run_metropolis(self, state, n, target, _compiled_mala if target.compiled else _mala)
+    _step_meaning: ClassVar[str] = "standard deviation of the noise"
+    _functions: ClassVar[tuple[str, ...]] = ("log_density_and_score",)
+    _loops: ClassVar[tuple[Loop, Loop]] = (_mala, jit(_mala))

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from steinstream._engine.jit import jit
 from steinstream._typing import Array
-from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import OVERFLOW_LIMIT, Current, TargetFunctions
-from steinstream.targets import Target
+from steinstream.samplers import Draws
+from steinstream.samplers.base import SCORE_LIMIT, Current, TargetFunctions
+from steinstream.samplers.metropolis import Loop, Metropolis
 
 
 def _random_walk(
@@ -55,7 +55,7 @@ def _random_walk(
                 log_density = densities[k]
                 target.write_score(target.parameters, position, score)
             draws[t], scores[t], accepted[t] = position, score, accept
-            if accept and not np.all(np.abs(score) < OVERFLOW_LIMIT):
+            if accept and not np.all(np.abs(score) < SCORE_LIMIT):
                 return log_density, t
             t += 1
             if accept:
@@ -63,11 +63,8 @@ def _random_walk(
     return log_density, t
 
 
-_compiled_random_walk = jit(_random_walk)
-
-
 @dataclass(frozen=True)
-class RandomWalk:
+class RandomWalk(Metropolis):
     """Random-walk Metropolis.
 
     Parameters
@@ -99,24 +96,7 @@ class RandomWalk:
 
     """
 
-    target: Target
-    step: float
-
     acceptance: ClassVar[float] = 0.234
-
-    def __post_init__(self) -> None:
-        base.check_step(self.step, "standard deviation of the proposal")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings as text and numbers."""
-        return base.describe(self)
-
-    def init(self, start: Array, seed: int) -> State:
-        """Create the state of a chain at ``start`` (d,)."""
-        return base.initial_state(self.target, start, seed)
-
-    def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """Return the state after ``n`` more steps, and the draws of these steps."""
-        target = base.target_functions(self.target, "log_densities", "write_score")
-        return base.run_metropolis(self, state, n, target, _compiled_random_walk if target.compiled else _random_walk)
+    _step_meaning: ClassVar[str] = "standard deviation of the proposal"
+    _functions: ClassVar[tuple[str, ...]] = ("log_densities", "write_score")
+    _loops: ClassVar[tuple[Loop, Loop]] = (_random_walk, jit(_random_walk))

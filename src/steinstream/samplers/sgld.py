@@ -34,7 +34,7 @@ from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.samplers import Draws, State, base
-from steinstream.samplers.base import OVERFLOW_LIMIT, Current, TargetFunctions
+from steinstream.samplers.base import SCORE_LIMIT, Current, TargetFunctions
 
 _FOR_STEP, _FOR_RECORD = 0, 1  # purposes of a minibatch
 
@@ -54,7 +54,7 @@ def _langevin(target: TargetFunctions, step: float, current: Current, noise: Arr
         position[:] = position + half * score + root * noise[t]
         target.write_score(target.parameters, position, score)
         block.draws[t], block.scores[t] = position, score
-        if not np.all(np.abs(score) < OVERFLOW_LIMIT):
+        if not np.all(np.abs(score) < SCORE_LIMIT):
             return t
     return len(noise)
 
@@ -115,16 +115,46 @@ class SGLD:
         return base.describe(self)
 
     def init(self, start: Array, seed: int) -> State:
-        """Create the state of a chain at ``start`` (d,); its log density is nan with minibatches or if unknown."""
+        """Create the state of a chain at ``start`` (d,); its log density is nan with minibatches or if unknown.
+
+        Parameters
+        ----------
+        start : array_like of shape (d,)
+            First position.
+        seed : int
+            Seed of the random numbers.
+
+        Returns
+        -------
+        State
+            State of the chain before its first step.
+
+        """
         position, random = base.as_position(start), base.random_state(seed)
         score = self._score(position, random, 0, _FOR_STEP)
         base.check_score(position, score)
         return State(position, self._log_density(position), score, random)
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """Return the state after ``n`` more steps, and the draws of these steps."""
+        """Return the state after ``n`` more steps, and the draws of these steps.
+
+        Parameters
+        ----------
+        state : State
+            State from which the chain continues.
+        n : int
+            Number of steps.
+
+        Returns
+        -------
+        State
+            State after the last step.
+        Draws
+            Draws, scores and acceptance of the steps.
+
+        """
         noise, random = base.standard_normals(state.random, n, len(state.position))
-        block = base.empty_block(n, len(state.position))
+        block = base.empty_draws(n, len(state.position))
         current = Current(state.position.copy(), state.score.copy())
         if self.minibatch is None:
             target = base.target_functions(self.target, "write_score")
@@ -150,7 +180,7 @@ class SGLD:
             block.draws[t] = position
             for recorded in (score, self._recorded(position, score, state.random, number)):
                 block.scores[t] = recorded
-                if not np.all(np.abs(recorded) < OVERFLOW_LIMIT):
+                if not np.all(np.abs(recorded) < SCORE_LIMIT):
                     return t
         return len(noise)
 

@@ -1,11 +1,12 @@
-"""Stein point MCMC: the best of every m steps of a chain is added to the kept set; the chain continues from the last.
+r"""Stein point MCMC: the best of every m steps of a chain is added to the kept set; the chain continues from the last.
 
-The best candidate y minimises k0(y, y) / 2 + sum_i k0(y, x_i) over the kept draws x_i. A :class:`steinstream.Thinner`
-with ``candidates=m`` adds it and thins; this module runs a chain into the thinner.
+The best candidate y minimises :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)` over the kept draws :math:`x_i`. A
+:class:`steinstream.Thinner` with ``candidates=m`` adds it and thins; this module runs a chain into the thinner.
 
 W. Y. Chen et al., "Stein point Markov chain Monte Carlo", ICML 2019.
 
-Cost per step: m steps of the chain, and O(m kept d) to compare them. Memory: one block of a few thousand draws.
+Cost per step: m steps of the chain, and :math:`O(m n d)` for n kept draws to compare them. Memory: one block of a few
+thousand draws.
 """
 
 from __future__ import annotations

@@ -36,10 +36,34 @@ class Target(Protocol):
     """Interface of a target distribution."""
 
     def log_density(self, position: Array, /) -> float:
-        """Log density at a position (d,), up to a constant; -inf outside the support."""
+        """Log density at a position (d,), up to a constant; -inf outside the support.
+
+        Parameters
+        ----------
+        position : array of shape (d,)
+            The position.
+
+        Returns
+        -------
+        float
+            Log density, up to a constant; -inf outside the support.
+
+        """
 
     def score(self, position: Array, /) -> Array:
-        """Gradient (d,) of the log density at a position (d,)."""
+        """Gradient (d,) of the log density at a position (d,).
+
+        Parameters
+        ----------
+        position : array of shape (d,)
+            The position.
+
+        Returns
+        -------
+        array of shape (d,)
+            Gradient of the log density.
+
+        """
 
 
 class Functions(NamedTuple):
@@ -92,33 +116,23 @@ class CompiledTarget(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Independent draws (n, d) from a target and their scores (n, d)."""
+    """Independent draws from a target.
+
+    Attributes
+    ----------
+    draws : array of shape (n, d)
+        Independent draws.
+    scores : array of shape (n, d)
+        Their scores.
+
+    """
 
     draws: Array
     scores: Array
 
 
 def whole_number(value: int, what: str) -> int:
-    """Validate a seed or a number of draws.
-
-    Parameters
-    ----------
-    value : int
-        The value.
-    what : str
-        Name of the parameter in the error message.
-
-    Returns
-    -------
-    int
-        The value.
-
-    Raises
-    ------
-    InputError
-        If the value is not an integer of at least 0.
-
-    """
+    """Return a seed or a number of draws; raise an `InputError` if it is not an integer of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise InputError(f"{what} must be an integer of at least 0, got {value!r}.")
     return int(value)

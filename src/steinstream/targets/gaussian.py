@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import CompiledTarget, Sample
 from steinstream.targets.mixture import Mixture
 
 
-class Gaussian:
-    """A Gaussian distribution.
+class Gaussian(Mixture):
+    """A Gaussian distribution: a `Mixture` with one component, and the methods of a mixture.
 
     Parameters
     ----------
@@ -47,28 +45,4 @@ class Gaussian:
                 f"covariance must be a number or have shape ({d},) or ({d}, {d}), got shape {self.covariance.shape}."
             )
         # Covariances of a mixture have the components along the first axis, except for a single number.
-        self._mixture = Mixture(self.mean[None], self.covariance[None] if self.covariance.ndim else self.covariance)
-
-    def log_density(self, position: Array) -> float:
-        """Log density at a position (d,), including the normalising constant."""
-        return self._mixture.log_density(position)
-
-    def score(self, position: Array) -> Array:
-        """Gradient (d,) of the log density at a position (d,)."""
-        return self._mixture.score(position)
-
-    def log_densities(self, points: ArrayLike) -> Array:
-        """Log densities (n,) at points (n, d)."""
-        return self._mixture.log_densities(points)
-
-    def scores(self, points: ArrayLike) -> Array:
-        """Scores (n, d) at points (n, d)."""
-        return self._mixture.scores(points)
-
-    def sample(self, n: int, seed: int) -> Sample:
-        """Draw ``n`` independent draws, with their scores."""
-        return self._mixture.sample(n, seed)
-
-    def compiled(self) -> CompiledTarget:
-        """Return the functions for samplers that run in compiled code."""
-        return self._mixture.compiled()
+        super().__init__(self.mean[None], self.covariance[None] if self.covariance.ndim else self.covariance)

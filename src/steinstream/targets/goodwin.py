@@ -149,7 +149,7 @@ def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> f
 
 @dataclass(frozen=True, eq=False)
 class Goodwin:
-    """Posterior of q = log(a, b, c, d) given observations of u and v at t = 1, 1.01, 1.02, ...
+    r"""Posterior of :math:`q = \log(a, b, c, d)`, given observations of u and v at the times 1, 1.01, 1.02 and so on.
 
     Where the integration overflows, the log density is -inf and the score is undefined.
 
@@ -204,28 +204,85 @@ class Goodwin:
         return cls(solution + np.random.default_rng(seed).normal(scale=(0.1, 0.05), size=solution.shape))
 
     def solution(self, q: Array) -> Array:
-        """Solution (n, 2) of the equations for q (4,) at the observation times."""
+        """Solution (n, 2) of the equations for q (4,) at the observation times.
+
+        Parameters
+        ----------
+        q : array of shape (4,)
+            The logarithms of the rate constants a, b, c and d.
+
+        Returns
+        -------
+        array of shape (n, 2)
+            The values of u and v at the observation times.
+
+        """
         out = np.empty_like(self.y)
         trajectory(_position(q), out)
         return out
 
     def log_density(self, q: Array) -> float:
-        """Log posterior at q (4,), up to a constant."""
+        """Log posterior at q (4,), up to a constant.
+
+        Parameters
+        ----------
+        q : array of shape (4,)
+            The logarithms of the rate constants a, b, c and d.
+
+        Returns
+        -------
+        float
+            Log posterior, up to a constant.
+
+        """
         out = np.empty(LANES)  # all lanes: the same instructions, and therefore rounding, as in a chain
         log_densities((self.y,), np.repeat(_position(q)[:, None], LANES, axis=1), out)
         return float(out[0])
 
     def score(self, q: Array) -> Array:
-        """Gradient (4,) of the log posterior at q (4,)."""
+        """Gradient (4,) of the log posterior at q (4,).
+
+        Parameters
+        ----------
+        q : array of shape (4,)
+            The logarithms of the rate constants a, b, c and d.
+
+        Returns
+        -------
+        array of shape (4,)
+            Gradient of the log posterior.
+
+        """
         return self.log_density_and_score(q)[1]
 
     def log_density_and_score(self, q: Array) -> tuple[float, Array]:
-        """Log posterior and its gradient (4,) at q (4,), at the cost of the gradient."""
+        """Log posterior and its gradient (4,) at q (4,), at the cost of the gradient.
+
+        Parameters
+        ----------
+        q : array of shape (4,)
+            The logarithms of the rate constants a, b, c and d.
+
+        Returns
+        -------
+        float
+            Log posterior, up to a constant.
+        array of shape (4,)
+            Its gradient.
+
+        """
         score = np.empty(4)
         return log_density_and_score((self.y,), _position(q), score), score
 
     def compiled(self) -> CompiledTarget:
-        """Return the functions for samplers that run in compiled code."""
+        """Return the functions for samplers that run in compiled code.
+
+        Returns
+        -------
+        CompiledTarget
+            The functions and their parameters.
+
+        """
         return CompiledTarget(log_densities, log_density_and_score, (self.y,), LANES)
 
 

@@ -144,24 +144,86 @@ class Mixture:
         self._parameters: Parameters = (self.means, factors, constants)
 
     def log_density(self, position: Array) -> float:
-        """Log density at a position (d,), including the normalising constant."""
+        """Log density at a position (d,), including the normalising constant.
+
+        Parameters
+        ----------
+        position : array of shape (d,)
+            The position.
+
+        Returns
+        -------
+        float
+            Log density, including the normalising constant.
+
+        """
         return float(self.log_densities(np.asarray(position)[None])[0])
 
     def score(self, position: Array) -> Array:
-        """Gradient (d,) of the log density at a position (d,)."""
+        """Gradient (d,) of the log density at a position (d,).
+
+        Parameters
+        ----------
+        position : array of shape (d,)
+            The position.
+
+        Returns
+        -------
+        array of shape (d,)
+            Gradient of the log density.
+
+        """
         score: Array = self.scores(np.asarray(position)[None])[0]
         return score
 
     def log_densities(self, points: ArrayLike) -> Array:
-        """Log densities (n,) at points (n, d)."""
+        """Log densities (n,) at points (n, d).
+
+        Parameters
+        ----------
+        points : array_like of shape (n, d)
+            The positions, one per row.
+
+        Returns
+        -------
+        array of shape (n,)
+            Log densities, including the normalising constant.
+
+        """
         return self._at(points)[0]
 
     def scores(self, points: ArrayLike) -> Array:
-        """Scores (n, d) at points (n, d)."""
+        """Scores (n, d) at points (n, d).
+
+        Parameters
+        ----------
+        points : array_like of shape (n, d)
+            The positions, one per row.
+
+        Returns
+        -------
+        array of shape (n, d)
+            Gradients of the log density.
+
+        """
         return self._at(points)[1]
 
     def sample(self, n: int, seed: int) -> Sample:
-        """Draw ``n`` independent draws, with their scores."""
+        """Draw ``n`` independent draws, with their scores.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws.
+        seed : int
+            Seed of the random numbers.
+
+        Returns
+        -------
+        Sample
+            Draws and scores, both (n, d).
+
+        """
         generator = np.random.default_rng(whole_number(seed, "seed"))
         dimension = self.means.shape[1]
         component = generator.choice(len(self.means), size=whole_number(n, "n"), p=self.weights)
@@ -172,7 +234,14 @@ class Mixture:
         return Sample(draws, self.scores(draws))
 
     def compiled(self) -> CompiledTarget:
-        """Return the functions for samplers that run in compiled code."""
+        """Return the functions for samplers that run in compiled code.
+
+        Returns
+        -------
+        CompiledTarget
+            The functions and their parameters.
+
+        """
         return CompiledTarget(log_densities, log_density_and_score, self._parameters)
 
     def _at(self, points: ArrayLike) -> tuple[Array, Array]:

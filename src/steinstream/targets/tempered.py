@@ -76,15 +76,46 @@ class Tempered:
             raise InputError(f"power must be positive and finite, got {self.power!r}.")
 
     def log_density(self, position: Array) -> float:
-        """Power times the log density of the target at a position (d,)."""
+        """Power times the log density of the target at a position (d,).
+
+        Parameters
+        ----------
+        position : array of shape (d,)
+            The position.
+
+        Returns
+        -------
+        float
+            Power times the log density of the target.
+
+        """
         return float(self.power * self.target.log_density(position))
 
     def score(self, position: Array) -> Array:
-        """Power times the score (d,) of the target at a position (d,)."""
+        """Power times the score (d,) of the target at a position (d,).
+
+        Parameters
+        ----------
+        position : array of shape (d,)
+            The position.
+
+        Returns
+        -------
+        array of shape (d,)
+            Power times the score of the target.
+
+        """
         return self.power * np.asarray(self.target.score(position), dtype=np.float64)
 
     def compiled(self) -> CompiledTarget | None:
-        """Return the functions for samplers that run in compiled code; None if the target has none."""
+        """Return the functions for samplers that run in compiled code; None if the target has none.
+
+        Returns
+        -------
+        CompiledTarget or None
+            The functions; None if the target has none.
+
+        """
         inner = self.target.compiled() if hasattr(self.target, "compiled") else None
         if inner is None:
             return None

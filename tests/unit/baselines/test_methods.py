@@ -13,6 +13,7 @@ from steinstream import baselines
 from steinstream.baselines import METHODS, methods, selector
 from steinstream.baselines.methods import drop_sites, problem_from_arrays, problem_from_chain, to_kept
 from steinstream.errors import InputError, NegatedScoresError
+from steinstream.thinner.config import BASELINES, settings_of
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 ONLINE = ("default", "ksdt", "stride", "random_thinning", "spmcmc", "spmcmc_fixed_drops")
@@ -232,7 +233,7 @@ def test_the_ids_are_those_of_the_package(make, dim, preconditioner, standardize
     assert ours[:, 1].tolist() == theirs.tolist()
 
 
-@pytest.mark.skipif(not (DATA / "goodwin").exists(), reason="the public Goodwin chain is not beside this checkout")
+@pytest.mark.skipif(not (DATA / "goodwin").exists(), reason="the public Goodwin chain is not available")
 @pytest.mark.parametrize("preconditioner", ["id", "med", "sclmed", "smpcov"])
 def test_the_ids_are_those_of_the_package_on_a_real_chain(preconditioner):
     package = pytest.importorskip("stein_thinning.thinning")
@@ -348,14 +349,16 @@ def test_every_method_is_registered_once_and_exported():
 @pytest.mark.parametrize("name", METHODS)
 def test_all_methods_share_one_signature_and_document_every_parameter(name):
     method = getattr(baselines, name)
-    shared = ["draws", "scores", "size", "kernel", "preconditioner", "seed", "validate_scores"]
-    parameters = inspect.signature(method).parameters
-    assert method.__name__ == name and list(parameters)[: len(shared)] == shared
+    *own, settings = inspect.signature(method).parameters
+    assert method.__name__ == name and own[:4] == ["draws", "scores", "size", "seed"] and settings == "settings"
     text, examples = method.__doc__, method.__doc__.count("Examples\n--------\n")
-    assert all(f"\n{parameter} : " in text for parameter in parameters) and "**options" not in text
+    assert all(f"\n{parameter} : " in text for parameter in own)
+    assert all(f"``{each}``" in text.partition("**settings\n")[2] for each in settings_of(BASELINES))
     assert text.index("Parameters\n---") < text.index("Returns\n---") < text.index("Raises\n---") and examples <= 1
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+    with pytest.raises(InputError, match="Unknown setting 'colour'"):
         method(np.zeros((9, 1)), np.zeros((9, 1)), 3, colour="red")
+    with pytest.raises(InputError, match="growth is not a setting of all methods"):
+        method(np.zeros((9, 1)), np.zeros((9, 1)), 3, growth="linear")
 
 
 def test_a_kept_set_records_the_method_and_its_settings():
@@ -393,7 +396,7 @@ def real(name):
         return file["draws"], file["scores"]
 
 
-@pytest.mark.skipif(not (DATA / "posteriordb").exists(), reason="reference posteriors are not beside this checkout")
+@pytest.mark.skipif(not (DATA / "posteriordb").exists(), reason="reference posteriors are not available")
 @pytest.mark.parametrize("size", [20, 100, 500])
 @pytest.mark.parametrize(("name", "preconditioner"), HOLDS)
 def test_ours_is_closer_to_the_posterior_than_stein_thinning(name, preconditioner, size):

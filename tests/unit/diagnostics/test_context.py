@@ -25,6 +25,17 @@ def test_burn_in_is_excluded_from_stream_and_kept_draws():
     assert context.kept_count == len(context.kept) == 100 - context.burn_in.sum() and np.abs(context.mean).max() < 0.5
 
 
+def test_burn_in_ends_where_the_thinner_found_its_end_if_that_is_later():
+    x = autoregression(1000, 2, 0.5, 0)
+    stream = as_stream(x)
+    kept = x[::10], stream.ids[::10], stream
+    assert DiagnosticContext(*kept).settled_rows[0][0] == 0
+    for context in (DiagnosticContext(*kept, burn_in_ends={0: 300}), DiagnosticContext(*kept, burn_in_ends={5: 300})):
+        first = 300 if context.settled_rows[0][0] else 0
+        assert context.unweighted().settled_rows[0][0] == context.settled_rows[0][0] == first
+    assert len(DiagnosticContext(*kept, burn_in_ends={0: 5000}).draws) == 1000, "not an index of this stream"
+
+
 def test_constant_parameters_are_removed_with_their_names():
     x = np.random.default_rng(0).normal(size=(500, 3))
     x[:, 1] = 7.0

@@ -42,10 +42,11 @@ def test_a_skipped_check_has_a_reason_and_no_value():
 def test_the_verdict_has_the_outcome_the_sensitivity_and_what_was_not_checked():
     diagnosis = Diagnosis((GOOD, SKIPPED), kept=100, stream=4000, effective=1234.5)
     assert diagnosis.verdict == (
-        "None of 1 checks fired; 100 kept draws and 4 000 draws of the stream (effective sample size 1 234). "
+        "None of 1 checks fired. 100 kept draws were compared with 4 000 draws of the stream, whose effective sample "
+        "size is 1 234. "
         "Faults that would have been found: mean (differences above 0.14 sd). Not checked: scores (no scores)."
     )
-    assert "1 of 2 checks fired: stuck;" in Diagnosis((GOOD, BAD)).verdict
+    assert "1 of 2 checks fired: stuck." in Diagnosis((GOOD, BAD)).verdict
 
 
 def test_a_diagnosis_prints_every_finding_and_note():
@@ -65,7 +66,7 @@ def test_causes_are_numbered_and_followed_by_their_consequences():
     burn_in = Finding("burn-in", 0.1, 0.0, True, "1 kept draw precedes convergence", "discard it")
     diagnosis = Diagnosis((slow, BAD, GOOD, burn_in))
     assert diagnosis.fired == (BAD, slow, burn_in)
-    assert "3 of 4 checks fired: stuck, burn-in (and as a consequence slow);" in diagnosis.verdict
+    assert "3 of 4 checks fired: stuck, burn-in (and as a consequence slow). " in diagnosis.verdict
     assert str(diagnosis).splitlines()[1:4] == [f"  1. {BAD}", f"     {slow}", f"  2. {burn_in}"]
 
 

@@ -96,6 +96,26 @@ def test_burn_in_of_the_stream_is_left_out():
     assert table.stream.count < 2850 and np.abs(table.difference["mean"]).max() < 0.3
 
 
+def test_quantiles_of_integers_are_values_that_occur():
+    x = np.random.default_rng(0).poisson(4.0, size=(3000, 2)).astype(float)
+    x[:, 1] = x[:, 1] > 3
+    table = ss.thin(x, size=50).summary()
+    for part in (table, table.stream):
+        assert all(np.array_equal(values, np.round(values)) for values in part.quantiles.values())
+    assert np.abs(table.difference["50%"]).max() == 0.0
+
+
+def test_the_summary_and_the_sentence_about_the_chain_leave_out_the_same_burn_in():
+    x = np.random.default_rng(0).normal(size=(4000, 2))
+    x[:500] += np.linspace(30, 0, 500)[:, None]
+    kept = ss.thin(x, -x, size=100)
+    end = kept.burn_in_ends[0]
+    assert 400 < end < 600 and f"its first {end} draws are burn-in" in kept.chain_worth
+    table = kept.summary()
+    assert table.stream.count == (kept.stream.ids[:, 1] >= end).sum() and np.abs(table.stream.sd - 1).max() < 0.05
+    assert kept.diagnose().effective > 2000
+
+
 def test_constant_parameters_and_streams_without_scores_are_shown():
     kept = kept_set()
     draws, stream = kept.draws.copy(), kept.stream._replace(draws=kept.stream.draws.copy())

@@ -40,8 +40,7 @@ def test_weights_that_spoil_the_proportions_are_found(distance, seed):
     assert kept.weighted(like=x).diagnose().ok
 
 
-@pytest.mark.parametrize("size", [50, 300])
-@pytest.mark.parametrize("dim", [1, 2, 10])
+@pytest.mark.parametrize(("dim", "size"), [(1, 300), (2, 50), (10, 300)])
 def test_sound_weights_do_not_fire(dim, size):
     x = np.random.default_rng(dim).normal(size=(10_000, dim))
     kept = ss.thin(x, -x, size=size)

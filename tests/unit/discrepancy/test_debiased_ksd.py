@@ -42,12 +42,12 @@ def test_honest_where_the_reported_figure_is_not(dim, size, passes):
                 thinner.start_pass()
             thinner.extend(x, s, second_scores=check)
         kept = thinner.kept
-        honest = squared_ksd_debiased(
+        debiased = squared_ksd_debiased(
             kept.draws, kept.second_scores, kept.settings["second_scores_noise"], kept.kernel, kept.preconditioner
         )
-        squares.append([ss.ksd(kept.draws, -kept.draws) ** 2, kept.ksd**2, honest])
-    true, reported, honest = np.array(squares).T
-    errors = honest - true
+        squares.append([ss.ksd(kept.draws, -kept.draws) ** 2, kept.ksd**2, debiased])
+    true, reported, debiased = np.array(squares).T
+    errors = debiased - true
     assert abs(errors.mean()) < 3.5 * errors.std() / np.sqrt(len(errors))
     assert errors.std() / np.sqrt(len(errors)) < 0.25 * true.mean()  # so that the line above could fail
     assert reported.mean() < (0.4 if dim == 2 else 0.95) * true.mean()
@@ -74,10 +74,10 @@ def test_minibatches():
         thinner.extend(block.draws, scores, second_scores=check)
         kept = thinner.kept
         true = ss.ksd(kept.draws, 2000.0 * (rows.mean(axis=0) - kept.draws), preconditioner=kept.preconditioner) ** 2
-        honest = squared_ksd_debiased(
+        debiased = squared_ksd_debiased(
             kept.draws, kept.second_scores, kept.settings["second_scores_noise"], kept.kernel, kept.preconditioner
         )
-        errors.append(honest - true)
+        errors.append(debiased - true)
         gaps.append(kept.ksd**2 - true)
     assert abs(np.mean(errors)) < 3.5 * np.std(errors) / np.sqrt(12)
     assert np.mean(gaps) < -4.0 * np.std(gaps) / np.sqrt(12)
@@ -104,12 +104,12 @@ def test_nothing_is_selected_by_the_checks_and_each_stays_with_its_draw(stream, 
         return
     assert np.array_equal(kept.ids, plain.ids) and kept.ksd == plain.ksd
     assert np.array_equal(kept.draws, plain.draws) and np.array_equal(kept.scores, plain.scores)
-    alike = np.unique(np.hstack([x, s]), axis=0, return_inverse=True)[1].ravel()
+    groups = np.unique(np.hstack([x, s]), axis=0, return_inverse=True)[1].ravel()
     for (_, draw), own in zip(
         kept.ids, kept.second_scores, strict=True
     ):  # draws of one state and score may share a check
-        assert (check[alike == alike[draw]] == own).all(axis=1).any()
-    if len(set(alike)) == len(x):
+        assert (check[groups == groups[draw]] == own).all(axis=1).any()
+    if len(set(groups)) == len(x):
         assert np.array_equal(kept.second_scores, check[kept.ids[:, 1]])
     assert plain.second_scores is None and plain.ksd_debiased is None
 
@@ -217,7 +217,7 @@ def test_bad_checks_are_refused():
     with pytest.raises(ss.SteinstreamError, match="draw 3 is nan"):
         thinner.extend(x, s, second_scores=check)
     assert thinner.seen == 0
-    thinner.extend(x, s)  # the door stayed shut, and nothing was decided
+    thinner.extend(x, s)  # the refused block changed nothing
     skipping = ksd_thinner(2, on_bad="skip")
     skipping.extend(x, s, second_scores=check)
     assert skipping.skipped == 1 and np.isfinite(skipping.kept.second_scores).all()

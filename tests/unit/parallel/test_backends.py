@@ -5,13 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from threading import Thread
 
 import pytest
 
 import steinstream as ss
-from tests.unit.parallel.chains import PATIENCE, normal, same, wait_until
+from tests.unit.parallel.chains import PATIENCE, normal, same, separate_cluster, wait_until
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
 
@@ -72,16 +71,6 @@ def test_a_script_with_a_main_guard_starts_workers(tmp_path):
     assert done.stdout.strip() == "5", done.stderr
 
 
-CLUSTER = """
-import time
-from distributed import LocalCluster
-if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        print(cluster.scheduler_address, flush=True)
-        time.sleep(3600)
-"""
-
-
 class EndlessSampler:
     """Creates a file when it is called, and never yields."""
 
@@ -95,14 +84,7 @@ class EndlessSampler:
 
 
 def test_a_cluster_at_an_address_is_used_and_its_loss_is_an_error(tmp_path):
-    script = tmp_path / "cluster.py"
-    script.write_text(CLUSTER)
-    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # workers import this module
-    process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True, env=path
-    )
-    try:
-        address = process.stdout.readline().strip()
+    with separate_cluster(tmp_path) as (process, address):
         chains = [normal(number) for number in range(3)]
         kept = ss.parallel.thin(chains, size=15, client=address)
         assert same(kept, ss.parallel.thin(chains, size=15, workers=0))
@@ -121,8 +103,3 @@ def test_a_cluster_at_an_address_is_used_and_its_loss_is_an_error(tmp_path):
         os.killpg(process.pid, signal.SIGKILL)
         waiting.join(PATIENCE)
         assert not waiting.is_alive() and "were lost" in errors[0].problem
-    finally:
-        process.stdout.close()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -14,7 +15,18 @@ import pytest
 import steinstream as ss
 from steinstream.errors import OutputError
 from steinstream.parallel import backends
-from tests.unit.parallel.chains import PATIENCE, normal, same, write
+from tests.unit.parallel.chains import (
+    PATIENCE,
+    PausingSampler,
+    normal,
+    received,
+    same,
+    separate_cluster,
+    starts,
+    wait_for_workers,
+    wait_until,
+    write,
+)
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
 
@@ -28,17 +40,42 @@ pytestmark = [
 @pytest.mark.parametrize("phase", ["opening", "thinning", "merging"])
 def test_a_worker_that_is_killed_in_any_phase_changes_nothing(tmp_path, client, phase, with_folder):
     paths, killed = write(tmp_path, 6), []
-    client.wait_for_workers(2, timeout=PATIENCE)  # one may have been killed by another test
-    process = next(iter(client.run(os.getpid).values()))
+    wait_for_workers(client)
+    worker, process = next(iter(client.run(os.getpid).items()))
 
     def kill(stage, done, total):
         if stage == phase and not killed:
+            time.sleep(1.0)  # tasks finish whose results are then lost
             killed.append(process)
             os.kill(process, signal.SIGKILL)
+            wait_until(lambda: worker not in client.nthreads())
 
     folder = tmp_path / "work" if with_folder else None
     kept = ss.parallel.thin(paths, size=15, fan_in=2, client=client, folder=folder, progress=kill)
     assert killed and same(kept, ss.parallel.thin(paths, size=15, fan_in=2, workers=0))
+
+
+def test_a_run_whose_scheduler_is_lost_is_an_error_and_can_continue(tmp_path):
+    samplers, work, errors = [PausingSampler(number, tmp_path) for number in range(3)], tmp_path / "work", []
+    with separate_cluster(tmp_path) as (scheduler, address):
+
+        def run():
+            try:
+                ss.parallel.thin(samplers, size=15, client=address, folder=work, every=0.0)
+            except ss.parallel.ClusterError as error:
+                errors.append(error)
+
+        waiting = Thread(target=run)
+        waiting.start()
+        wait_until(lambda: received(work / "leaf-00001.checkpoint") == 1000 or not waiting.is_alive())
+        assert waiting.is_alive()
+        scheduler.kill()  # the worker is not killed; it ends by itself
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive() and "were lost" in errors[0].problem
+        (tmp_path / "go").touch()
+        kept = ss.parallel.thin(samplers, size=15, workers=0, folder=work)
+    assert 1000 in [skip for _, skip in starts(tmp_path, 1)]  # it continued
+    assert same(kept, ss.parallel.thin(samplers, size=15, workers=0))
 
 
 class SlowSampler:

@@ -71,3 +71,13 @@ def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
     with pytest.raises(OutputError, match="or a part of this path, is a file") as refused:
         thin([path], folder=path / "sub")
     assert "--checkpoint" in refused.value.remedy
+
+
+def test_scores_may_be_the_second_argument():
+    x = np.random.default_rng(0).normal(size=(3, 200, 2))
+    pairs = thin((x, -x))
+    np.testing.assert_array_equal(ss.parallel.thin(x, -x, size=10, workers=0).ids, pairs.ids)
+    np.testing.assert_array_equal(ss.parallel.thin([*x], [*-x], size=10, workers=0).ids, pairs.ids)
+    for chains, scores in (([*x], [*-x[:2]]), ("chain.npz", -x), (x, "scores.npz")):
+        with pytest.raises(InputError, match=r"ss\.parallel\.thin\(draws, scores\)"):
+            ss.parallel.thin(chains, scores, size=10, workers=0)

@@ -17,20 +17,12 @@ import steinstream as ss
 from steinstream.errors import CheckpointError
 from steinstream.parallel.sources import SliceSource
 from steinstream.parallel.worker import Worker
-from tests.unit.parallel.chains import PATIENCE, PausingSampler, normal, same, starts, wait_until, write
+from tests.unit.parallel.chains import PATIENCE, PausingSampler, normal, received, same, starts, wait_until, write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning"),  # sockets of a cluster that is being closed
     pytest.mark.filterwarnings("ignore:Port .* is already in use:UserWarning"),
 ]
-
-
-def received(path):
-    """Number of draws in a checkpoint; None if there is none yet."""
-    try:
-        return ss.Thinner.load(path).current_pass.received
-    except CheckpointError:
-        return None
 
 
 def test_a_killed_worker_loses_what_came_after_its_checkpoint(tmp_path, client):
@@ -120,8 +112,8 @@ def test_a_leaf_continues_from_any_checkpoint_to_the_same_result(tmp_path, budge
         class Breaking(SliceSource):
             left: ClassVar = [10 + stop]  # five blocks are read for the digest, and five to fit the preconditioner
 
-            def blocks(self, skip=0):
-                for block in super().blocks(skip):
+            def blocks(self, skip=0, **order):
+                for block in super().blocks(skip, **order):
                     self.left[0] -= 1
                     if self.left[0] < 0:
                         raise Interrupted

@@ -62,7 +62,7 @@ _WITH_TORCH = {
     "scores": "_scores",
 }
 
-SCORES = ("full", "minibatch", "independent")
+SCORE_KINDS = ("full", "minibatch", "independent")
 
 _FLOAT32_DIM = 10_000  # number of weights above which draws are stored as float32
 _CHECKPOINT_STEPS = 100  # steps after which a checkpoint is written even if the kept draws did not change
@@ -101,7 +101,19 @@ class Posterior:
         return self.log_prior(module) - self.examples * self.loss(module, *batch)
 
     def log_prior(self, module: Any) -> Any:
-        """Return the log prior of the weights, up to a constant."""
+        """Return the log prior of the weights, up to a constant.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            Network with the weights.
+
+        Returns
+        -------
+        torch.Tensor or float
+            Log prior, up to a constant.
+
+        """
         if callable(self.prior):
             return self.prior(module)
         squares = sum(weight.square().sum() for weight in module.parameters() if weight.requires_grad)
@@ -109,12 +121,31 @@ class Posterior:
 
 
 class WeightSubspace(Protocol):
-    """Interface of a subspace of weights: any object with ``dim`` and ``weights(z)``, such as `Subspace`."""
+    """Interface of a subspace of weights: any object with ``dim`` and ``weights(z)``, such as `Subspace`.
+
+    Attributes
+    ----------
+    dim : int
+        Dimension of the subspace.
+
+    """
 
     dim: int
 
     def weights(self, z: Any, /) -> Any:
-        """Return the weight vector at z, differentiable by z."""
+        """Return the weight vector at z, differentiable by z.
+
+        Parameters
+        ----------
+        z : torch.Tensor of shape (dim,)
+            Coordinates in the subspace.
+
+        Returns
+        -------
+        torch.Tensor
+            Weight vector, differentiable by ``z``.
+
+        """
 
 
 class _Candidate(NamedTuple):
@@ -219,7 +250,7 @@ class Collector:
             raise InputError("data must be a collection of batches, got one batch.", "Pass data=[(x, y)].")
         self.module = module
         self.log_posterior, self.data, self.subspace = log_posterior, data, subspace
-        self.score = one_of(SCORES, score, "score")
+        self.score = one_of(SCORE_KINDS, score, "score")
         self._weights = Weights(module)
         self.dim = self._weights.dim if subspace is None else int(subspace.dim)
         chosen = self._config(config, settings) if thinner is None else None
@@ -490,7 +521,14 @@ class Collector:
         return replace(kept, settings={**kept.settings, "score": score, "candidates": self.candidates})
 
     def networks(self) -> Iterator[tuple[Id, Any]]:
-        """Yield id and network of each kept draw, in order; each network is a copy of the module."""
+        """Yield id and network of each kept draw, in order; each network is a copy of the module.
+
+        Yields
+        ------
+        tuple
+            Id (chain, index) and network.
+
+        """
         if self.subspace is None:
             for id in self.ids:
                 yield id, deepcopy(self._weights.loaded(self.module, self._storage.read_all(id)))
@@ -499,7 +537,14 @@ class Collector:
             yield id, deepcopy(self._weights.at(self.module, self._weights_at(z)))
 
     def payloads(self) -> Iterator[tuple[Id, dict[str, Any]]]:
-        """Yield id and result of ``payload`` for each kept draw, in order."""
+        """Yield id and result of ``payload`` for each kept draw, in order.
+
+        Yields
+        ------
+        tuple
+            Id (chain, index) and the dictionary that ``payload`` returned.
+
+        """
         for id in self.ids:
             tensors = self._storage.read_all(id)
             found = {name: value for name, value in tensors.items() if name.startswith(_PAYLOAD)}

@@ -67,17 +67,43 @@ class FlatNetwork:
             return cls(create())
 
     def weights(self) -> torch.Tensor:
-        """Return a copy of the weights of the model, shape (size,)."""
+        """Return a copy of the weights of the model, shape (size,).
+
+        Returns
+        -------
+        torch.Tensor of shape (size,)
+            The weights.
+
+        """
         return torch.cat([parameter.detach().reshape(-1) for parameter in self.model.parameters()])
 
     def __call__(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(self.model, self.state_dict(weights), (inputs,))
 
     def state_dict(self, weights: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return views of a weight vector by parameter name, for ``load_state_dict(..., strict=False)``."""
+        """Return views of a weight vector by parameter name, for ``load_state_dict(..., strict=False)``.
+
+        Parameters
+        ----------
+        weights : torch.Tensor of shape (size,)
+            Weight vector.
+
+        Returns
+        -------
+        dict of str to torch.Tensor
+            Views of the vector, by the name of the parameter.
+
+        """
         parts = torch.split(weights, self._counts)
         return {name: part.view(shape) for name, part, shape in zip(self._names, parts, self._shapes, strict=True)}
 
     def copy(self) -> FlatNetwork:
-        """Return a copy with a model of its own, for another thread."""
+        """Return a copy with a model of its own, for another thread.
+
+        Returns
+        -------
+        FlatNetwork
+            The copy.
+
+        """
         return FlatNetwork(deepcopy(self.model))

@@ -98,18 +98,54 @@ class SubspacePosterior:
         self.prior_variance, self.temperature, self.batch = prior_variance, temperature, batch
 
     def log_density(self, position: Array) -> float:
-        """Return the log density at a position (k,), up to a constant."""
+        """Return the log density at a position (k,), up to a constant.
+
+        Parameters
+        ----------
+        position : array of shape (k,)
+            Coordinates in the subspace.
+
+        Returns
+        -------
+        float
+            Log density, up to a constant.
+
+        """
         with torch.inference_mode():
             weights = self.subspace.weights(position)
             total = sum(float(self._log_likelihood(weights, rows)) for rows in self._batches(len(self.labels)))
             return (total + float(self._log_prior(weights))) / self.temperature
 
     def score(self, position: Array) -> Array:
-        """Return the gradient (k,) of the log density at a position (k,)."""
+        """Return the gradient (k,) of the log density at a position (k,).
+
+        Parameters
+        ----------
+        position : array of shape (k,)
+            Coordinates in the subspace.
+
+        Returns
+        -------
+        array of shape (k,)
+            Gradient of the log density.
+
+        """
         return self._score(position, None)
 
     def control_variates(self, position: Array) -> Array:
-        """Return the gradients (n, k) of the log likelihood of each example at a position, by central differences."""
+        """Return the gradients (n, k) of the log likelihood of each example at a position, by central differences.
+
+        Parameters
+        ----------
+        position : array of shape (k,)
+            Coordinates in the subspace.
+
+        Returns
+        -------
+        array of shape (n, k)
+            One gradient per training example.
+
+        """
         columns = []
         with torch.inference_mode():
             for step in _STEP * np.eye(len(position)):
@@ -157,7 +193,21 @@ class SubspacePosterior:
         return noisy_score
 
     def predict(self, position: Array, inputs: torch.Tensor) -> Array:
-        """Return the class probabilities (n, classes) of the network at a position (k,) for inputs (n, ...)."""
+        """Return the class probabilities (n, classes) of the network at a position (k,) for inputs (n, ...).
+
+        Parameters
+        ----------
+        position : array of shape (k,)
+            Coordinates in the subspace.
+        inputs : torch.Tensor of shape (n, ...)
+            Inputs of the network.
+
+        Returns
+        -------
+        array of shape (n, classes)
+            Class probabilities.
+
+        """
         with torch.inference_mode():
             weights = self.subspace.weights(position)
             batches = [torch.softmax(self.network(weights, part).double(), 1) for part in inputs.split(self.batch)]

@@ -1,4 +1,4 @@
-"""Low-dimensional affine subspaces of the weights of a network: w = base + z_1 v_1 + ... + z_k v_k.
+r"""Low-dimensional affine subspaces of the weights of a network: :math:`w = w_0 + z_1 v_1 + \ldots + z_k v_k`.
 
 - `Subspace.from_curve`: plane through two trained networks and the midpoint of a curve of low loss between them.
 - `Subspace.random`: random orthonormal directions.
@@ -110,6 +110,11 @@ class Subspace:
         Subspace
             The subspace.
 
+        Raises
+        ------
+        InputError
+            If ``dim`` is not between 1 and the number of weights.
+
         """
         if not 1 <= whole_number(dim, "dim") <= len(base):
             raise InputError(f"dim is {dim} for {len(base)} weights.", f"Choose a dim from 1 to {len(base)}.")
@@ -132,6 +137,11 @@ class Subspace:
         Subspace
             The subspace. Its base is the mean, and each direction has the length of the standard deviation along it.
 
+        Raises
+        ------
+        InputError
+            If ``dim`` is not between 1 and the number of weight vectors.
+
         """
         points = torch.stack(list(weights))
         if not 1 <= whole_number(dim, "dim") < len(points):
@@ -143,18 +153,59 @@ class Subspace:
         return cls(base, axes[:dim] * (lengths[:dim, None] / (len(points) - 1) ** 0.5))
 
     def weights(self, z: Any) -> torch.Tensor:
-        """Return the weights (p,) at z (k,). If z requires a gradient, the result is differentiable."""
+        """Return the weights (p,) at z (k,). If z requires a gradient, the result is differentiable.
+
+        Parameters
+        ----------
+        z : array_like or torch.Tensor of shape (k,)
+            Coordinates in the subspace.
+
+        Returns
+        -------
+        torch.Tensor of shape (p,)
+            Weights of the network.
+
+        Raises
+        ------
+        InputError
+            If ``z`` does not have ``dim`` numbers.
+
+        """
         z = torch.as_tensor(z).to(self.base)
         if z.shape != (self.dim,):
             raise InputError(f"z has shape {tuple(z.shape)}.", f"Provide {self.dim} numbers.")
         return self.base + z @ self.directions
 
     def coordinates(self, weights: torch.Tensor) -> Array:
-        """Return z (k,) of the point of the subspace that is nearest to some weights (p,)."""
+        """Return z (k,) of the point of the subspace that is nearest to some weights (p,).
+
+        Parameters
+        ----------
+        weights : torch.Tensor of shape (p,)
+            Weights of the network.
+
+        Returns
+        -------
+        array of shape (k,)
+            Coordinates of the nearest point of the subspace.
+
+        """
         axes, offset = self.directions.double(), (weights - self.base).double()
         z = torch.linalg.solve(axes @ axes.T, axes @ offset)
         return np.asarray(z.cpu().numpy(), dtype=np.float64)
 
     def to(self, device: Any) -> Subspace:
-        """Return the subspace on another device."""
+        """Return the subspace on another device.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Device.
+
+        Returns
+        -------
+        Subspace
+            The subspace with its tensors on that device.
+
+        """
         return Subspace(self.base.to(device), self.directions.to(device))
