@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from fuzz import cases, processes, seeds
-from fuzz.runner import TOO_SLOW, Result, minimised, run_batches, scratch, warm_up
+from fuzz.runner import TOO_SLOW, Result, minimised, run_batches, run_command, scratch, warm_up
 
 CORPUS = Path(__file__).parent / "corpus"
 _PROGRESS = 200  # results between two writes of the counts
@@ -90,13 +90,16 @@ def main() -> None:
             counts[f"code {result.code}"] += 1
             if result.problem in TOO_SLOW and result.case and not replayed(result.case).problem:
                 counts["slow because of a compilation"] += 1
+            elif result.crashed and result.case and not run_command(result.case):
+                counts["crash of a library with a message"] += 1  # the handler is installed by the real command
             elif result.problem:
                 short = result.problem.strip().splitlines()
                 failures.append(f"{result.kind}: {short[0]} ... {short[-1]}")
                 if failures[-1] not in known:  # one case of each cause
                     known.add(failures[-1])
                     print(f"{result.kind}\n{result.problem}", flush=True)
-                    print(f"written to {save(result)}\n", flush=True)
+                    if result.case is not None:
+                        print(f"written to {save(result)}\n", flush=True)
             if sum(counts[kind] for kind in set(kinds)) % _PROGRESS == 0:
                 write(options.result, summary())
             if time.monotonic() > until:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import zipfile
 from collections.abc import Callable, Mapping
 from random import Random
@@ -84,7 +85,7 @@ def _with_number(array: Any, choose: Random) -> Any:
     value = choose.choice(NUMBERS)
     if changed.dtype.kind != "f":
         bounds = np.iinfo(changed.dtype)
-        value = int(value) if np.isfinite(value) else bounds.max
+        value = int(value) if math.isfinite(value) else bounds.max  # NumPy has no such integers
         value = min(max(value, bounds.min), bounds.max)
     changed.flat[choose.randrange(changed.size)] = value
     return changed

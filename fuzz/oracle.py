@@ -39,7 +39,7 @@ def run_case(case: Case, folder: Path) -> Outcome:
     before, peak_before = snapshot(folder), _peak_megabytes()
     code, out, err = run_words(case.words, folder)
     asked = {"-h", "--help"} & set(case.words)
-    problem = _wrong_end(case, code, err) or _changed_files(case, folder, before, code)
+    problem = wrong_end(case, code, err) or _changed_files(case, folder, before, code)
     if not problem and code in (0, 3) and not asked:
         try:
             problem = _wrong_result(case, folder)
@@ -103,7 +103,7 @@ def run_words(words: list[str], folder: Path) -> tuple[int, str, str]:
     return code, printed[0], printed[1]
 
 
-def _wrong_end(case: Case, code: int, err: str) -> str:
+def wrong_end(case: Case, code: int, err: str) -> str:
     """Return what is wrong with the exit code and the messages."""
     if "Traceback (most recent" in err or code == 1:
         return "traceback:\n" + err[-1500:]

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fuzz.oracle import snapshot
-from fuzz.runner import WALL_SECONDS, fork, scratch
+from fuzz.runner import PROCESSOR_SECONDS, WAITING_SECONDS, fork, processor_seconds, scratch
 from fuzz.soak import own_traceback, python_starts, same_draws
 
 _SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
@@ -72,7 +72,7 @@ def start(words: list[str], folder: Path, choose: Random, prepare: Callable[[], 
     """Start a command whose messages go to messages.txt; return its process id."""
     if choose.random() < _STARTED:
         with (folder / "messages.txt").open("w") as messages:
-            command = [sys.executable, "-m", "steinstream", *words]
+            command = [sys.executable, "-B", "-m", "steinstream", *words]
             return subprocess.Popen(command, cwd=folder, stdout=messages, stderr=messages, preexec_fn=prepare).pid
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until the command has begun
     try:
@@ -115,11 +115,14 @@ def _command(words: list[str], folder: Path, prepare: Callable[[], None]) -> int
 
 def finish(process: int) -> int | None:
     """Return the exit code of a process, negative for a signal; None if it had to be killed."""
-    until = time.monotonic() + WALL_SECONDS
-    while time.monotonic() < until:
+    last, changed = 0.0, time.monotonic()
+    while last <= PROCESSOR_SECONDS and time.monotonic() - changed <= WAITING_SECONDS:
         found, status = os.waitpid(process, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
+        used = processor_seconds(process)
+        if used > last:
+            last, changed = used, time.monotonic()
         time.sleep(0.002)
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
@@ -303,7 +306,7 @@ def pipes(folder: Path, choose: Random, counts: Counter[str]) -> str:
         (folder / name).unlink(missing_ok=True)
     before = snapshot(folder)
     with (folder / "messages.txt").open("w") as messages:
-        command = [sys.executable, "-m", "steinstream", *words]
+        command = [sys.executable, "-B", "-m", "steinstream", *words]
         code = finish(subprocess.Popen(command, cwd=folder, stdout=messages, stderr=messages, preexec_fn=prepare).pid)
     if _trace(folder) or code not in (0, 2, 141):
         return f"{words} {how} {target}: code {code}: {(folder / 'messages.txt').read_text()[-1000:]}"

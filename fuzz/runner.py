@@ -6,12 +6,15 @@ milliseconds. A process that is lost costs one case.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
 import select
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -20,13 +23,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fuzz.cases import Case
-from fuzz.oracle import Outcome, run_case
+from fuzz.oracle import Outcome, run_case, write_files, wrong_end
 
 PROCESSOR_SECONDS = 20.0  # limit of a case
-WALL_SECONDS = 200.0  # the same in a process that waits, on a machine that is shared
-TOO_SLOW = (f"more than {PROCESSOR_SECONDS:.0f} s of processor time", f"no end after {WALL_SECONDS:.0f} s")
+WAITING_SECONDS = 200.0  # without any processor time: the process waits for something that does not happen
+TOO_SLOW = (f"more than {PROCESSOR_SECONDS:.0f} s of processor time", f"waited for {WAITING_SECONDS:.0f} s")
+_COMMAND_SECONDS = 3600.0  # limit of a command in a process of its own, on a machine that is shared
 ADDRESS_SPACE = 4 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
+GENERATOR = "generator"  # kind of a fault of the fuzzer itself, which has no case
 _BATCH = 2000
+_LAST_WORDS = 1500  # characters that a lost process printed, in a report
 
 
 class Result(NamedTuple):
@@ -36,6 +42,11 @@ class Result(NamedTuple):
     code: int
     problem: str
     case: Case | None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a signal that the process did not get from the fuzzer ended it."""
+        return self.code < 0 and self.code != -signal.SIGKILL
 
 
 def scratch() -> Path:
@@ -71,7 +82,7 @@ def fork(work: Callable[[], int]) -> int:
     try:
         code = work()
     except BaseException:
-        traceback.print_exc()
+        os.write(2, traceback.format_exc(limit=-4).encode("utf-8", "backslashreplace"))
         code = 1
     os._exit(code)
 
@@ -106,9 +117,9 @@ def run_batches(cases: Iterable[Callable[[], Case]], batch: int = _BATCH) -> Ite
 
 def _run_batch(makers: list[Callable[[], Case]], folder: Path) -> Iterator[Result]:
     """Run cases in one process until it has finished or is lost."""
-    current = folder / "current.json"
+    current, messages = folder / "current.json", folder / "messages.txt"
     reader, writer = os.pipe()
-    process = fork(lambda: _work(makers, folder, current, writer))
+    process = fork(lambda: _work(makers, folder, current, messages, writer))
     os.close(writer)
     problem = ""
     with os.fdopen(reader, "rb", buffering=0) as answers:
@@ -125,30 +136,71 @@ def _run_batch(makers: list[Callable[[], Case]], folder: Path) -> Iterator[Resul
     if problem:
         os.kill(process, signal.SIGKILL)
     end = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    lost = Case.from_json(current.read_text())
-    yield Result(lost.kind, end, problem or f"the process ended with {end}", lost)
+    if end == 0:  # it stopped after a case that needed much memory, which is reported
+        return
+    lost = Case.from_json(current.read_text()) if current.exists() else None
+    problem = problem or f"the process ended with {end}\n{_last_words(messages)}".rstrip()
+    yield Result(lost.kind if lost else GENERATOR, end, problem, lost)
+
+
+def _last_words(messages: Path) -> str:
+    """Return what a lost process printed: the message of a library, and the innermost frames."""
+    text = messages.read_text(errors="replace").partition("Extension modules:")[0] if messages.exists() else ""
+    return "\n".join(line for line in text.splitlines() if line.strip())[:_LAST_WORDS]
+
+
+def run_command(case: Case) -> str:
+    """Run a case as a command in a new process, and return what is wrong with its end."""
+    folder = scratch()
+    write_files(case, folder / "case")
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "steinstream", *case.words],
+            cwd=folder / "case",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMMAND_SECONDS,
+        )
+        return wrong_end(case, ended.returncode, ended.stderr)
+    except subprocess.TimeoutExpired:
+        return TOO_SLOW[1]
+    finally:
+        shutil.rmtree(folder)
 
 
 def _wait(process: int, answers: object) -> str:
     """Wait for an answer; return what is wrong if none arrives in time."""
-    begun, used = time.monotonic(), processor_seconds(process)
+    begun = last = processor_seconds(process)
+    changed = time.monotonic()
     while not select.select([answers], [], [], 0.5)[0]:
-        if processor_seconds(process) - used > PROCESSOR_SECONDS:
+        used = processor_seconds(process)
+        if used - begun > PROCESSOR_SECONDS:
             return TOO_SLOW[0]
-        if time.monotonic() - begun > WALL_SECONDS:
+        if used > last:  # on a busy machine a process may get little processor time, but it gets some
+            last, changed = used, time.monotonic()
+        if time.monotonic() - changed > WAITING_SECONDS:
             return TOO_SLOW[1]
     return ""
 
 
-def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, writer: int) -> int:
+def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, messages: Path, writer: int) -> int:
     """Run cases and write an answer for each."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
+    output = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for source, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
+        os.dup2(source, descriptor)
+    faulthandler.enable(output)  # the Python frames at a crash
     for make in makers:
-        case = make()
+        os.ftruncate(output, 0)
+        current.unlink(missing_ok=True)  # without it, the process was lost while it made a case
+        try:
+            case = make()
+        except Exception:
+            problem = "the case cannot be made: " + traceback.format_exc(limit=-4)
+            os.write(writer, json.dumps([GENERATOR, 1, problem, None]).encode() + b"\n")
+            continue
         text = case.to_json()
         current.write_text(text)  # for the case that the process does not survive it
         try:

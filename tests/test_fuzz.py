@@ -1,16 +1,18 @@
 """The quick part of ``make fuzz``: the committed corpus, some hundred cases, and the numbers in docs/robustness.md."""
 
+import ctypes
 import itertools
 import json
+import sys
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
-from fuzz import cases, mutations, page, seeds
+from fuzz import cases, mutations, page, runner, seeds
 from fuzz.__main__ import CORPUS, makers
-from fuzz.oracle import run_case
+from fuzz.oracle import Outcome, run_case
 from fuzz.runner import minimised
 from fuzz.soak import same_draws
 
@@ -100,6 +102,39 @@ def test_a_failing_case_becomes_smaller():
     case = cases.Case("x", ["thin", "a", "--size", "3"], {"a": b"..!" * 50 + b"bad" + b"?" * 99, "b": b"unused"})
     smaller = minimised(case, lambda case: b"bad" in case.files.get("a", b"") and "thin" in case.words)
     assert smaller.files == {"a": b"bad"} and smaller.words == ["thin"]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i8", "u8", "f8"])
+def test_arrays_of_any_type_can_be_mutated(dtype):
+    for number in range(200):  # among them integers beyond the range of NumPy
+        mutations.mutate_array(np.arange(6, dtype=dtype), Random(number))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer needs fork and /proc")
+def test_a_lost_process_is_reported_with_its_cause(monkeypatch):
+    def crash(case, folder):
+        if case.kind == "crash":
+            ctypes.string_at(0)
+        if case.kind == "exit":
+            raise KeyboardInterrupt("not caught")
+        return Outcome(0, "", "", "")
+
+    def no_case():
+        raise ZeroDivisionError("no case")
+
+    monkeypatch.setattr(runner, "run_case", crash)
+    made = [lambda kind=kind: cases.Case(kind, [], {}) for kind in ("first", "crash", "exit", "last")]
+    first, generator, crashed, ended, last = runner.run_batches([made[0], no_case, *made[1:]])
+    assert (first.kind, first.problem, last.kind, last.problem) == ("first", "", "last", "")
+    assert generator.case is None and "ZeroDivisionError: no case" in generator.problem
+    assert crashed.crashed and crashed.case.kind == "crash" and "string_at" in crashed.problem
+    assert ended.code == 1 and ended.case.kind == "exit" and "KeyboardInterrupt: not caught" in ended.problem
+
+
+def test_a_command_in_its_own_process_is_judged_by_its_end(files):
+    words = ["thin", "chain.npz", "-o", "out.npz", "--size", "5"]
+    assert not runner.run_command(cases.Case("npz", words, {"chain.npz": files["chain.npz"]}))
+    assert "code 2" in runner.run_command(cases.Case("npz", words, {}, codes=[0]))
 
 
 def test_forged_checkpoints_have_a_valid_checksum(files, tmp_path):
