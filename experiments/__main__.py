@@ -21,8 +21,23 @@ if TYPE_CHECKING:
     from steinstream._typing import Array
     from steinstream.io import Chain
 
-CHAINS = ("goodwin-rwm", "goodwin-mala", "calcium")
+GOODWIN = ("goodwin-rwm", "goodwin-mala")
+CHAINS = (*GOODWIN, "calcium")
 NETWORKS = ("cifar10", "imdb")
+#: Options of the command line that are passed on as they are.
+PASSED = (
+    "seed",
+    "moves",
+    "step",
+    "chain_name",
+    "chain_stride",
+    "preconditioner",
+    "data",
+    "glove",
+    "device",
+    "jobs",
+    "posterior",
+)
 
 
 def _list(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -49,6 +64,9 @@ _EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--moves", type=click.IntRange(min=100), help="Length of a chain (Goodwin, calcium, networks).")
 @click.option(
+    "--step", type=click.FloatRange(min=0.0, min_open=True), help="Step of the sampler: sd of its noise (Goodwin)."
+)
+@click.option(
     "--preconditioner",
     type=click.Choice(["identity", "auto"]),
     default="identity",
@@ -65,8 +83,23 @@ _EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--draws-name", default="draws", show_default=True, help="Array of the draws, or columns: a,b,c.")
 @click.option("--scores-name", default="scores", show_default=True, help="Array or columns of the scores.")
 @click.option("--negate-scores", is_flag=True, help="The file contains minus the score.")
+@click.option("--chain-name", default="given chain", show_default=True, help="Name of --chain in titles.")
+@click.option(
+    "--chain-stride",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="--chain has every Nth move; figures count moves.",
+)
 @click.option("--data", type=_EXISTING, help="Official archive or its folder (cifar10, imdb).")
 @click.option("--glove", type=_EXISTING, help="Word vectors: npz, txt or txt.gz (imdb).")
+@click.option(
+    "--posterior",
+    type=click.Choice(["tempered", "authors"]),
+    default="tempered",
+    show_default=True,
+    help="Tempered posterior, or that of the public code of the authors (cifar10, imdb).",
+)
 @click.option("--device", help="cpu or cuda (cifar10, imdb).  [default: a GPU if there is one]")
 def reproduce(name: str, scale: str | None, output: Path | None, **options: Any) -> None:
     """Run the experiment NAME of the paper and write its results as parquet, png and md files.
@@ -89,10 +122,12 @@ def reproduce(name: str, scale: str | None, output: Path | None, **options: Any)
         scale=scale,
         observations=None if observations is None else _read_observations(observations),
         chain=_open_chain(options),
-        **{key: options[key] for key in ("seed", "moves", "preconditioner", "data", "glove", "device", "jobs")},
+        **{key: options[key] for key in PASSED},
     )
     settings = {"experiment": name, "scale": scale}
-    settings |= {key: options[key] for key in ("seed", "moves", "preconditioner")}
+    settings |= {key: options[key] for key in ("seed", "moves", "step", "preconditioner")}
+    if name in NETWORKS:
+        settings["posterior"] = options["posterior"]
     settings |= {key: value.name for key, value in options.items() if isinstance(value, Path)}
     folder = output or Path(f"{name}-{scale}")
     start = time.perf_counter()
@@ -106,16 +141,21 @@ def reproduce(name: str, scale: str | None, output: Path | None, **options: Any)
 def _check_options(name: str, options: dict[str, Any]) -> None:
     """Raise `InputError` if an option has no effect on this experiment."""
     if options["chain"] is None:
-        _refuse(["scores_file", "draws_name", "scores_name", "negate_scores"], "without --chain")
+        _refuse(
+            ["scores_file", "draws_name", "scores_name", "negate_scores", "chain_name", "chain_stride"],
+            "without --chain",
+        )
     else:
-        _refuse(["observations", "moves"], "with --chain")
+        _refuse(["observations", "moves", "step"], "with --chain")
+    if name not in GOODWIN:
+        _refuse(["step"], f"for {name}")
     if name not in CHAINS:
         _refuse(["preconditioner"], f"for {name}")
         _refuse(["observations", "chain"], f"for {name}", "Leave it out: this experiment samples its own draws.")
     if name not in (*CHAINS, *NETWORKS):
         _refuse(["moves"], f"for {name}", "Leave it out: the length of its streams is fixed.")
     if name not in NETWORKS:
-        _refuse(["data", "device"], f"for {name}", f"Leave it out, or run {' or '.join(NETWORKS)}.")
+        _refuse(["data", "device", "posterior"], f"for {name}", f"Leave it out, or run {' or '.join(NETWORKS)}.")
     if name != "imdb":
         _refuse(["glove"], f"for {name}")
 

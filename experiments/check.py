@@ -23,7 +23,7 @@ from experiments.results import read_table
 from experiments.run_all import HERE, NETWORKS, command_line
 
 #: Experiments of the paper that are run at full scale and compared bit for bit.
-EXACT = ("adaptivity", "alpha", "theory", "goodwin-published")
+EXACT = ("adaptivity", "alpha", "theory", "assumptions", "goodwin-published")
 #: Experiments of the paper that are run at quick scale.
 QUICK = ("goodwin-rwm", "goodwin-mala", "calcium", *NETWORKS)
 #: Further measurements whose results.csv is compared line by line.

@@ -77,6 +77,16 @@ def error_over_repeats(table: ResultTable, name: str, group: str = "step") -> ND
     return np.array([np.std(some, ddof=1) / np.sqrt(len(some)) if len(some) > 1 else 0.0 for some in groups])
 
 
+def estimate(values: NDArray[Any], digits: int = 4) -> str:
+    """Return the mean of repeated values ± one standard error of the mean.
+
+    >>> estimate(np.array([0.5, 0.7]), 2)
+    '0.60 ± 0.10'
+    """
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"
+
+
 def write_table(path: Path, table: ResultTable) -> None:
     """Write a table to a parquet file atomically."""
     arrow = pyarrow()

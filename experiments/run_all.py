@@ -5,8 +5,9 @@
 ``experiments/NAME``.
 
 With ``--data``, the observations of the published Goodwin and calcium problems are used, the published Goodwin chain is
-thinned as well, and the networks are run. The networks are run at medium scale, because their full scale needs a GPU:
-``python -m experiments cifar10 --full``.
+thinned as well, and the networks and the scripts ``published/run.py`` and ``goodwin-mala/steps.py`` are run. This takes
+about an hour and a half on two cores without the networks, and hours for each network. The networks are run at medium
+scale, because their full scale needs a GPU: ``python -m experiments cifar10 --full``.
 """
 
 from __future__ import annotations
@@ -25,15 +26,23 @@ OBSERVATIONS = {
     "goodwin-mala": "goodwin/goodwin_obs_effective.npz",
     "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
 }
-FITTED = ("goodwin-rwm", "calcium")  # also run with an estimated preconditioner
+FITTED = ("goodwin-rwm",)  # also run with an estimated preconditioner
+SLOW = "goodwin-mala-slow"  # MALA with a step that makes the burn-in long
+SLOW_OPTIONS = ["--step", "0.00012", "--moves", "600000"]
 PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
+PUBLISHED_OPTIONS = [
+    *("--draws-name", "theta", "--scores-name", "score"),
+    *("--chain-name", "published chain", "--chain-stride", "100"),
+]
 NETWORKS = {"cifar10": {"--data": "cifar10"}, "imdb": {"--data": "imdb", "--glove": "glove"}}
-COPIED = ("*.png", "results.parquet", "summary.md")
+#: Scripts that write their results themselves. They need --data and have one scale, the full one.
+SCRIPTS = {"published": "published/run.py", "goodwin-mala-steps": "goodwin-mala/steps.py"}
+COPIED = ("*.png", "results.parquet", "summary.md", "chain.json", "networks.json", "plane.npz")
 
 
 def main() -> None:
     """Parse the command line and run the experiments."""
-    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), "goodwin-published"]
+    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), SLOW, "goodwin-published", *SCRIPTS]
     parser = argparse.ArgumentParser(prog="python -m experiments.run_all", description="Run the paper's experiments.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--scale", choices=SCALES, default="full", help="scale of the runs (default: full)")
@@ -42,11 +51,16 @@ def main() -> None:
     unknown = set(arguments.names) - set(names)
     if unknown:
         parser.error(f"unknown experiment {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
-    needs_data = ("goodwin-published", *NETWORKS)
-    if arguments.data is None and "goodwin-published" in arguments.names:
-        parser.error("goodwin-published requires --data")
-    for name in arguments.names or [name for name in names if arguments.data or name not in needs_data]:
-        run(name, *command_line(name, arguments.scale, arguments.data))
+    missing = [name for name in arguments.names if name in ("goodwin-published", *SCRIPTS)]
+    if arguments.data is None and missing:
+        parser.error(f"{missing[0]} requires --data")
+    left_out = set() if arguments.data else {"goodwin-published", *NETWORKS, *SCRIPTS}
+    left_out |= set() if arguments.scale == "full" else {*SCRIPTS}
+    for name in arguments.names or [name for name in names if name not in left_out]:
+        if name in SCRIPTS:
+            run_script(SCRIPTS[name], arguments.data)
+        else:
+            run(name, *command_line(name, arguments.scale, arguments.data))
 
 
 def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[str]]:
@@ -54,11 +68,13 @@ def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[st
     if name in NETWORKS and scale == "full":
         scale = "medium"
     options = [f"--{scale}"] if scale != "medium" else []
+    if name == SLOW:
+        name, options = "goodwin-mala", options + SLOW_OPTIONS
     experiment = name.removesuffix("-fitted")
     if experiment != name:
         options += ["--preconditioner", "auto"]
     if name == "goodwin-published" and data:
-        options += ["--chain", str(data / PUBLISHED), "--draws-name", "theta", "--scores-name", "score"]
+        options += ["--chain", str(data / PUBLISHED), *PUBLISHED_OPTIONS]
         return "goodwin-rwm", options
     if data and name in NETWORKS:
         for option, folder in NETWORKS[name].items():
@@ -77,6 +93,11 @@ def run(name: str, experiment: str, options: list[str]) -> None:
     for pattern in COPIED:
         for path in folder.glob(pattern):
             shutil.copy(path, HERE / name / path.name)
+
+
+def run_script(path: str, data: Path) -> None:
+    """Run a script, which writes its results to its own folder."""
+    subprocess.run([sys.executable, str(HERE / path), "--data", str(data)], check=True, cwd=HERE.parent)
 
 
 if __name__ == "__main__":

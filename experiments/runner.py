@@ -46,7 +46,17 @@ class WorkUnit(NamedTuple):
     work: Callable[[Path, ProgressCallback], ResultTable]
 
 
-class Experiment(Protocol):
+class Presentation(Protocol):
+    """Figures and summary of results."""
+
+    def draw(self, results: ResultTable) -> dict[str, Any]:
+        """Return the figures by file name."""
+
+    def summary(self, results: ResultTable) -> str:
+        """Return the main results as Markdown."""
+
+
+class Experiment(Presentation, Protocol):
     """Interface between an experiment and `Runner`."""
 
     def prepare(self, folder: Path, progress: ProgressCallback) -> None:
@@ -54,12 +64,6 @@ class Experiment(Protocol):
 
     def units(self) -> list[WorkUnit]:
         """Return the work units."""
-
-    def draw(self, results: ResultTable) -> dict[str, Any]:
-        """Return the figures by file name."""
-
-    def summary(self, results: ResultTable) -> str:
-        """Return the main results as Markdown."""
 
 
 class Runner:
@@ -177,15 +181,9 @@ class Runner:
         """
         results = self.results()
         write_table(self.folder / "results.parquet", results)
-        with replacing(self.folder / "summary.md", "w") as file:
-            settings = ", ".join(f"{name} {value}" for name, value in self.settings.items() if value is not None)
-            file.write(f"{self.experiment.summary(results)}\n\n({settings})\n")
-        written = [self.folder / "results.parquet", self.folder / "summary.md"]
-        for name, figure in self.experiment.draw(results).items():
-            with replacing(self.folder / name) as file:
-                figure.savefig(file, dpi=110, format="png")
-            written.append(self.folder / name)
-        return written
+        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items() if value is not None)
+        summary = write_summary(self.folder / "summary.md", self.experiment, results, settings)
+        return [self.folder / "results.parquet", summary, *write_figures(self.folder, self.experiment, results)]
 
     def results(self) -> ResultTable:
         """Return the results of all units as one table."""
@@ -193,6 +191,22 @@ class Runner:
 
     def _result(self, unit: WorkUnit) -> Path:
         return self.folder / "runs" / f"{unit.name}.parquet"
+
+
+def write_summary(path: Path, experiment: Presentation, results: ResultTable, settings: str) -> Path:
+    """Write the summary of an experiment, with its settings in the last line."""
+    with replacing(path, "w") as file:
+        file.write(f"{experiment.summary(results)}\n\n({settings})\n")
+    return path
+
+
+def write_figures(folder: Path, experiment: Presentation, results: ResultTable) -> list[Path]:
+    """Write the figures of an experiment to a folder."""
+    figures = experiment.draw(results)
+    for name, figure in figures.items():
+        with replacing(folder / name) as file:
+            figure.savefig(file, dpi=110, format="png")
+    return [folder / name for name in figures]
 
 
 def _use_one_thread() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -25,6 +25,7 @@ from steinstream.report import plots
 HERE = Path(__file__).parent
 SIZES = (20, 100, 500)
 PRECONDITIONERS = ("auto", "identity")
+METHODS = [name for name in ss.baselines.METHODS if name != "default"]  # KSD alone is compared
 
 
 class ComparisonCase(NamedTuple):
@@ -51,13 +52,16 @@ def main() -> None:
     """Measure or read results.csv, then print the tables and draw the figure."""
     parser = argparse.ArgumentParser(description="KSD of every method on real posteriors.")
     parser.add_argument("--data", type=Path, help="folder with posteriordb/ and goodwin/")
-    data = parser.parse_args().data
-    results = measure(data) if data else read()
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help="measure these only; keep the other results")
+    arguments = parser.parse_args()
+    data, chosen = arguments.data, arguments.methods
+    known = read() if chosen or not data else {}
+    results = known | measure(data, chosen) if data else known
     if data:
         write(results)
     print(table(results))
     picture(results)
-    if data:
+    if data and not chosen:
         print(diamonds(data))
 
 
@@ -70,9 +74,10 @@ def chains(data: Path) -> Iterator[tuple[str, Array, Array]]:
         yield "goodwin", file["theta"], file["score"]
 
 
-def measure(data: Path) -> Results:
-    """Run every method on every chain."""
-    methods = [name for name in ss.baselines.METHODS if name != "kernel_thinning" or find_spec("goodpoints")]
+def measure(data: Path, chosen: Sequence[str] | None = None) -> Results:
+    """Run the chosen methods, by default all, on every chain."""
+    possible = [name for name in METHODS if name != "kernel_thinning" or find_spec("goodpoints")]
+    methods = [name for name in possible if chosen is None or name in chosen]
     results: Results = {}
     for chain, draws, scores in chains(data):
         for kind in PRECONDITIONERS:
@@ -145,8 +150,16 @@ def write(results: Results) -> None:
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*ComparisonCase._fields, *ComparisonResult._fields])
-        for case, (ksd, distinct, score) in results.items():
+        for case in in_order(results):
+            ksd, distinct, score = results[case]
             writer.writerow([*case, f"{ksd:.6g}", distinct, f"{score:.3g}"])
+
+
+def in_order(results: Results) -> list[ComparisonCase]:
+    """Return the cases by chain, preconditioner and size as they were measured, then by method."""
+    blocks = list(dict.fromkeys((case.chain, case.preconditioner, case.size) for case in results))
+    known = [ComparisonCase(chain, kind, method, size) for chain, kind, size in blocks for method in METHODS]
+    return [case for case in known if case in results]
 
 
 def read() -> Results:
@@ -184,23 +197,36 @@ def ratio(results: Results, chain: str, method: str, preconditioner: str, size: 
     return ours / theirs
 
 
+def label(method: str) -> str:
+    """Return the name of a method for the figure."""
+    name = method.replace("_", " ").replace("stein", "Stein")
+    return name.replace("minibatch", "mini-batch").replace("spmcmc", "SPMCMC")
+
+
 def picture(results: Results, size: int = 100) -> None:
-    """Draw KSD of each method relative to ksdt."""
+    """Draw KSD of each method relative to ksdt; the methods have rows of their own, so that no marker is hidden."""
     plt = plots.pyplot()
-    figure, both = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
     names = list(dict.fromkeys(case.chain for case in results))[::-1]
+    methods = [name for name in METHODS[1:] if any(case.method == name for case in results)]
+    figure, both = plt.subplots(1, 2, figsize=(11, 0.8 * len(names) + 1), sharey=True, layout="constrained")
+    figure.suptitle(f"KSD of {size} draws (IMQ), relative to KSDT: above 1, KSDT is better")
+    height = 0.8 / len(methods)
     for axes, preconditioner in zip(both, PRECONDITIONERS, strict=True):
-        for number, method in enumerate(dict.fromkeys(case.method for case in results)):
+        for number, method in enumerate(methods):
             values = [1.0 / ratio(results, chain, method, preconditioner, size) for chain in names]
-            style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "label": method}
-            axes.semilogx(values, range(len(names)), ls="", ms=5, **style)
-        axes.axvline(1.0, color="0.8", lw=1, zorder=0)
-        axes.set(title=f"{preconditioner} preconditioner", xlabel=f"KSD of {size} draws / KSD of ksdt")
+            places = np.arange(len(names)) + height * ((len(methods) - 1) / 2 - number)
+            style = {"color": plots.METHOD_COLOURS[1:][number], "marker": plots.MARKERS[1:][number]}
+            axes.semilogx(values, places, ls="", ms=4.5, label=label(method), **style)
+        axes.axvline(1.0, color="0.6", lw=1, zorder=0)
+        for border in range(1, len(names)):
+            axes.axhline(border - 0.5, color="0.92", lw=0.8, zorder=0)
+        axes.set(title=f"{preconditioner} preconditioner", xlabel="KSD / KSD of KSDT")
         low, high = axes.get_xlim()
         ticks = [tick for tick in (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low < tick < high]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(-0.5, len(names) - 0.5)
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = both[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize="small")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from experiments.network_models.models import ConvolutionLSTM as ConvolutionLSTM
     from experiments.network_models.models import FilterResponseNorm as FilterResponseNorm
     from experiments.network_models.models import ResNet20 as ResNet20
+    from experiments.network_models.models import TextCNN as TextCNN
     from experiments.network_models.text import WordVectors as WordVectors
     from experiments.network_models.training import train_curve as train_curve
     from experiments.network_models.training import train_network as train_network
@@ -30,6 +31,7 @@ _MODULES = {
     "FilterResponseNorm": "models",
     "MLP": "models",
     "ResNet20": "models",
+    "TextCNN": "models",
     "TrainingConfig": "training_config",
     "WordVectors": "text",
     "load_cifar10": "cifar10",

@@ -1,11 +1,12 @@
-"""Networks: ResNet-20 with filter response normalisation, embedding-convolution-LSTM, and a multilayer perceptron.
+"""Networks: ResNet-20 with filter response normalisation, embedding-convolution-LSTM, TextCNN and a perceptron.
 
 None of them uses batch normalisation or dropout. The output for an input depends only on this input and the weights, as
 required of a likelihood.
 
 K. He et al., "Deep residual learning for image recognition", CVPR 2016. S. Singh and S. Krishnan, "Filter response
 normalization layer", CVPR 2020. P. Izmailov et al., "What are Bayesian neural network posteriors really like?", ICML
-2021, from which the architectures are taken.
+2021, from which the architectures of ResNet-20 and the LSTM are taken. Y. Kim, "Convolutional neural networks for
+sentence classification", EMNLP 2014 (TextCNN).
 """
 
 from __future__ import annotations
@@ -94,6 +95,26 @@ class ResNet20(nn.Module):
         return self.head(self.body(x).mean(dim=(2, 3)))
 
 
+class _WordVectors(nn.Module):
+    """Vectors (n, dimensions, length) of word numbers (n, length): constant if given, otherwise 128 trained numbers."""
+
+    def __init__(self, words: int, vectors: Any) -> None:
+        super().__init__()
+        if vectors is None:
+            self.embedding = nn.Embedding(words, 128)
+            self.dimensions = 128
+        else:
+            fixed = torch.as_tensor(vectors, dtype=torch.get_default_dtype())
+            self.dimensions = fixed.shape[1]
+            self.embedding = None
+            self.register_buffer("vectors", fixed)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the vectors of word numbers."""
+        words = self.embedding(x) if self.embedding is not None else functional.embedding(x, self.vectors)
+        return words.transpose(1, 2)
+
+
 class ConvolutionLSTM(nn.Module):
     """Word vectors, convolution over five words, max pooling over four, LSTM, linear layer on its last output.
 
@@ -105,15 +126,8 @@ class ConvolutionLSTM(nn.Module):
         self, classes: int = 2, *, words: int = 20_000, vectors: Any = None, filters: int = 64, cells: int = 128
     ) -> None:
         super().__init__()
-        if vectors is None:
-            self.embedding = nn.Embedding(words, 128)
-            dimensions = 128
-        else:
-            fixed = torch.as_tensor(vectors, dtype=torch.get_default_dtype())
-            dimensions = fixed.shape[1]
-            self.embedding = None
-            self.register_buffer("vectors", fixed)
-        self.convolution = nn.Conv1d(dimensions, filters, 5)
+        self.words = _WordVectors(words, vectors)
+        self.convolution = nn.Conv1d(self.words.dimensions, filters, 5)
         self.lstm = nn.LSTM(filters, cells, batch_first=True)
         with torch.no_grad():  # a positive forget bias speeds up learning
             self.lstm.bias_ih_l0[cells : 2 * cells] += 1.0
@@ -121,10 +135,28 @@ class ConvolutionLSTM(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the logits (n, classes)."""
-        words = self.embedding(x) if self.embedding is not None else functional.embedding(x, self.vectors)
-        features = functional.max_pool1d(functional.relu(self.convolution(words.transpose(1, 2))), 4)
+        features = functional.max_pool1d(functional.relu(self.convolution(self.words(x))), 4)
         outputs, _ = self.lstm(features.transpose(1, 2))
         return self.head(outputs[:, -1])
+
+
+class TextCNN(nn.Module):
+    """Word vectors, convolutions over three, four and five words, maximum over the text, linear layer.
+
+    Inputs and word vectors are those of `ConvolutionLSTM`.
+    """
+
+    def __init__(self, classes: int = 2, *, words: int = 20_000, vectors: Any = None, filters: int = 100) -> None:
+        super().__init__()
+        self.words = _WordVectors(words, vectors)
+        self.convolutions = nn.ModuleList(nn.Conv1d(self.words.dimensions, filters, size) for size in (3, 4, 5))
+        self.head = nn.Linear(3 * filters, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits (n, classes)."""
+        words = self.words(x)
+        features = [functional.relu(convolution(words)).amax(dim=2) for convolution in self.convolutions]
+        return self.head(torch.cat(features, dim=1))
 
 
 class MLP(nn.Module):

@@ -2,7 +2,7 @@ r"""Training of networks by stochastic weight averaging, and of a curve of low l
 
 The loss is minus the log posterior divided by the number of data: training optimises the density that is sampled later.
 The optimiser is stochastic gradient descent with momentum. The weights of the last epochs are averaged (SWA). There is
-no data augmentation.
+no data augmentation. Networks for images may be trained on images of half the sides first.
 
 The curve consists of two straight segments, from w_1 to its midpoint and on to w_2:
 
@@ -153,10 +153,11 @@ class _Descent(NamedTuple):
         for epoch in range(done, config.epochs):
             generator = np.random.default_rng([self.seed, epoch])
             order = generator.permutation(count)
+            data = self.data if epoch >= config.coarse else self._coarse_data()
             for number, rows in enumerate(np.array_split(order, batches)):
                 time = epoch + number / batches
                 progress(time / config.epochs)
-                gradient = self._gradient(weights, place, generator, rows)
+                gradient = self._gradient(weights, place, generator, data, rows)
                 length = float(gradient.norm())
                 if not np.isfinite(length):
                     raise InputError(
@@ -179,13 +180,22 @@ class _Descent(NamedTuple):
                 )
         return average if config.averaged else weights
 
+    def _coarse_data(self) -> TrainingData:
+        """Return the images with half the sides: means of blocks of four pixels."""
+        return self.data._replace(inputs=functional.avg_pool2d(self.data.inputs, 2))
+
     def _gradient(
-        self, weights: torch.Tensor, place: Placement, generator: np.random.Generator, rows: NDArray[np.int64]
+        self,
+        weights: torch.Tensor,
+        place: Placement,
+        generator: np.random.Generator,
+        data: TrainingData,
+        rows: NDArray[np.int64],
     ) -> torch.Tensor:
         """Return the gradient of the loss of a batch by the trained weights."""
         weights.requires_grad_(True)
         used = place(weights, generator)
-        inputs, labels, prior_variance = self.data
+        inputs, labels, prior_variance = data
         loss = functional.cross_entropy(self.network(used, inputs[rows]), labels[rows])
         loss = loss + used.square().sum() / (2 * prior_variance * len(labels))
         (gradient,) = torch.autograd.grad(loss, weights)

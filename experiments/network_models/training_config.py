@@ -25,6 +25,8 @@ class TrainingConfig:
         Batch size.
     max_gradient : float, default 5.0
         Longer gradients are scaled to this length.
+    coarse : int, default 0
+        Number of first epochs that use images of half the sides, which takes a quarter of the time. Only for images.
 
     """
 
@@ -35,6 +37,7 @@ class TrainingConfig:
     momentum: float = 0.9
     batch: int = 128
     max_gradient: float = 5.0
+    coarse: int = 0
 
     def rate_at(self, time: float) -> float:
         """Return the learning rate at a time in epochs.

@@ -26,6 +26,11 @@ _EXPERIMENTS = {  # name: (module, factory, description)
     "cifar10": ("networks", "on_cifar10", "CIFAR-10, ResNet-20 in a plane of weights: kept networks (section 4.3)"),
     "imdb": ("networks", "on_imdb", "IMDB, CNN-LSTM in a plane of weights: kept networks (section 4.3)"),
     "theory": ("theory", "Theory", "Rates of KSD for every growth and budget, against the bound (section 3)"),
+    "assumptions": (
+        "assumptions",
+        "Assumptions",
+        "Rates with n candidates and with a chain of known rate (section 3)",
+    ),
 }
 NAMES = tuple(_EXPERIMENTS)
 
@@ -36,13 +41,17 @@ class ExperimentOptions(NamedTuple):
     scale: str = "medium"
     seed: int = 0
     moves: int | None = None
+    step: float | None = None
     observations: Array | None = None
     chain: Chain | None = None
+    chain_name: str = "given chain"
+    chain_stride: int = 1
     preconditioner: str = "identity"
     data: Path | None = None
     glove: Path | None = None
     device: str | None = None
     jobs: int | None = None
+    posterior: str = "tempered"
 
 
 def create_experiment(name: str, options: ExperimentOptions) -> Experiment:

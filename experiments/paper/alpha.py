@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.paper.repeated_runs import CANDIDATES, RepeatedRuns, run_repeats
 from experiments.paper.settings import KERNELS, RULES, paper_thinner
-from experiments.results import ResultTable, select
+from experiments.results import ResultTable, estimate, select
 from experiments.runner import ProgressCallback, WorkUnit
 from steinstream.targets import Mixture
 
@@ -61,16 +61,14 @@ class Alpha(RepeatedRuns):
         """Return the means over the repeats at the last step."""
         last = select(results, step=_STEPS[self.scale])
         lines = [
-            f"Two modes, m = {CANDIDATES}, {_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats",
+            f"Two modes, m = {CANDIDATES}, {_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} "
+            "repeats ± one standard error of the mean",
             "",
-            "| kernel | rule | alpha | kept | KSD (standard error) | normalised KSD |",
+            "| kernel | rule | alpha | kept | KSD | normalised KSD |",
             "|---|---|---|---|---|---|",
         ]
         for kernel, rule, alpha in product(KERNELS, RULES, ALPHAS):
             rows = select(last, kernel=kernel, rule=rule, alpha=alpha)
-            kept, ksd, normalised = (rows[name].mean() for name in ("kept", "ksd", "normalised"))
-            error = rows["ksd"].std() / np.sqrt(len(rows["ksd"]))
-            lines.append(
-                f"| {kernel.upper()} | {rule} | {alpha} | {kept:,.0f} | {ksd:.5f} ({error:.5f}) | {normalised:.4f} |"
-            )
+            ksd, normalised = estimate(rows["ksd"], 5), estimate(rows["normalised"])
+            lines.append(f"| {kernel.upper()} | {rule} | {alpha} | {rows['kept'].mean():,.0f} | {ksd} | {normalised} |")
         return "\n".join(lines)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -37,13 +38,17 @@ _SUBSAMPLE = 4096  # most draws from which a preconditioner is estimated
 
 @dataclass
 class ChainExperiment:
-    """Experiment that thins one chain; ``candidates`` is the number m of moves per step."""
+    """Experiment that thins one chain.
+
+    ``candidates`` is the number m of draws per step, ``stride`` the number of moves of the chain per draw.
+    """
 
     title: str
     chain: StoredChain
     candidates: int
     names: tuple[str, ...]
     preconditioner_kind: str = "identity"
+    stride: int = 1
     preconditioner: Preconditioner = field(default_factory=Preconditioner.identity)
     statistics: dict[str, Any] = field(default_factory=dict)
 
@@ -57,14 +62,16 @@ class ChainExperiment:
                 f"Provide a chain of at least {2 * self.candidates} draws.",
             )
         path = folder / "chain.json"
-        if not path.exists():
-            statistics = chain_statistics(self.chain)
-            with replacing(path, "w") as file:
-                json.dump(statistics, file, indent=1)
-        self.statistics = json.loads(path.read_text())
+        if path.exists():
+            stored = json.loads(path.read_text())
+            self.statistics = {name: stored[name] for name in ("moves", "burn_in", "distinct", "mean", "sd")}
+        else:
+            self.statistics = chain_statistics(self.chain)
         if self.preconditioner_kind != "identity":
             draws = draws_after_burn_in(self.chain, self.statistics["burn_in"])
             self.preconditioner = Preconditioner.estimate(self.preconditioner_kind, draws)
+        with replacing(path, "w") as file:
+            json.dump(asdict(self._description()), file, indent=1)
 
     def units(self) -> list[WorkUnit]:
         """Return one work unit per variant, the slowest first."""
@@ -102,27 +109,62 @@ class ChainExperiment:
         return from_history(thinner.history, stream=stream, method=method, kernel=kernel, part=part)
 
     def draw(self, results: ResultTable) -> dict[str, Any]:
+        """Return one figure per kernel."""
+        return self._description().draw(results)
+
+    def summary(self, results: ResultTable) -> str:
+        """Return the last value of every curve and the statistics of the chain."""
+        return self._description().summary(results)
+
+    def _description(self) -> ChainDescription:
+        title = self.title
+        if self.preconditioner_kind != "identity":
+            title += ", estimated preconditioner"
+        given = (title, str(self.preconditioner), self.candidates, self.names)
+        return ChainDescription(*given, **self.statistics, stride=self.stride)
+
+
+@dataclass(frozen=True)
+class ChainDescription:
+    """What figures and summary need to know of a chain; stored as ``chain.json``.
+
+    ``moves`` and ``burn_in`` count the draws of the stored chain, which has every ``stride``-th move. ``distinct`` is
+    the fraction of draws with a new state; ``mean`` and ``sd`` are those after burn-in.
+    """
+
+    title: str
+    preconditioner: str
+    candidates: int
+    names: Sequence[str]
+    moves: int
+    burn_in: int
+    distinct: float
+    mean: Sequence[float]
+    sd: Sequence[float]
+    stride: int = 1
+
+    def draw(self, results: ResultTable) -> dict[str, Any]:
         """Return one figure per kernel: KSD and normalised KSD of the whole chain, and without its burn-in if any."""
         from experiments.paper import plots
 
         titles = {"whole": "whole chain"}
-        if self.statistics["burn_in"]:
-            titles["settled"] = f"without {self.statistics['burn_in']:,} moves of burn-in"
-        title = self.title
-        if self.preconditioner_kind != "identity":
-            title += ", estimated preconditioner"
+        if self.burn_in:
+            titles["settled"] = f"without {self.stride * self.burn_in:,} moves of burn-in"
         labels = {"first": "", "best": f", SPMCMC (m = {self.candidates})"}
+        moves = self.stride * self.candidates
         return {
-            f"figure-{kernel}.png": plots.thinned_chain(title, results, kernel, titles, labels, self.candidates)
+            f"figure-{kernel}.png": plots.thinned_chain(self.title, results, kernel, titles, labels, moves)
             for kernel in KERNELS
         }
 
     def summary(self, results: ResultTable) -> str:
         """Return the last value of every curve and the statistics of the chain."""
-        statistics = self.statistics
+        length = f"{self.moves:,} moves"
+        if self.stride > 1:
+            length = f"{self.moves:,} draws, every {self.stride}th of {self.stride * self.moves:,} moves"
         lines = [
-            f"{self.title}: {statistics['moves']:,} moves, {statistics['distinct']:.1%} of them to a new state; "
-            f"burn-in {statistics['burn_in']:,} moves; m = {self.candidates}; preconditioner: {self.preconditioner}",
+            f"{self.title}: {length}, {self.distinct:.1%} of them to a new state; burn-in "
+            f"{self.stride * self.burn_in:,} moves; m = {self.candidates}; preconditioner: {self.preconditioner}",
             "",
             "| kernel | stream | chain | method | steps | kept | KSD | normalised KSD |",
             "|---|---|---|---|---|---|---|---|",
@@ -135,7 +177,7 @@ class ChainExperiment:
                 f"{last['kept']:,} | {last['ksd']:.4g} | {last['normalised']:.4g} |"
             )
         lines += ["", "After burn-in:", "", "| parameter | mean | sd |", "|---|---|---|"]
-        moments = zip(self.names, statistics["mean"], statistics["sd"], strict=True)
+        moments = zip(self.names, self.mean, self.sd, strict=True)
         return "\n".join(lines + [f"| {name} | {mean:.4f} | {sd:.4f} |" for name, mean, sd in moments])
 
 
@@ -146,7 +188,10 @@ def create_chain_experiment(
     if options.chain is None:
         return ChainExperiment(title, chain, candidates, names, options.preconditioner)
     given = FileChain(options.chain)
-    return ChainExperiment(f"{title}, given chain", given, candidates, options.chain.names, options.preconditioner)
+    title = f"{title}, {options.chain_name}"
+    return ChainExperiment(
+        title, given, candidates, options.chain.names, options.preconditioner, stride=options.chain_stride
+    )
 
 
 def chain_statistics(chain: StoredChain) -> dict[str, Any]:

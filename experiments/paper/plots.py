@@ -11,8 +11,21 @@ import numpy as np
 from experiments.results import ResultTable, error_over_repeats, mean_over_repeats, select
 from steinstream._typing import Array
 from steinstream.report.plots import COLOURS, pyplot
+from steinstream.report.style import plain_ticks
 
 _MEASURES = {"ksd": "KSD", "normalised": "normalised KSD"}
+_FIRST_STEP = 10
+_CUT = "cut"  # group id of axes with bands that are cut
+_BUDGET_NAMES = {
+    "constant:0.0": "budget 0",
+    "decaying": r"budget $\log t / f(t)^2$",
+    "constant:0.0001": "budget 0.0001",
+}
+_GROWTH_NAMES = {
+    "linear": "$t/2$",
+    **{f"power:{alpha}": rf"$\sqrt{{t^{{{alpha}}} \log t}}/2$" for alpha in (1.2, 1.5, 1.8)},
+    "sqrt": r"$\sqrt{t \log t}$",
+}
 
 
 def thinned_chain(
@@ -36,7 +49,7 @@ def thinned_chain(
     titles : mapping
         Title of each part of the chain, one row of axes per part.
     streams : mapping
-        Suffix of the label of each stream. Streams with a suffix are dashed.
+        Suffix of the label of each stream. Streams with a suffix are dashed and lighter.
     moves : int
         Number of moves per step.
 
@@ -56,44 +69,73 @@ def thinned_chain(
         for axes, (measure, label) in zip(row, _MEASURES.items(), strict=True):
             for (stream, suffix), (colour, method) in product(streams.items(), zip(COLOURS, methods, strict=False)):
                 curve = select(results, kernel=kernel, part=part, stream=stream, method=method)
-                style = {"color": colour, "ls": "--" if suffix else "-", "lw": 1.5}
+                if suffix:  # lighter, so that neither line hides the other where they agree
+                    style = {"color": lighter(colour), "ls": "--", "lw": 1.5}
+                else:
+                    style = {"color": colour, "ls": "-", "lw": 2.0}
                 axes.loglog(moves * curve["step"], curve[measure], label=f"{method}{suffix}", **style)
             axes.set(ylabel=label, title=part_title)
-            _hide_spines(axes)
+            hide_spines(axes)
     for axes in grid[-1]:
         axes.set_xlabel("evaluations (moves of the chain)")
-    _legend_outside(figure, grid[0, 0])
+    legend_outside(figure, grid[0, 0])
     return figure
 
 
-def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int) -> Any:
-    """Draw size and KSD against the number of modes with standard deviations, and size against evaluations."""
+def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int, reported: Mapping[int, int]) -> Any:
+    """Draw size and KSD against the number of modes, and size against evaluations, with standard deviations.
+
+    Parameters
+    ----------
+    results : ResultTable
+        Results of `Adaptivity` for one kernel.
+    kernel : str
+        Name of the kernel.
+    floor : int
+        Smallest size.
+    candidates : int
+        Number of evaluations per step.
+    reported : mapping
+        Sizes that the paper reports, by number of modes.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure.
+
+    """
     plt = pyplot()
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.3), layout="constrained")
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.3), layout="constrained")
     repeats = len(np.unique(results["repeat"]))
     figure.suptitle(f"Kept draws against the number of modes ({kernel.upper()}): mean and sd of {repeats} repeats")
     modes = np.unique(results["modes"])
-    for colour, rule in zip(COLOURS[1:], np.unique(results["rule"])[::-1], strict=False):
+    for shift, colour, rule in zip((-0.1, 0.1), COLOURS[1:], np.unique(results["rule"])[::-1], strict=False):
         of_rule = select(results, rule=rule)
         last = select(of_rule, step=of_rule["step"].max())
         for axes, measure in ((left, "kept"), (middle, "ksd")):
             groups = [select(last, modes=number)[measure] for number in modes]
-            means, deviations = [group.mean() for group in groups], [group.std() for group in groups]
+            means, deviations = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
             style = {"color": colour, "marker": "o", "ms": 4, "capsize": 3}
-            axes.errorbar(modes, means, deviations, label=f"{rule} rule", **style)
+            label = f"{rule} rule" if axes is left else None
+            axes.errorbar(modes + shift, means, deviations, label=label, **style)
         for number, line in zip((4, 10), ("-", "--"), strict=True):
-            curve = mean_over_repeats(select(of_rule, modes=number))
+            some = select(of_rule, modes=number)
+            curve, deviation = mean_over_repeats(some), error_over_repeats(some, "kept") * np.sqrt(repeats)
             evaluations = candidates * curve["step"]
-            right.semilogx(evaluations, curve["kept"], color=colour, ls=line, label=f"{rule} rule, {number} modes")
-    left.axhline(floor, color="0.7", lw=1, zorder=0)
+            style = {"color": colour, "ls": line, "label": f"{rule} rule, {number} modes"}
+            _line_with_band(right, evaluations, curve["kept"], deviation, **style)
+    right.set_xscale("log")
+    if reported:
+        left.plot(list(reported), list(reported.values()), "k*", ms=9, zorder=3, label="reported in the paper")
+    left.axhline(floor, color="0.7", lw=1, zorder=0, label="floor")
     left.set(xlabel="modes", ylabel="kept at the end", ylim=(0, None))
     middle.set(xlabel="modes", ylabel="KSD at the end", ylim=(0, None))
-    right.set(xlabel="evaluations", ylabel="kept", ylim=(0, None))
-    left.legend(frameon=False, fontsize="small", loc="upper left")
-    middle.legend(frameon=False, fontsize="small", loc="lower left")
-    right.legend(frameon=False, fontsize="small", loc="upper left")
+    right.set(xlabel="evaluations (draws of the target)", ylabel="kept", ylim=(0, None))
+    for axes in (left, middle):
+        axes.set_xticks(modes)
     for axes in (left, middle, right):
-        _hide_spines(axes)
+        hide_spines(axes)
+    legend_outside(figure, left, right)
     return figure
 
 
@@ -101,7 +143,9 @@ def alpha(results: ResultTable, kernel: str, candidates: int) -> Any:
     """Draw KSD and normalised KSD against evaluations, one line per exponent and one row per rule, with two errors."""
     plt = pyplot()
     figure, grid = plt.subplots(2, 2, figsize=(11.5, 7), layout="constrained", sharex=True, sharey="col")
-    figure.suptitle(f"Exponent of the growth ({kernel.upper()}): mean and two standard errors")
+    repeats = len(np.unique(results["repeat"]))
+    title = f"Exponent of the growth on two modes ({kernel.upper()}, m = {candidates})"
+    figure.suptitle(f"{title}: mean and two standard errors of {repeats} repeats")
     alphas = np.unique(results["alpha"])
     shades = plt.get_cmap("viridis")(np.linspace(0, 0.92, len(alphas)))
     for row, rule in zip(grid, ("paper", "monotone"), strict=True):
@@ -109,15 +153,17 @@ def alpha(results: ResultTable, kernel: str, candidates: int) -> Any:
             for shade, exponent in zip(shades, alphas, strict=True):
                 some = select(results, rule=rule, alpha=exponent)
                 curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, measure)
-                evaluations = candidates * curve["step"]
-                label_of_line = f"alpha = {exponent:g}"
-                _line_with_band(axes, evaluations, curve[measure], error, color=shade, label=label_of_line)
+                late = curve["step"] >= _FIRST_STEP  # all growths are equal before
+                x, mean, error = (column[late] for column in (candidates * curve["step"], curve[measure], error))
+                style = {"color": shade, "label": rf"$\alpha = {exponent:g}$", "ls": "--" if exponent == 2.0 else "-"}
+                _line_with_band(axes, x, mean, error, **style)
             axes.set(ylabel=label, title=f"{rule} rule")
             axes.loglog()
-            _hide_spines(axes)
+            plain_ticks(axes.yaxis)
+            hide_spines(axes)
     for axes in grid[1]:
-        axes.set_xlabel("evaluations")
-    _legend_outside(figure, grid[0, 0])
+        axes.set_xlabel("evaluations (draws of the target)")
+    legend_outside(figure, grid[0, 0])
     return figure
 
 
@@ -139,7 +185,8 @@ def theory(results: ResultTable, bound: Callable[[str, str, Array], Array]) -> A
     """
     plt = pyplot()
     figure, grid = plt.subplots(2, 3, figsize=(14, 7), layout="constrained", sharex=True, sharey=True)
-    figure.suptitle("Rates on two modes in two dimensions (IMQ): mean and two standard errors; dotted: bound")
+    repeats = len(np.unique(results["repeat"]))
+    figure.suptitle(f"Rates on two modes in two dimensions (IMQ): mean and two standard errors of {repeats} repeats")
     results = {**results, "square": results["ksd"] ** 2}
     for row, stream in zip(grid, _distinct(results, "stream"), strict=True):
         for axes, budget in zip(row, _distinct(results, "budget"), strict=True):
@@ -147,15 +194,72 @@ def theory(results: ResultTable, bound: Callable[[str, str, Array], Array]) -> A
                 some = select(results, growth=growth, budget=budget, stream=stream)
                 curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, "square")
                 limit = bound(growth, budget, curve["step"])
-                _line_with_band(axes, curve["step"], curve["square"], error, color=colour, label=f"growth {growth}")
+                _line_with_band(axes, curve["step"], curve["square"], error, color=colour, label=_GROWTH_NAMES[growth])
                 axes.loglog(curve["step"], limit, color=colour, ls=":", lw=1.2)
-            axes.set_title(f"{stream} stream, budget {budget}", fontsize="medium")
-            _hide_spines(axes)
+            axes.set_title(f"{stream} stream, {_BUDGET_NAMES[budget]}", fontsize="medium")
+            hide_spines(axes)
     for axes in grid[1]:
-        axes.set_xlabel("n (draws)")
+        axes.set_xlabel("evaluations (n, one per step)")
     for axes in grid[:, 0]:
         axes.set_ylabel("E KSD²")
-    _legend_outside(figure, grid[0, 0])
+    legend_outside(figure, grid[0, 0], dotted="bound for independent draws")
+    return figure
+
+
+def assumptions(
+    results: ResultTable,
+    independent_bound: Callable[[str, Array], Array],
+    paper_bound: Callable[[str, float, Array], Array],
+) -> Any:
+    """Draw E KSD^2 with two standard errors and its bounds, one column per growth, for m = 1 (top) and m = n.
+
+    Parameters
+    ----------
+    results : ResultTable
+        Results of `Assumptions`.
+    independent_bound : callable
+        Returns our bound for a growth and numbers of steps.
+    paper_bound : callable
+        Returns the bound of the paper for a growth, a rate and numbers of steps.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure.
+
+    """
+    plt = pyplot()
+    figure, grid = plt.subplots(2, 3, figsize=(14, 7.4), layout="constrained", sharey=True, sharex="row")
+    title = "Autoregressive chains on a standard normal distribution, d = 2 (IMQ)"
+    figure.suptitle(f"{title}: mean and two standard errors")
+    results = {**results, "square": results["ksd"] ** 2}
+    rates = _distinct(results, "rho")
+    for row, candidates in zip(grid, ("1", "n"), strict=True):
+        for axes, growth in zip(row, _distinct(results, "growth"), strict=True):
+            for place, (colour, rho) in enumerate(zip(COLOURS, rates, strict=False)):
+                some = select(results, growth=growth, candidates=candidates, rho=rho)
+                curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, "square")
+                steps = curve["step"]
+                label = rf"$\rho = {rho:g}$" if rho else "independent draws"
+                if candidates == "1":
+                    _line_with_band(axes, steps, curve["square"], error, color=colour, label=label)
+                    continue
+                shifted = steps**2 * 1.2 ** (place - (len(rates) - 1) / 2)  # no hidden markers
+                axes.errorbar(shifted, curve["square"], error, color=colour, ls="", marker="o", ms=3.5)
+                axes.plot(steps**2, paper_bound(growth, rho, steps), color=colour, ls=":", lw=1.2)
+            evaluations = steps**2 if candidates == "n" else steps
+            late = steps >= 2
+            style = {"color": "black", "ls": "--", "lw": 1.2, "label": "bound for independent draws"}
+            axes.plot(evaluations[late], independent_bound(growth, steps)[late], **style)
+            axes.set_title(f"growth {_GROWTH_NAMES[growth]}, m = {candidates}", fontsize="medium")
+            axes.loglog()
+            hide_spines(axes)
+        row[0].set_ylabel("E KSD²")
+    for axes, xlabel in zip(grid[:, 1], ("evaluations (n, one per step)", "evaluations (n², n per step)"), strict=True):
+        axes.set_xlabel(xlabel)
+    for axes in grid[1]:
+        axes.xaxis.set_minor_formatter("")
+    legend_outside(figure, grid[0, 0], dotted="bound of the paper, corrected")
     return figure
 
 
@@ -175,13 +279,13 @@ def plans(results: Mapping[float, ResultTable]) -> Any:
             number = len(last["ksd"])
             column = place + width * (len(streams) * index + (marker == "^") - (len(growths) * len(streams) - 1) / 2)
             shifted = column + 0.7 * width * (np.arange(number) / max(number - 1, 1) - 0.5)  # no hidden markers
-            label = f"{growth}, {stream}" if radius == radii[0] else None
+            label = f"{_GROWTH_NAMES[growth]}, {stream}" if radius == radii[0] else None
             style = {"color": COLOURS[index], "ms": 4, "mew": 0, "label": label}
             axes.semilogy(shifted, last["ksd"] / radius, marker, **style)
     axes.set(xlabel="planned radius", ylabel="KSD at the end / radius")
     axes.set_xticks(range(len(radii)), [f"{radius:g}" for radius in radii])
-    _legend_outside(figure, axes)
-    _hide_spines(axes)
+    legend_outside(figure, axes)
+    hide_spines(axes)
     return figure
 
 
@@ -190,17 +294,44 @@ def _distinct(table: ResultTable, name: str) -> list[Any]:
     return list(dict.fromkeys(table[name].tolist()))
 
 
+def lower_end(axes: Any, mean: Array, error: Array) -> Array:
+    """Return the lower end of a band of the mean plus and minus the error on a logarithmic axis.
+
+    Such an axis has no place for values below 0: the band is cut at a tenth of the mean. `legend_outside` states it.
+    """
+    if (error > 0.9 * mean).any():
+        axes.set_gid(_CUT)
+    lower: Array = np.maximum(mean - error, mean / 10)
+    return lower
+
+
 def _line_with_band(axes: Any, x: Array, mean: Array, error: Array, **style: Any) -> None:
     """Draw a line and a band of the mean plus and minus the error."""
     axes.plot(x, mean, lw=1.5, **style)
-    lower = np.maximum(mean - error, mean / 10)  # a logarithmic axis has no place for values below 0
-    axes.fill_between(x, lower, mean + error, color=style["color"], alpha=0.2, lw=0)
+    axes.fill_between(x, lower_end(axes, mean, error), mean + error, color=style["color"], alpha=0.2, lw=0)
 
 
-def _legend_outside(figure: Any, axes: Any) -> None:
-    """Draw the legend of some axes to the right of all axes, so that it hides no curve."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize="small")
+def legend_outside(figure: Any, *some: Any, dotted: str = "") -> None:
+    """Draw the legend of some axes to the right of all axes, so that it hides no curve.
+
+    It labels dotted lines, and states whether bands are cut (`lower_end`).
+    """
+    entries = [entry for axes in some for entry in zip(*axes.get_legend_handles_labels(), strict=True)]
+    handles, labels = map(list, zip(*entries, strict=True))
+    if dotted:
+        handles.append(pyplot().Line2D([], [], color="0.4", ls=":", lw=1.2))
+        labels.append(dotted)
+    if any(axes.get_gid() == _CUT for axes in figure.axes):
+        handles.append(pyplot().Line2D([], [], ls=""))
+        labels.append("bands are cut at mean / 10")
+    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize="small")
 
 
-def _hide_spines(axes: Any) -> None:
+def lighter(colour: str) -> tuple[float, ...]:
+    """Mix a colour such as "#0072B2" with white."""
+    return tuple(0.55 + 0.45 * int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def hide_spines(axes: Any) -> None:
+    """Hide the frame of axes except for the two axes themselves."""
     axes.spines[["top", "right"]].set_visible(False)

@@ -119,22 +119,25 @@ class Theory(RepeatedRuns):
         kappa = stein_diagonal()
         lines = [
             f"{_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats; kappa = {kappa:.3f}; slope of log "
-            "E KSD^2 on log n over the last factor of 30; the constant is E KSD^2 f(n)^2 / n at the end",
+            "E KSD^2 on log n over the last factor of 30 ± one standard error (jackknife over the repeats); the "
+            "constant is E KSD^2 f(n)^2 / n at the end",
             "",
             "| growth | budget | stream | kept | KSD | slope | slope of the bound | constant | max E KSD^2 / bound |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for growth, budget, stream in product(GROWTHS, BUDGETS, STREAMS):
-            curve = mean_over_repeats(select(results, growth=growth, budget=budget, stream=stream))
+            runs = select(results, growth=growth, budget=budget, stream=stream)
+            curve = mean_over_repeats(runs)
             limit = bound(growth, budget, curve["step"], kappa)
             late = curve["step"] >= curve["step"][-1] / 30
-            fit, fit_limit = (slope(curve["step"][late], values[late]) for values in (curve["square"], limit))
+            fit, error = slope_over_repeats(runs, curve["step"][-1] / 30)
+            fit_limit = slope(curve["step"][late], limit[late])
             n, square, kept = (curve[name][-1] for name in ("step", "square", "kept"))
             constant = square * float(schedules.growth(growth)(float(n))) ** 2 / n
             worst = (curve["square"] / limit)[curve["step"] >= 10].max()
             lines.append(
-                f"| {growth} | {budget} | {stream} | {kept:,.0f} | {np.sqrt(square):.5f} | {fit:.2f} | "
-                f"{fit_limit:.2f} | {constant:.3g} | {worst:.2g} |"
+                f"| {growth} | {budget} | {stream} | {kept:,.0f} | {np.sqrt(square):.5f} | "
+                f"{fit:.3f} ± {error:.3f} | {fit_limit:.2f} | {constant:.3g} | {worst:.2g} |"
             )
         return "\n".join(lines)
 
@@ -169,3 +172,18 @@ def bound(growth: str, budget: str, steps: Array, kappa: float) -> Array:
 def slope(n: Array, values: Array) -> float:
     """Return the slope of log values on log n."""
     return float(np.polyfit(np.log(n), np.log(values), 1)[0])
+
+
+def slope_over_repeats(table: ResultTable, first: float) -> tuple[float, float]:
+    """Return the slope of log E KSD^2 on log n from ``first`` steps on, and its standard error by the jackknife."""
+
+    def fitted(rows: ResultTable) -> float:
+        curve = mean_over_repeats(rows)
+        late = curve["step"] >= first
+        return slope(curve["step"][late], curve["square"][late])
+
+    repeats = np.unique(table["repeat"])
+    others = [{name: column[table["repeat"] != one] for name, column in table.items()} for one in repeats]
+    values = np.array([fitted(rows) for rows in others])
+    error = np.sqrt((len(repeats) - 1) * np.mean((values - values.mean()) ** 2))
+    return fitted(table), float(error)

@@ -216,30 +216,30 @@ def as_table(lines: list[list[str]]) -> str:
 
 
 def picture(rows: list[PassResult]) -> None:
-    """Draw KSD relative to Stein thinning for one pass and for auto."""
+    """Draw KSD relative to Stein thinning for one pass and for auto; a shade for each size."""
     plt = plots.pyplot()
-    figure, both = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
+    figure, both = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    figure.suptitle("KSD of several passes (IMQ), relative to Stein thinning: below 1, passes are better")
     for axes, preconditioner in zip(both, PRECONDITIONERS, strict=True):
         found = {(row.chain, row.size, row.method): row.ksd for row in rows if row.preconditioner == preconditioner}
         names = list(dict.fromkeys(chain for chain, _, _ in found if " " not in chain))[::-1]
-        for number, (method, label) in enumerate((("1", "one pass"), ("auto", "auto"))):
-            for place, size in enumerate(SIZES):
+        for number, (method, label) in enumerate((("1", "one pass"), ("auto", "several passes"))):
+            for place, (size, alpha) in enumerate(zip(SIZES, (0.35, 0.65, 1.0), strict=True)):
                 values = [found[name, size, method] / found[name, size, "stein_thinning"] for name in names]
-                style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "ms": 4}
-                axes.semilogx(
-                    values,
-                    np.arange(len(names)) + 0.2 * (1 - place),
-                    ls="",
-                    label=label if not place else None,
-                    **style,
-                )
-        axes.axvline(1.0, color="0.8", lw=1, zorder=0)
+                style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "ms": 5}
+                heights = np.arange(len(names)) + 0.26 * (1 - place) + 0.06 * (1 - 2 * number)
+                label_of_size = f"{label}, {size} draws"
+                axes.semilogx(values, heights, ls="", mew=0, alpha=alpha, label=label_of_size, **style)
+        axes.axvline(1.0, color="0.6", lw=1, zorder=0)
+        for border in range(1, len(names)):
+            axes.axhline(border - 0.5, color="0.92", lw=0.8, zorder=0)
         axes.set(title=f"{preconditioner} preconditioner", xlabel="KSD / KSD of Stein thinning")
         axes.set_xticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
         axes.minorticks_off()
         axes.set_yticks(range(len(names)), names)
         axes.spines[["top", "right"]].set_visible(False)
-    both[0].legend(frameon=False, fontsize="small", loc="lower left")
+    handles, labels = both[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize="small")
     figure.savefig(HERE / "results.png", dpi=110)
     plt.close(figure)
 

@@ -10,8 +10,8 @@ The authors' public code differs from the paper in three places:
 
 This script implements both algorithms, from this description, and runs them on the problems of adaptivity and alpha
 and, with ``--data FOLDER``, on the published Goodwin chain (FOLDER/goodwin/goodwin_rw_stride100.npz). KSD is always
-that of the kept draws, with the kernel that selected them. Writes results.csv and figure.png to the folder of this file
-and prints the tables of the README. Without ``--data`` the Goodwin results are those of the existing results.csv. About
+that of the kept draws, with the kernel that selected them. Writes results.csv, summary.md and figure.png to the
+folder of this file. Without ``--data`` the Goodwin results are those of the existing results.csv. About
 five minutes of processor time.
 """
 
@@ -39,6 +39,7 @@ MODES, MODE_STEPS = tuple(range(1, 11)), 20_000
 ALPHAS, ALPHA_STEPS, ALPHA_REPEATS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0), 10_000, 5
 GROWTHS = {"KSDT-LINEAR": "linear", "KSDT-SQRT": "sqrt"}
 GOODWIN_CANDIDATES = 10
+GOODWIN_STRIDE = 100  # moves of the published chain per stored state
 PAPER_SIZES = {4: 24, 10: 40}  # draws that the paper reports by number of modes
 
 
@@ -220,7 +221,7 @@ def _results(key: tuple[str, str, str, str, int], rows: Array) -> Iterator[Resul
 
 
 def main() -> None:
-    """Run the problems or read results.csv, then print the tables and draw the figure."""
+    """Run the problems or read results.csv, then write the summary and draw the figure."""
     parser = argparse.ArgumentParser(description="The algorithm as published, next to the corrected one.")
     parser.add_argument("--data", type=Path, help="folder with goodwin/goodwin_rw_stride100.npz")
     parser.add_argument("--read", action="store_true", help="use the existing results.csv")
@@ -232,7 +233,7 @@ def main() -> None:
         rows = [*adaptivity(), *alpha()]
         rows += goodwin(arguments.data) if arguments.data else [row for row in stored if row.problem == "goodwin"]
         write(rows)
-    print(tables(rows))
+    (HERE / "summary.md").write_text(f"{tables(rows)}\n")
     picture(rows)
 
 
@@ -261,8 +262,15 @@ def last(rows: list[Result], **key: Any) -> list[Result]:
 
 def tables(rows: list[Result]) -> str:
     """Return the means over the repeats at the last step as Markdown."""
-    lines = ["| problem | setting | kernel | kept: published | corrected | KSD: published | corrected | broken steps |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    lines = [
+        "Last step of every run: means over the repeats ± one standard error; Goodwin is one chain. Ratio: KSD of the "
+        "published algorithm over that of the corrected one. Broken steps: fraction of the steps of the published "
+        "algorithm whose thinning increases KSD; the corrected algorithm has none.",
+        "",
+        "| problem | setting | kernel | kept: published | corrected | KSD: published | corrected | ratio | "
+        "normalised KSD: published | corrected | broken steps |",
+        "|---" * 11 + "|",
+    ]
     shown = {"adaptivity": ("1", "4", "10"), "alpha": tuple(map(str, ALPHAS))}
     for problem in dict.fromkeys(row.problem for row in rows):
         for setting in shown.get(problem, tuple(dict.fromkeys(row.setting for row in rows if row.problem == problem))):
@@ -270,18 +278,29 @@ def tables(rows: list[Result]) -> str:
                 pair = [
                     last(rows, problem=problem, setting=setting, kernel=kernel, algorithm=one) for one in ALGORITHMS
                 ]
-                kept = [f"{np.mean([row.kept for row in runs]):.1f}" for runs in pair]
-                ksd = [f"{np.mean([row.ksd for row in runs]):.3g}" for runs in pair]
+                kept = [_estimate([row.kept for row in runs], 1) for runs in pair]
+                means = [np.mean([row.ksd for row in runs]) for runs in pair]
+                ksd = [_estimate([row.ksd for row in runs], 5 if problem == "alpha" else 3) for runs in pair]
+                normalised = [_estimate([row.ksd * row.kept**0.5 for row in runs], 3) for runs in pair]
                 broken = f"{np.mean([row.broken for row in pair[0]]):.0%}"
-                cells = [problem, setting, kernel.upper(), *kept, *ksd, broken]
+                ratio = f"{means[0] / means[1]:.1f}"
+                cells = [problem, setting, kernel.upper(), *kept, *ksd, ratio, *normalised, broken]
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _estimate(values: list[float], digits: int) -> str:
+    """Return the mean ± one standard error, or the value of a single run."""
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
 
 def picture(rows: list[Result]) -> None:
     """Draw size against modes, KSD against evaluations for two exponents, and KSD on the Goodwin chain (all IMQ)."""
     plt = plots.pyplot()
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 5.2), layout="constrained")
+    figure.suptitle("Algorithm of the authors' code (published) and algorithm of the paper (corrected), IMQ")
     colours = dict(zip(ALGORITHMS, (plots.COLOURS[4], plots.COLOURS[0]), strict=True))
     rows = [row for row in rows if row.kernel == "imq"]
     for algorithm, colour in colours.items():
@@ -289,7 +308,7 @@ def picture(rows: list[Result]) -> None:
             [row.kept for row in last(rows, problem="adaptivity", algorithm=algorithm, setting=str(modes))]
             for modes in MODES
         ]
-        means, deviations = [np.mean(group) for group in groups], [np.std(group) for group in groups]
+        means, deviations = [np.mean(group) for group in groups], [np.std(group, ddof=1) for group in groups]
         left.errorbar(MODES, means, deviations, color=colour, marker="o", ms=4, capsize=3, label=algorithm)
         for exponent, style in (("1.0", "-"), ("1.8", "--")):
             runs = [
@@ -298,21 +317,26 @@ def picture(rows: list[Result]) -> None:
             ]
             evaluations = [row.step * CANDIDATES for row in runs[0]]
             curve = np.array([[row.ksd for row in one] for one in runs])
-            middle.loglog(evaluations, curve.mean(axis=0), color=colour, ls=style, label=f"{algorithm}, {exponent}")
+            middle.loglog(
+                evaluations, curve.mean(axis=0), color=colour, ls=style, label=rf"{algorithm}, $\alpha = {exponent}$"
+            )
             middle.fill_between(evaluations, curve.min(axis=0), curve.max(axis=0), color=colour, alpha=0.2, lw=0)
         for stream, style in (("first", "-"), ("best", "--")):
             setting = f"KSDT-SQRT, {stream} of {GOODWIN_CANDIDATES}"
             one = [row for row in rows if (row.problem, row.algorithm, row.setting) == ("goodwin", algorithm, setting)]
-            evaluations = [row.step * GOODWIN_CANDIDATES for row in one]
+            evaluations = [row.step * GOODWIN_CANDIDATES * GOODWIN_STRIDE for row in one]
             label = algorithm + (", SPMCMC" if stream == "best" else "")
             right.loglog(evaluations, [row.ksd for row in one], color=colour, ls=style, label=label)
-    left.plot(list(PAPER_SIZES), list(PAPER_SIZES.values()), "k*", ms=10, label="reported in the paper", zorder=3)
-    left.axhline(FLOOR, color="0.7", lw=1, zorder=0)
-    left.set(xlabel="modes", ylabel="kept draws", ylim=(0, None), title="adaptivity (IMQ), mean and sd")
-    middle.set(xlabel="score evaluations", ylabel="KSD", title="growth exponent 1.0 and 1.8 (IMQ), mean and range")
-    right.set(xlabel="score evaluations", ylabel="KSD", title="published Goodwin chain, KSDT-SQRT (IMQ)")
+    left.plot(list(PAPER_SIZES), list(PAPER_SIZES.values()), "k*", ms=9, label="reported in the paper", zorder=3)
+    left.axhline(FLOOR, color="0.7", lw=1, zorder=0, label="floor")
+    left.set(xlabel="modes", ylabel="kept draws", ylim=(0, None), title="adaptivity: mean and sd of 10 repeats")
+    middle.set(xlabel="evaluations (draws of the target)", ylabel="KSD")
+    middle.set_title(f"exponents of growth: mean and range of {ALPHA_REPEATS} repeats")
+    right.set(xlabel="evaluations (moves of the chain)", ylabel="KSD")
+    right.set_title("published Goodwin chain, KSDT-SQRT")
     for axes in (left, middle, right):
-        axes.legend(frameon=False, fontsize="small")
+        axes.title.set_fontsize("medium")
+        axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(HERE / "figure.png", dpi=110)
     plt.close(figure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -83,8 +84,16 @@ def test_errors_are_reported_with_a_remedy(run_experiment, walk, tmp_path):
     np.savez(tmp_path / "empty.npz", z=np.zeros(3))
     ran = run_experiment("goodwin-rwm", "--observations", "empty.npz")
     assert ran.returncode == 2 and "no array y" in ran.stderr
+    ran = run_experiment("calcium", "--step", "0.1")
+    assert ran.returncode == 2 and "--step has no effect for calcium" in ran.stderr
     ran = run_experiment("goodwin-rmw")
     assert ran.returncode == 2 and "goodwin-rwm" in ran.stderr
+
+
+def test_the_step_is_that_of_the_sampler_and_is_in_the_title():
+    slow = goodwin.mala(ExperimentOptions("quick", step=0.00012))
+    assert slow.chain.sampler.step == 0.00012 and slow.title == "Goodwin oscillator, MALA, step 0.00012"
+    assert goodwin.mala(ExperimentOptions("quick")).chain.sampler.step == 0.003
 
 
 def test_a_folder_of_another_experiment_is_not_changed(tmp_path):
@@ -103,8 +112,8 @@ def test_an_interrupted_run_resumes_to_the_same_numbers(tmp_path, environment):
     ):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen([*command, "-o", "cut"], cwd=tmp_path, env=environment, **pipes)
-        limit = time.monotonic() + 120
-        while not (tmp_path / "cut" / wait).exists() and time.monotonic() < limit:
+        while not (tmp_path / "cut" / wait).exists():
+            assert process.poll() is None, process.communicate()[1]
             time.sleep(0.01)
         process.send_signal(cut)
         process.communicate(timeout=900)
@@ -225,11 +234,30 @@ def test_draws_after_burn_in_are_evenly_spaced():
 def test_the_batch_runner_builds_the_command_lines_of_all_experiments(tmp_path):
     from experiments import run_all
 
-    assert run_all.command_line("calcium-fitted", "full", None) == ("calcium", ["--full", "--preconditioner", "auto"])
+    fitted = ("goodwin-rwm", ["--full", "--preconditioner", "auto"])
+    assert run_all.command_line("goodwin-rwm-fitted", "full", None) == fitted
     name, options = run_all.command_line("goodwin-published", "full", tmp_path)
-    assert name == "goodwin-rwm" and str(tmp_path / run_all.PUBLISHED) in options
+    assert name == "goodwin-rwm" and str(tmp_path / run_all.PUBLISHED) in options and "--chain-stride" in options
     name, options = run_all.command_line("imdb", "full", tmp_path)
     assert name == "imdb" and options[::2] == ["--data", "--glove"]
     for name in (*NAMES, "goodwin-published"):
         experiment, options = run_all.command_line(name, "quick", tmp_path)
         assert experiment in NAMES and options[0] == "--quick"
+
+
+def test_the_batch_runner_runs_existing_scripts_and_writes_to_committed_folders():
+    from experiments import run_all
+
+    assert all((run_all.HERE / path).exists() for path in run_all.SCRIPTS.values())
+    assert all((run_all.HERE / f"{name}-fitted" / "results.parquet").exists() for name in run_all.FITTED)
+
+
+@pytest.mark.parametrize("script", ["published/run.py", "goodwin-mala/steps.py"])
+def test_a_script_of_the_paper_starts_from_any_folder(script, tmp_path):
+    from experiments import run_all
+
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["PYTHONPATH"] = str(run_all.HERE.parent / "src")
+    command = [sys.executable, str(run_all.HERE / script), "--help"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0 and "--data" in ran.stdout, ran.stderr

@@ -11,7 +11,7 @@ import pytest
 
 import experiments
 
-REQUIRES_TORCH = ("experiments.network_models.models", "experiments.network_models.training")
+REQUIRES_TORCH = tuple(f"experiments.network_models.{name}" for name in ("exact_posterior", "models", "training"))
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(experiments.__path__, "experiments.")

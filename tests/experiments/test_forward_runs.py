@@ -72,3 +72,17 @@ def test_the_simulation_and_its_surrogate_solve_the_same_equations():
     other = object.__new__(surrogate.Diffusion)
     draws = np.random.default_rng(0).normal(size=(3, 20))
     np.testing.assert_allclose(other.surrogate(draws), [other.simulate(q) for q in draws], rtol=0.03)
+
+
+def test_the_table_of_slow_chains_has_the_numbers_of_the_experiment():
+    section = PAGE.split("### A chain that mixes slowly")[1].split("## Order of use")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    shown, observations = 0, ""
+    for first, *cells in rows:
+        observations = first if first.isdigit() else observations
+        if cells[0] in ("stride", "without scores", "default", "Stein thinning"):
+            means = README.split(f"### {observations} observations")[1].partition("The chain itself")[0]
+            (line,) = (line for line in means.splitlines() if line.startswith(f"| {cells[0]} |"))
+            assert cells[1:] == [cell.split(" ± ")[0].strip() for cell in line.strip("|").split("|")[1:]]
+            shown += 1
+    assert shown == 12

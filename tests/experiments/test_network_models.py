@@ -61,7 +61,7 @@ def test_resnet20_has_the_weights_and_layers_it_is_named_for():
 
 
 def test_an_output_depends_on_its_input_only():
-    """There is no batch normalisation: other inputs in the batch have no influence."""
+    """Without batch normalisation, other inputs in the batch have no influence."""
     network, x = ResNet20(10, 4).double(), numbers(6, 3, 8, 8)
     torch.testing.assert_close(network(x)[2:3], network(x[2:3]), rtol=1e-10, atol=1e-12)
 
@@ -71,7 +71,7 @@ def test_given_word_vectors_are_not_trained():
     fixed, own = ConvolutionLSTM(vectors=vectors, cells=8), ConvolutionLSTM(words=30, cells=8)
     x = torch.randint(0, 30, (3, 20))
     assert fixed(x).shape == own(x).shape == (3, 2)
-    extra = own.embedding.weight.numel() + 64 * (128 - 7) * 5
+    extra = own.words.embedding.weight.numel() + 64 * (128 - 7) * 5
     assert FlatNetwork(own).size - FlatNetwork(fixed).size == extra
 
 

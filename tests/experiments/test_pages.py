@@ -15,20 +15,33 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("**/*.md")])
 
 
-def commands(page):
-    """The arguments of every complete command ``python -m experiments`` and ``make reproduce`` on a page."""
+def commands(page, data):
+    """The arguments of every complete command ``python -m experiments`` and ``make reproduce`` on a page.
+
+    Files in the folder DATA of the pages are replaced with empty files in the folder ``data``.
+    """
     text = page.read_text()
     inline = re.findall(r"`python -m experiments ([^`]*)`", text)
     for found in [*inline, *re.findall(r"^    python -m experiments ([^#\n]*)", text, flags=re.MULTILINE)]:
-        if not re.search(r"[A-Z]{2}", found):  # NAME and FILE are placeholders
-            yield shlex.split(found)
+        words = shlex.split(found)
+        if re.search(r"[A-Z]{2}", found.replace("DATA/", "")):  # NAME and FILE are placeholders
+            continue
+        for place, word in enumerate(words):
+            if word.startswith("DATA/"):
+                path = data / word.removeprefix("DATA/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+                words[place] = str(path)
+        yield words
     for name, options in re.findall(r"make reproduce NAME=([\w-]+)(?: ARGS=(\S+))?", text):
         yield [name, *shlex.split(options.strip("`"))]
 
 
-def test_every_command_on_a_page_is_valid():
-    shown = [(page, arguments) for page in PAGES for arguments in commands(page)]
-    assert len(shown) > 8
+def test_every_command_on_a_page_is_valid(tmp_path):
+    shown = [(page, arguments) for page in PAGES for arguments in commands(page, tmp_path)]
+    assert len(shown) > 15
+    assert sum("--data" in arguments for _, arguments in shown) >= 4
+    assert sum("--observations" in arguments for _, arguments in shown) >= 4
     for page, arguments in shown:
         try:
             reproduce.make_context("experiments", list(arguments))
@@ -44,6 +57,6 @@ def test_every_option_is_documented():
     assert options <= written, options - written
 
 
-@pytest.mark.parametrize("name", ["coordinates", "hard-cap", "honest-ksd", "linear", "passes", "weights"])
+@pytest.mark.parametrize("name", ["coordinates", "hard-cap", "noisy-scores", "linear", "passes", "weights"])
 def test_the_makefile_runs_existing_scripts(name):
     assert (ROOT / "experiments" / name / "run.py").exists() and name in (ROOT / "Makefile").read_text()

@@ -32,14 +32,14 @@ def test_the_table_of_the_subspace_is_on_the_page():
 
 
 def test_the_page_states_what_was_measured(errors):
-    """Mean a fifth, sd below half, quantiles about three quarters; scores and weights are worse for the spread."""
+    """Mean a fifth, sd below half, quantiles about three quarters; scores change little, weights are worse."""
     for size in SIZES:
         own, stride, scored, ksd, default = (
             errors[method, size].mean(axis=0) for method in (UNSCORED, STRIDE, PREDICTIONS, KSD, DEFAULT)
         )
         mean, sd, quantiles = own / stride
         assert mean < 0.22 and sd < 0.5 and 0.6 < quantiles < 0.8
-        assert scored[1] > 1.5 * own[1]
+        assert np.all(np.abs(scored - own) < 0.1 * stride)
         assert (np.array([ksd, default])[:, 1:] > stride[1:]).all()
 
 

@@ -2,8 +2,9 @@
 
 SGLD runs in the plane of a curve between two trained networks. The plain stream adds every move, SPMCMC the best of
 each group of m moves. Each stream is kept completely or thinned with both growths of the paper and, beyond the paper,
-with the monotone rule and a preconditioner that adapts to the stream. At some steps the average prediction of the
-kept networks is compared with that of a much longer chain, the ground truth.
+with the monotone rule and a preconditioner that adapts to the stream. Evenly spaced networks and the default settings
+of steinstream are measured too. At some steps the average prediction of the kept networks is compared with that of a
+much longer chain, the ground truth.
 """
 
 from __future__ import annotations
@@ -21,31 +22,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.paper import ExperimentOptions
+from experiments.paper.networks.description import NetworkDescription, Plane
+from experiments.paper.networks.measurement import PAPER_STEPS, Measure, baselines, measure_against, thinned
 from experiments.paper.networks.problems import NetworkProblem, device_of, images, require_data, reviews
-from experiments.paper.networks.scales import CIFAR10, IMDB, NetworkScale
+from experiments.paper.networks.scales import CIFAR10, CIFAR10_AUTHORS, IMDB, IMDB_AUTHORS, NetworkScale
 from experiments.paper.networks.stages import Job, Stages
+from experiments.paper.networks.summary import MEASURES, OTHERS, introduction
 from experiments.paper.settings import GROWTHS, KERNELS, RULES, paper_thinner
 from experiments.results import ResultTable
 from experiments.runner import ProgressCallback, WorkUnit
-from steinstream import EnsemblePrediction, Preconditioner, Streaming, Thinner
+from steinstream import Preconditioner, Streaming
 
+ABSOLUTE = ("accuracy", "expected_calibration_error")  # measures that the ground truth has too
 STREAMS = ("SGLD", "SPMCMC")
-PAPER_STEPS = (100, 200, 500, 1000, 2000)  # steps at which the paper reports results
+COLUMNS = ("chain", "stream", "kernel", "method", "rule", "preconditioner", "step", "size", "kept", "ksd", *MEASURES)
 PRECONDITIONERS = {"identity": Preconditioner.identity(), "streaming": Streaming()}
 
 
 def on_cifar10(options: ExperimentOptions) -> NetworkExperiment:
     """Return the experiment on CIFAR-10 with a ResNet-20 with filter response normalisation."""
     require_data(options, "cifar10", "cifar-10-python.tar.gz from www.cs.toronto.edu/~kriz/cifar.html")
-    scale = CIFAR10[options.scale].with_moves(options.moves)
-    return NetworkExperiment("CIFAR-10, ResNet-20", options, scale, images)
+    scale = {"tempered": CIFAR10, "authors": CIFAR10_AUTHORS}[options.posterior][options.scale]
+    return NetworkExperiment("CIFAR-10, ResNet-20", options, scale.with_moves(options.moves), images)
 
 
 def on_imdb(options: ExperimentOptions) -> NetworkExperiment:
-    """Return the experiment on IMDB with a convolution and an LSTM."""
+    """Return the experiment on IMDB with a convolution and an LSTM, or with the TextCNN of the authors."""
     require_data(options, "imdb", "aclImdb_v1.tar.gz from ai.stanford.edu/~amaas/data/sentiment")
-    scale = IMDB[options.scale].with_moves(options.moves)
-    return NetworkExperiment("IMDB, CNN-LSTM", options, scale, reviews)
+    scale = {"tempered": IMDB, "authors": IMDB_AUTHORS}[options.posterior][options.scale]
+    title = "IMDB, TextCNN" if scale.authors else "IMDB, CNN-LSTM"
+    return NetworkExperiment(title, options, scale.with_moves(options.moves), reviews)
 
 
 @dataclass
@@ -59,36 +65,43 @@ class NetworkExperiment:
     stages: Any = None
 
     def prepare(self, folder: Path, progress: ProgressCallback) -> None:
-        """Train the networks, record the chains and compute the predictions of their networks."""
+        """Train the networks, interpolate them if the scale does, and record the chains."""
         problem = self.create_problem(self.options, self.scale)
         self.scale = replace(self.scale, minibatch=min(self.scale.minibatch, len(problem.labels)))
         self.stages = Stages(problem, self.scale, self.options.seed, folder)
-        rounds = [self.stages.network_jobs(), [self.stages.curve_job()], self.stages.chain_jobs()]
+        rounds = self.stages.rounds(self._workers)
         total, done = sum(job.cost for jobs in rounds for job in jobs), 0.0
         for jobs in rounds:
             _run_jobs(jobs, done, total, self._set_threads(len(jobs)), progress)
             done += sum(job.cost for job in jobs)
+        self._description().save(folder)
+
+    @property
+    def _workers(self) -> int:
+        """Number of jobs that run in parallel."""
+        return 1 if device_of(self.options) != "cpu" else self.options.jobs or os.cpu_count() or 1
 
     def _set_threads(self, jobs: int) -> int:
         """Divide the cores among the jobs and return the number of jobs that run in parallel."""
         import torch
 
-        cores = self.options.jobs or os.cpu_count() or 1
-        workers = 1 if device_of(self.options) != "cpu" else min(jobs, cores)
+        cores, workers = self.options.jobs or os.cpu_count() or 1, min(jobs, self._workers)
         torch.set_num_threads(max(1, cores // (workers + 1)))  # threads that wait for each other are slower than one
         return workers
 
     def units(self) -> list[WorkUnit]:
-        """Return one work unit per chain, stream and kernel."""
+        """Return a work unit per chain, stream and kernel, and one per chain for the other methods."""
         keys = product(range(self.scale.chains), STREAMS, KERNELS)
-        return [WorkUnit("-".join(map(str, key)).lower(), partial(self._thin, key)) for key in keys]
+        units = [WorkUnit("-".join(map(str, key)).lower(), partial(self._thin, key)) for key in keys]
+        others = (WorkUnit(f"{number}-others", partial(self._baselines, number)) for number in range(self.scale.chains))
+        return [*units, *others]
 
     def _thin(self, key: tuple[int, str, str], checkpoint: Path, progress: ProgressCallback) -> ResultTable:
         """Run all variants. This takes only minutes; the checkpoint is not used."""
         number, stream, kernel = key
-        chain, rows = self.stages.compared_chain(number), []
-        variants = self.variants()
+        chain, variants, rows = self.stages.compared_chain(number), self.variants(), []
         for index, (method, rule, preconditioner) in enumerate(variants):
+            progress(index / len(variants))
             thinner = paper_thinner(
                 self.stages.plane.dim,
                 kernel=KERNELS[kernel],
@@ -101,26 +114,18 @@ class NetworkExperiment:
             )
             labels = {"chain": number, "stream": stream, "kernel": kernel, "method": method, "rule": rule}
             labels |= {"preconditioner": preconditioner}
-            measured = self._measure(thinner, chain, partial(_report_variant, progress, index, len(variants)))
-            rows += [labels | row for row in measured]
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+            rows += [labels | row for row in thinned(thinner, chain, self.steps().tolist(), self._measure)]
+        return _table(rows)
 
-    def _measure(self, thinner: Thinner, chain: Any, progress: Callable[[float], None]) -> list[dict[str, Any]]:
-        """Thin a chain and measure the average prediction of the kept networks at some steps."""
-        (draws, scores), average, measured = chain.draws, EnsemblePrediction(), set(self.steps().tolist())
-        labels, truth, rows = self._labels, self.stages.ground_truth.mean, []
-        for number, (draw, score) in enumerate(zip(draws, scores, strict=True)):
-            step = thinner.push(draw, score)
-            for _, added in step.added:
-                average.add(chain.prediction(added))
-            for _, dropped in step.dropped:
-                average.drop(chain.prediction(dropped))
-            if number % 50 == 0:
-                progress(number / len(draws))
-            if number + 1 in measured:
-                measures = average.measures(labels=labels, truth=truth)
-                rows.append({"step": number + 1, "kept": step.size, "ksd": step.ksd} | measures)
-        return rows
+    def _baselines(self, number: int, checkpoint: Path, progress: ProgressCallback) -> ResultTable:
+        """Measure the methods that the paper does not compare."""
+        labels = {"chain": number, "stream": OTHERS, "kernel": "", "rule": "", "preconditioner": ""}
+        rows = baselines(self.stages.compared_chain(number), self._measure, progress)
+        return _table([{**labels, **row} for row in rows])
+
+    @property
+    def _measure(self) -> Measure:
+        return measure_against(self.stages.ground_truth.mean, self._labels)
 
     @property
     def _labels(self) -> NDArray[np.int64]:
@@ -140,26 +145,25 @@ class NetworkExperiment:
 
     def draw(self, results: ResultTable) -> dict[str, Any]:
         """Return the figures: per kernel the measures and the variants, and the plane with the chains."""
-        from experiments.paper.networks import plots
-
-        truth = EnsemblePrediction()
-        truth.add(self.stages.ground_truth.mean)
-        levels = truth.measures(labels=self._labels)
-        figures = {"plane.png": plots.plane(self.title, self.stages)}
-        for kernel in KERNELS:
-            figures[f"figure-{kernel}.png"] = plots.measures(self.title, results, kernel, levels)
-            figures[f"variants-{kernel}.png"] = plots.variants(self.title, results, kernel)
-        return figures
+        return self._description().draw(results)
 
     def summary(self, results: ResultTable) -> str:
         """Return the settings, the properties of the plane and all measures as Markdown."""
-        from experiments.paper.networks.summary import summary
+        return self._description().summary(results)
 
-        return summary(self.title, self.scale, self.stages, results, self._labels)
+    def _description(self) -> NetworkDescription:
+        levels = self._measure(self.stages.ground_truth.mean)
+        return NetworkDescription(
+            self.title,
+            introduction(self.title, self.scale, self.stages, self._labels),
+            {name: float(levels[name]) for name in ABSOLUTE},
+            Plane.of(self.stages),
+        )
 
 
-def _report_variant(progress: ProgressCallback, index: int, count: int, fraction: float) -> None:
-    progress(min(0.999, (index + fraction) / count))
+def _table(rows: list[dict[str, Any]]) -> ResultTable:
+    """Return rows with the same names as columns."""
+    return {name: np.array([row[name] for row in rows]) for name in COLUMNS}
 
 
 def _run_jobs(jobs: list[Job], done: float, total: float, workers: int, progress: ProgressCallback) -> None:

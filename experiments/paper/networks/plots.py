@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.paper.networks.summary import UNTHINNED
-from experiments.paper.settings import GROWTHS
+from experiments.paper.networks.description import Plane
+from experiments.paper.networks.measurement import DEFAULT, EVEN, EVEN_SETTLED, EVERY, FEATURES, PAPER, SIZES
+from experiments.paper.networks.summary import OTHERS, UNTHINNED
+from experiments.paper.plots import hide_spines, legend_outside, lighter, lower_end
+from experiments.paper.settings import GROWTHS, RULES
 from experiments.results import ResultTable, error_over_repeats, select
 from steinstream.report.plots import COLOURS, pyplot
 
@@ -20,6 +23,9 @@ _LABELS = {
     "expected_calibration_error": "expected calibration error",
 }
 _ON_LOG_AXIS = ("disagreement", "total_variation")
+METHODS = (EVERY, EVEN, EVEN_SETTLED, PAPER, DEFAULT, FEATURES)
+MARKERS = "ovs^DP"
+MOST = 200  # networks; sets of all draws are not shown
 _STYLES = {"SGLD": "-", "SPMCMC": "--"}
 
 
@@ -51,16 +57,19 @@ def measures(title: str, results: ResultTable, kernel: str, levels: Mapping[str,
             chosen = {"kernel": kernel, "stream": stream, **UNTHINNED, "method": method}
             _curve(axes, results, measure, chosen, f"{method}, {stream}", color=colour, ls=style)
         if measure in levels:
-            axes.axhline(levels[measure], color="0.6", lw=1, zorder=0, label="ground truth")
+            axes.axhline(levels[measure], color="0.6", lw=1, zorder=0, label="ground truth (bottom row)")
         _finish(axes, measure)
     for axes in grid[1]:
         axes.set_xlabel("kept networks")
-    _legend_outside(figure, grid[0, 0])
+    legend_outside(figure, grid[1, 0])
     return figure
 
 
 def variants(title: str, results: ResultTable, kernel: str) -> Any:
-    """Draw disagreement and total variation of KSDT-SQRT on SGLD for both rules and preconditioners."""
+    """Draw disagreement and total variation of KSDT-SQRT on SGLD for both rules and preconditioners.
+
+    A monotone rule with the same results as the rule of the paper has no line of its own but is named in the label.
+    """
     plt = pyplot()
     figure, pair = plt.subplots(1, 2, figsize=(14, 4.2), layout="constrained")
     figure.suptitle(f"{title}: KSDT-SQRT on SGLD ({kernel.upper()}), mean and two standard errors over the chains")
@@ -68,14 +77,56 @@ def variants(title: str, results: ResultTable, kernel: str) -> Any:
         common = {"kernel": kernel, "stream": "SGLD"}
         _curve(axes, results, measure, {**common, **UNTHINNED}, "every draw", color=COLOURS[0])
         for (colour, preconditioner), (rule, style) in product(
-            zip(COLOURS[1:], ("identity", "streaming"), strict=False), (("paper", "-"), ("monotone", (0, (2, 2))))
+            zip(COLOURS[1:], ("identity", "streaming"), strict=False), zip(RULES, ("-", "--"), strict=True)
         ):
-            chosen = {**common, "method": "KSDT-SQRT", "rule": rule, "preconditioner": preconditioner}
+            chosen = {**common, "method": "KSDT-SQRT", "preconditioner": preconditioner}
+            same = _same_curve(*(select(results, **chosen, rule=name) for name in RULES))
             text = f"{rule} rule, {preconditioner} preconditioner"
-            _curve(axes, results, measure, chosen, text, color=colour, ls=style)
+            shade = colour if rule == "paper" else lighter(colour)  # neither line hides the other
+            if same and rule == "monotone":
+                continue
+            if same:
+                text = f"{preconditioner} preconditioner\n(both rules, less than 1 % apart)"
+            _curve(axes, results, measure, {**chosen, "rule": rule}, text, color=shade, ls=style)
         axes.set_xlabel("kept networks")
         _finish(axes, measure)
-    _legend_outside(figure, pair[0])
+    legend_outside(figure, pair[0])
+    return figure
+
+
+def _same_curve(first: ResultTable, second: ResultTable) -> bool:
+    """Return whether the mean measures of two variants differ by less than 1 % at every step."""
+    steps = np.unique(first["step"])
+    means = [
+        [some[name][some["step"] == step].mean() for name in _ON_LOG_AXIS for step in steps]
+        for some in ({**table, "disagreement": 1.0 - table["agreement"]} for table in (first, second))
+    ]
+    return np.allclose(means[0], means[1], rtol=0.01)
+
+
+def comparison(title: str, results: ResultTable) -> Any:
+    """Draw disagreement and total variation of all methods with fixed numbers of networks of the complete chain."""
+    plt = pyplot()
+    figure, pair = plt.subplots(1, 2, figsize=(14, 4.4), layout="constrained")
+    figure.suptitle(f"{title}: networks of the complete chain (IMQ), mean and two standard errors over the chains")
+    others = select({**results, "disagreement": 1.0 - results["agreement"]}, stream=OTHERS)
+    last = select(others, step=int(others["step"].max()))
+    for axes, measure in zip(pair, _ON_LOG_AXIS, strict=True):
+        for place, (colour, method) in enumerate(zip(COLOURS, METHODS, strict=False)):
+            rows = select(last, method=method)
+            rows = {name: column[rows["kept"] <= MOST] for name, column in rows.items()}
+            kept = np.unique(rows["kept"])
+            mean = np.array([rows[measure][rows["kept"] == size].mean() for size in kept])
+            error = 2.0 * error_over_repeats(rows, measure, "kept")
+            lower = mean - lower_end(axes, mean, error)
+            shift = 1.02 ** (place - len(METHODS) / 2)
+            style = {"color": colour, "marker": MARKERS[place], "ms": 5, "lw": 1.3, "capsize": 2}
+            axes.errorbar(kept * shift, mean, (lower, error), label=method, **style)
+        axes.set(xlabel="networks", xscale="log", yscale="log", ylabel=_LABELS[measure])
+        axes.set_xticks(SIZES, [str(size) for size in SIZES])
+        axes.set_xticks([], minor=True)
+        hide_spines(axes)
+    legend_outside(figure, pair[0])
     return figure
 
 
@@ -83,31 +134,33 @@ def _curve(axes: Any, results: ResultTable, measure: str, chosen: Mapping[str, s
     """Draw a measure against the kept networks, with a band of two standard errors over the chains."""
     some = select({**results, "disagreement": 1.0 - results["agreement"]}, **chosen)
     steps = np.unique(some["step"])
-    mean, kept = ([some[name][some["step"] == step].mean() for step in steps] for name in (measure, "kept"))
+    mean, kept = (np.array([some[name][some["step"] == step].mean() for step in steps]) for name in (measure, "kept"))
     error = 2.0 * error_over_repeats(some, measure)
     axes.plot(kept, mean, lw=1.5, label=label, **style)
-    lower = np.maximum(np.array(mean) - error, np.array(mean) / 10) if measure in _ON_LOG_AXIS else mean - error
+    lower = lower_end(axes, mean, error) if measure in _ON_LOG_AXIS else mean - error
     axes.fill_between(kept, lower, mean + error, color=style["color"], alpha=0.15, lw=0)
 
 
-def plane(title: str, stages: Any) -> Any:
+def plane(title: str, plane: Plane) -> Any:
     """Draw the plane with the curve, the draws of the ground truth and one compared chain."""
     plt = pyplot()
-    figure, pair = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    figure.suptitle(title)
-    truth, chain = stages.ground_truth.draws[0], stages.compared_chain(0).draws[0]
+    figure, pair = plt.subplots(1, 2, figsize=(13, 4.6), layout="constrained")
+    figure.suptitle(f"{title}: draws in the plane of the curve")
+    truth, chain = plane.truth, plane.chain
     for axes, whole in zip(pair, (True, False), strict=True):
         if whole:
-            axes.plot([1, 0, -1], [0, 1, 0], color="0.7", lw=1, zorder=0)
-            axes.plot([1, -1], [0, 0], "s", color="0.4", ms=5, label="trained networks")
-        axes.plot([0], [1], "^", color="0.4", ms=6, label="midpoint of the curve: start")
-        axes.plot(*truth[:: max(1, len(truth) // 4000)].T, ".", color="0.75", ms=2, label="ground truth")
+            axes.plot([1, 0, -1], [0, 1, 0], color="0.4", lw=1, zorder=3, label="curve")
+            axes.plot([1, -1], [0, 0], "s", color="black", ms=5, zorder=4, label="trained networks")
+            if len(plane.corners):
+                axes.plot(*plane.corners.T, color="0.6", lw=0.8, ls=":", label="rectangle of the interpolant")
+        axes.plot([0], [1], "^", color="black", ms=6, zorder=4, label="midpoint of the curve: start")
+        axes.plot(*truth.T, ".", color="0.75", ms=2, label="ground truth")
         axes.plot(*chain.T, color=COLOURS[1], lw=0.6, label="first chain")
         axes.set(xlabel="z₁", ylabel="z₂", title="plane" if whole else "detail")
-        axes.spines[["top", "right"]].set_visible(False)
+        hide_spines(axes)
     if np.ptp(truth[:, 0]) > 0:
         pair[1].set(xlim=_limits(truth[:, 0], 0.0), ylim=_limits(truth[:, 1], 1.0))
-    pair[0].legend(frameon=False, fontsize="small")
+    legend_outside(figure, pair[0])
     return figure
 
 
@@ -117,13 +170,9 @@ def _limits(values: Any, included: float) -> tuple[float, float]:
     return low - 0.08 * (high - low), high + 0.08 * (high - low)
 
 
-def _legend_outside(figure: Any, axes: Any) -> None:
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize="small")
-
-
 def _finish(axes: Any, measure: str) -> None:
     axes.set_xscale("log")
     if measure in _ON_LOG_AXIS:
         axes.set_yscale("log")
     axes.set_ylabel(_LABELS[measure])
-    axes.spines[["top", "right"]].set_visible(False)
+    hide_spines(axes)

@@ -50,9 +50,9 @@ def images(options: ExperimentOptions, scale: NetworkScale) -> NetworkProblem:
 
 
 def reviews(options: ExperimentOptions, scale: NetworkScale) -> NetworkProblem:
-    """Return IMDB, or synthetic reviews, with a convolution and an LSTM."""
+    """Return IMDB, or synthetic reviews, with a convolution and an LSTM, or the TextCNN of the authors."""
     need("torch", "torch")
-    from experiments.network_models.models import ConvolutionLSTM
+    from experiments.network_models.models import ConvolutionLSTM, TextCNN
 
     if options.data is None:
         texts = Reviews(*synthetic_reviews(scale.train or 1000, scale.test or 1000, options.seed))
@@ -61,8 +61,8 @@ def reviews(options: ExperimentOptions, scale: NetworkScale) -> NetworkProblem:
     if options.glove is None:
         vocabulary, vectors, origin = Vocabulary.from_texts(texts.texts, scale.words), None, "trained"
     else:
-        given = WordVectors.read(options.glove)
-        vocabulary, vectors, origin = given.vocabulary(), given.table(), "given"
+        glove = WordVectors.read(options.glove)
+        vocabulary, vectors, origin = glove.vocabulary(), glove.table(), "given"
     data = texts.encode(vocabulary, scale.length).subset(scale.train, scale.test)
     kind = "synthetic reviews" if options.data is None else "reviews"
     description = (
@@ -71,8 +71,8 @@ def reviews(options: ExperimentOptions, scale: NetworkScale) -> NetworkProblem:
     )
 
     def create_network() -> Any:
-        sizes = {"words": len(vocabulary), "filters": scale.filters, "cells": scale.cells}
-        return ConvolutionLSTM(2, vectors=vectors, **sizes)
+        given: dict[str, Any] = {"words": len(vocabulary), "vectors": vectors, "filters": scale.filters}
+        return TextCNN(2, **given) if scale.authors else ConvolutionLSTM(2, **given, cells=scale.cells)
 
     return _on_device(options, create_network, data, description)
 

@@ -1,4 +1,4 @@
-"""Summary of an experiment with networks as Markdown."""
+"""Summary of an experiment with networks as Markdown. All measures are means over the chains ± one standard error."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.paper.networks.chains import BURN_IN
+from experiments.paper.networks.measurement import (
+    DEFAULT,
+    EVEN,
+    EVEN_SETTLED,
+    EVERY,
+    EVERY_SETTLED,
+    FEATURES,
+    PAPER,
+    PAPER_STEPS,
+    SIZES,
+)
 from experiments.paper.networks.scales import NetworkScale
-from experiments.paper.networks.stages import BURN_IN
-from experiments.paper.settings import KERNELS
-from experiments.results import ResultTable, select
+from experiments.paper.settings import GROWTHS, KERNELS
+from experiments.results import ResultTable, estimate, select
 from steinstream.ensemble import accuracy, agreement, total_variation
 
 MEASURES = ("agreement", "total_variation", "accuracy", "expected_calibration_error")
 UNTHINNED = {"method": "every draw", "rule": "paper", "preconditioner": "identity"}
+OTHERS = "others"  # stream of the results of `measurement.baselines`
+_ORDER = (EVERY, EVERY_SETTLED, EVEN, EVEN_SETTLED, PAPER, DEFAULT, FEATURES)
 
 
 def mean_over_chains(results: ResultTable, **values: object) -> ResultTable:
@@ -38,89 +51,207 @@ def networks_needed(unthinned: ResultTable, level: float) -> float:
     return float(unthinned["kept"][reached[0]]) if len(reached) else np.inf
 
 
-def summary(title: str, scale: NetworkScale, stages: Any, results: ResultTable, labels: NDArray[np.int64]) -> str:
-    """Return the complete summary."""
+def introduction(title: str, scale: NetworkScale, stages: Any, labels: NDArray[np.int64]) -> str:
+    """Return the part of the summary that describes the problem, the posterior and the ground truth."""
     parts = [
         f"{title}: {stages.problem.description}.",
-        f"Scale: {scale.description}. Prior variance {scale.prior_variance:g}, temperature {scale.temperature:g}; SGLD "
-        f"step {stages.sgld_settings['step']:.3g} (variance, where the mode has unit width), minibatches of "
-        f"{scale.minibatch}; {scale.chains} chains of {scale.moves:,} moves, m = {scale.candidates}.",
-        _trained_networks(stages, labels),
+        f"Scale: {scale.description}. {_posterior(scale, stages)}; SGLD step {stages.sgld.step:.3g}, minibatches of "
+        f"{scale.minibatch}; {scale.chains} chains of {scale.moves:,} moves, m = {scale.candidates}. ± is one standard "
+        "error over the chains.",
+        _trained_networks(stages),
+        *([] if scale.nodes is None else [_interpolant(scale, stages)]),
         _ground_truth(scale, stages, labels),
-        _networks_for_same_agreement(results),
-        _final_measures(results),
     ]
     return "\n\n".join(parts)
 
 
-def _trained_networks(stages: Any, labels: NDArray[np.int64]) -> str:
-    posterior, test = stages.posterior(), stages.problem.test_inputs
-    positions = {"first end": (1.0, 0.0), "second end": (-1.0, 0.0), "midpoint": (0.0, 1.0), "base": (0.0, 0.0)}
-    lines = ["| network | z | test accuracy | log density |", "|---|---|---|---|"]
-    for name, position in positions.items():
-        z = np.array(position)
-        value = accuracy(posterior.predict(z, test), labels)
-        lines.append(f"| {name} | ({z[0]:g}, {z[1]:g}) | {value:.4f} | {posterior.log_density(z):,.0f} |")
+def tables(results: ResultTable) -> str:
+    """Return the part of the summary that is computed from the results."""
+    parts = [
+        "Differences between methods are paired: both methods use the same chains, and the error of the ground truth "
+        "is common to both. Such a difference has its own standard error, which does not depend on the "
+        "two halves of the ground truth. Negative differences of the total variation are better.",
+        _same_steps(results),
+        _same_size(results),
+        _paired(results),
+        _networks_for_same_agreement(results),
+        _final_measures(results),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _posterior(scale: NetworkScale, stages: Any) -> str:
+    if scale.authors:
+        return "Posterior of the authors: mean log likelihood, prior N(0, 10 I) of z, learning rate 0.3 of SGLD"
+    return f"Tempered posterior: prior variance {scale.prior_variance:g}, temperature {stages.temperature:g}"
+
+
+def _trained_networks(stages: Any) -> str:
+    lines = ["| network | z | test accuracy | mean log likelihood of training examples |", "|---|---|---|---|"]
+    for row in stages.trained_networks:
+        first, second = row["z"]
+        lines.append(
+            f"| {row['name']} | ({first:g}, {second:g}) | {row['accuracy']:.4f} | {row['log_likelihood']:.3f} |"
+        )
     return "\n".join(lines)
+
+
+def _interpolant(scale: NetworkScale, stages: Any) -> str:
+    errors, (first, second) = stages.interpolant_check.errors(), scale.nodes or (0, 0)
+    outside = (np.abs(stages.grid.rectangle.local(stages.ground_truth.settled)).max(axis=1) > 1.0).mean()
+    return (
+        f"Interpolant: {first} x {second} nodes replace the network. At {len(errors.score)} random draws of the ground "
+        "truth, the predictions of the interpolant for all test inputs are compared with those of the network, and its "
+        f"scores with differences of the log likelihood. Agreement {estimate(errors.agreement)} (smallest "
+        f"{errors.agreement.min():.4f}); total variation {estimate(errors.total_variation)} (largest "
+        f"{errors.total_variation.max():.4f}); error of the score {estimate(errors.score, 3)} (largest "
+        f"{errors.score.max():.3f}), where the posterior has unit width, so that scores have a size of 1. Here, ± is "
+        f"one standard error over the draws. {outside:.2%} of the draws of the ground truth are outside of the "
+        "rectangle, where the log density decreases rapidly."
+    )
 
 
 def _ground_truth(scale: NetworkScale, stages: Any, labels: NDArray[np.int64]) -> str:
     truth = stages.ground_truth
-    settled = truth.draws[0][int(BURN_IN * scale.truth) :]
-    mean, deviation = settled.mean(axis=0), settled.std(axis=0)
+    mean, deviation = truth.settled.mean(axis=0), truth.settled.std(axis=0)
     first, second = truth.halves
     position = ", ".join(f"{m:.4g} ± {s:.2g}" for m, s in zip(mean, deviation, strict=True))
     return (
-        f"Ground truth: {scale.truth:,} moves, the first {BURN_IN:.0%} discarded, predictions of {truth.networks:,} "
-        f"networks; z = ({position}); accuracy {accuracy(truth.mean, labels):.4f}. Its two halves agree on "
+        f"Ground truth: {scale.truth:,} moves, the first {BURN_IN:.0%} discarded; z = ({position}), mean and standard "
+        f"deviation; accuracy {accuracy(truth.mean, labels):.4f}. Its two halves agree on "
         f"{agreement(first, second):.4f} of the inputs, and their total variation is "
-        f"{total_variation(first, second):.4f}. Smaller differences are not significant."
+        f"{total_variation(first, second):.4f}."
     )
+
+
+# -- all methods -------------------------------------------------------------------------------------------------------
+
+
+def _same_steps(results: ResultTable) -> str:
+    """Compare the methods on the same part of the chain, with the number of networks of KSDT-SQRT."""
+    steps = [step for step in PAPER_STEPS if step in results["step"]]
+    text = (
+        "The same steps and the same number of networks. KSDT-SQRT has the settings of the paper (IMQ, SGLD); its "
+        "number of networks is used for the other methods too. No burn-in: without the first tenth of the steps. The "
+        "last two columns are the total variation minus that of evenly spaced networks without burn-in, and minus that "
+        "of every draw."
+    )
+    groups = [(f"{step:,}", select(results, stream=OTHERS, step=step, size=0)) for step in steps]
+    return _comparison(text, "steps", [(name, group, select(group, method=EVERY)) for name, group in groups])
+
+
+def _same_size(results: ResultTable) -> str:
+    """Compare the methods on the complete chain with fixed numbers of networks."""
+    sizes = [size for size in SIZES if size in results["size"]]
+    text = (
+        "The complete chain and fixed numbers of networks. Every draw: the first draws of the chain. The last two "
+        "columns are the total variation minus that of evenly spaced networks without burn-in, and minus that of all "
+        "networks of the chain."
+    )
+    others = select(results, stream=OTHERS)
+    complete = select(others, method=EVERY, size=0, step=int(others["step"].max(initial=0)))
+    return _comparison(text, "size", [(str(size), select(others, size=size), complete) for size in sizes])
+
+
+def _comparison(text: str, column: str, groups: list[tuple[str, ResultTable, ResultTable]]) -> str:
+    """Return a table with the methods of each group; the groups are name, rows, and rows of every draw."""
+    if not groups:
+        return ""
+    header = (
+        f"| {column} | method | networks | agreement | total variation | accuracy | "
+        "difference from evenly spaced | difference from every draw |"
+    )
+    lines = [text, "", header, "|---" * 8 + "|"]
+    for name, group, every in groups:
+        even = select(group, method=EVEN_SETTLED)
+        for method in _ORDER:
+            rows = select(group, method=method)
+            if not len(rows["kept"]):
+                continue
+            cells = [estimate(rows[measure]) for measure in MEASURES[:3]]
+            for one in (even, every):
+                same = one["kept"].tolist() == rows["kept"].tolist() and method in one["method"]
+                cells.append("" if same else estimate(rows["total_variation"] - one["total_variation"]))
+            lines.append(f"| {name} | {method} | {np.mean(rows['kept']):.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+# -- variants of the paper ---------------------------------------------------------------------------------------------
 
 
 def _networks_for_same_agreement(results: ResultTable) -> str:
     """Compare each thinned set with the number of unthinned networks of the same agreement."""
     lines = [
-        "Networks for the same agreement, means over the chains: networks kept after a number of steps, and the "
-        "smallest number of networks with which the unthinned SGLD chain reaches the same agreement.",
+        "Networks for the same agreement: networks kept after a number of steps, and the smallest number of networks "
+        "with which the unthinned SGLD chain reaches the same mean agreement.",
         "",
         "| kernel | stream | method | rule | preconditioner | steps | kept | agreement | unthinned needs | ratio |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---" * 10 + "|",
     ]
-    last = int(results["step"].max())
-    shown = [step for step in (100, 200, 500, 1000, 2000) if step < last] + [last]
-    for kernel, stream, variant in product(KERNELS, ("SGLD", "SPMCMC"), _variants(results)):
+    streams = select_paper(results)
+    last = int(streams["step"].max())
+    shown = [step for step in PAPER_STEPS if step < last] + [last]
+    for kernel, stream, variant in product(KERNELS, ("SGLD", "SPMCMC"), _variants(streams)):
         if variant == UNTHINNED:
             continue
-        unthinned = mean_over_chains(results, kernel=kernel, stream="SGLD", **UNTHINNED)
-        thinned = mean_over_chains(results, kernel=kernel, stream=stream, **variant)
-        for step in shown if variant["method"] == "KSDT-SQRT" else shown[-1:]:
-            row = int(np.searchsorted(thinned["step"], step))
-            kept, level = thinned["kept"][row], thinned["agreement"][row]
-            needed = networks_needed(unthinned, level)
-            most = unthinned["kept"][-1]
+        unthinned = mean_over_chains(streams, kernel=kernel, stream="SGLD", **UNTHINNED)
+        thinned = select(streams, kernel=kernel, stream=stream, **variant)
+        for step in shown if variant["method"] == PAPER else shown[-1:]:
+            rows = select(thinned, step=step)
+            kept, most = float(rows["kept"].mean()), unthinned["kept"][-1]
+            needed = networks_needed(unthinned, float(rows["agreement"].mean()))
             number = f"{needed:,.0f}" if np.isfinite(needed) else f"more than {most:,.0f}"
             ratio = f"{kept / needed:.2f}" if np.isfinite(needed) else f"below {kept / most:.2f}"
+            cells = f"{step:,} | {kept:.0f} | {estimate(rows['agreement'])} | {number} | {ratio}"
+            lines.append(f"| {_labels(kernel, stream, variant)} | {cells} |")
+    return "\n".join(lines)
+
+
+def _paired(results: ResultTable) -> str:
+    """Compare the sets of the paper with the unthinned set of the same stream after the same steps."""
+    lines = [
+        "Thinned minus unthinned, for the settings of the paper: the same kernel, stream and steps, and every draw in "
+        "place of the thinned set.",
+        "",
+        "| kernel | stream | method | steps | kept | unthinned | agreement | total variation | accuracy | ECE |",
+        "|---" * 10 + "|",
+    ]
+    streams = select(select_paper(results), rule="paper", preconditioner="identity")
+    methods = [method for method in GROWTHS if method != EVERY]
+    for kernel, stream, method in product(KERNELS, ("SGLD", "SPMCMC"), methods):
+        of_stream = select(streams, kernel=kernel, stream=stream)
+        for step in sorted({*PAPER_STEPS, int(streams["step"].max())} & set(streams["step"].tolist())):
+            rows, every = (select(of_stream, method=name, step=step) for name in (method, EVERY))
+            kept, unthinned = (f"{np.mean(some['kept']):.0f}" for some in (rows, every))
+            differences = " | ".join(estimate(rows[name] - every[name]) for name in MEASURES)
             lines.append(
-                f"| {_labels(kernel, stream, variant)} | {step:,} | {kept:.0f} | {level:.4f} | {number} | {ratio} |"
+                f"| {kernel.upper()} | {stream} | {method} | {step:,} | {kept} | {unthinned} | {differences} |"
             )
     return "\n".join(lines)
 
 
 def _final_measures(results: ResultTable) -> str:
     lines = [
-        "At the last step, means over the chains:",
+        "At the last step:",
         "",
         "| kernel | stream | method | rule | preconditioner | kept | KSD | agreement | total variation | accuracy | "
         "ECE |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---" * 11 + "|",
     ]
-    for kernel, stream, variant in product(KERNELS, ("SGLD", "SPMCMC"), _variants(results)):
-        curve = mean_over_chains(results, kernel=kernel, stream=stream, **variant)
-        last = {name: values[-1] for name, values in curve.items()}
-        measures = " | ".join(f"{last[name]:.4f}" for name in MEASURES)
-        lines.append(f"| {_labels(kernel, stream, variant)} | {last['kept']:.0f} | {last['ksd']:.4g} | {measures} |")
+    streams = select_paper(results)
+    streams = select(streams, step=int(streams["step"].max()))
+    for kernel, stream, variant in product(KERNELS, ("SGLD", "SPMCMC"), _variants(streams)):
+        rows = select(streams, kernel=kernel, stream=stream, **variant)
+        measures = " | ".join(estimate(rows[name]) for name in MEASURES)
+        cells = f"{np.mean(rows['kept']):.0f} | {estimate(rows['ksd'])} | {measures}"
+        lines.append(f"| {_labels(kernel, stream, variant)} | {cells} |")
     return "\n".join(lines)
+
+
+def select_paper(results: ResultTable) -> ResultTable:
+    """Return the results of the streams of the paper, without those of `measurement.baselines`."""
+    rows = results["stream"] != OTHERS
+    return {name: column[rows] for name, column in results.items()}
 
 
 def _labels(kernel: str, stream: str, variant: dict[str, str]) -> str:

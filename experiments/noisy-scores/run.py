@@ -1,4 +1,4 @@
-"""Bias of KSD with noisy scores: ``python experiments/honest-ksd/run.py [--read]``.
+"""Bias of KSD with noisy scores: ``python experiments/noisy-scores/run.py [--read]``.
 
 The true scores of both targets are known, and hence the true KSD of the kept draws: a normal with noise added to its
 scores, and logistic regression sampled by SGLD with minibatches. Writes results.csv and results.png to the folder of
@@ -172,7 +172,7 @@ def table(rows: list[NoisyScoreResult]) -> str:
 def picture(rows: list[NoisyScoreResult]) -> None:
     """Draw the reported and debiased KSD^2 relative to the true one, with two standard errors."""
     plt = plots.pyplot()
-    figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8.5, 4), layout="constrained")
     cases = list(dict.fromkeys(row[:2] for row in rows))
     for number, name in enumerate(("reported", "debiased", "product")):
         places, values, errors = [], [], []
@@ -184,11 +184,12 @@ def picture(rows: list[NoisyScoreResult]) -> None:
             errors.append(2.0 * ratio.std(ddof=1) / np.sqrt(len(ratio)))
         style = {"color": plots.METHOD_COLOURS[number], "marker": plots.MARKERS[number], "ms": 4, "label": name}
         axes.errorbar(values, places, xerr=errors, ls="", **style)
-    axes.axvline(1.0, color="0.8", lw=1, zorder=0)
-    axes.set(xlabel="KSD$^2$ / true KSD$^2$, means over the seeds")
+    axes.axvline(1.0, color="0.6", lw=1, zorder=0)
+    figure.suptitle(f"KSD with noisy scores (IMQ): mean and two standard errors of {SEEDS} seeds", fontsize="medium")
+    axes.set(xlabel="KSD² / true KSD²")
     axes.set_yticks(range(len(cases)), [f"{target}, {size} kept" for target, size in cases[::-1]])
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small")
+    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     figure.savefig(HERE / "results.png", dpi=110)
     plt.close(figure)
 
