@@ -1,4 +1,4 @@
-"""How much memory this process holds, as Linux tells it."""
+"""Memory of this process, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hoard() -> None:
 def growth(run: Callable[[], object]) -> float:
     """Megabytes that a call takes at its peak, beyond what was there before."""
     trim()
-    (_PROCESS / "clear_refs").write_text("5")  # the peak starts anew
+    (_PROCESS / "clear_refs").write_text("5")  # resets the peak
     before = resident()
     run()
     return _status("VmHWM") - before

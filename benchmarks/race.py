@@ -14,7 +14,7 @@ Contender = Callable[[], Callable[[], object]]
 
 
 def race(contenders: Mapping[str, Contender], seconds: float, rounds: int = 3) -> dict[str, float]:
-    """The shortest time of each contender, in seconds, from at least so many rounds and at least so long a race."""
+    """Return the shortest time of each contender, from at least ``rounds`` rounds and ``seconds`` seconds."""
     best = dict.fromkeys(contenders, float("inf"))
     end = time.perf_counter() + seconds
     while rounds > 0 or time.perf_counter() < end:

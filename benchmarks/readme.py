@@ -1,14 +1,15 @@
-"""Write the measured numbers of README.md and docs/comparison.md: ``python benchmarks/readme.py [--text]``.
+"""Write the measured numbers of README.md, comparison.md and faq.md: ``python benchmarks/readme.py [--text]``.
 
 The numbers come from three committed runs: readme.json (measured by this script), results.md (``make bench``) and
-quality/results.md (``make quality``). The text between the markers of a page is replaced. ``--text`` measures and draws
-nothing. A test compares both pages with the committed runs.
+quality/results.md and .json (``make quality``). The text between the markers of a page is replaced. ``--text`` measures
+and draws nothing. A test compares the pages with the committed runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -22,15 +23,19 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 DOCS = ROOT / "docs"
-README, COMPARISON = ROOT / "README.md", DOCS / "comparison.md"
+PAGES = (ROOT / "README.md", DOCS / "comparison.md", DOCS / "faq.md")
 MEASURED, RESULTS, QUALITY = HERE / "readme.json", HERE / "results.md", HERE / "quality" / "results.md"
+CELLS = QUALITY.with_suffix(".json")
+COMPOSITE = 7  # the first metrics of results.json: all but MMD and KSD
 DRAWS = 50_000
 FOUR = ("normal", "4", "100000")  # the row of results.md on draws in four dimensions
 METHODS = {  # name in quality/results.md: name on the pages, input, what has to be in memory
     "default": ("**steinstream** with scores", "draws, scores", "kept draws"),
     "no-scores": ("**steinstream** without scores", "draws", "kept draws"),
     "kt": ("[kernel thinning](https://pypi.org/project/goodpoints/)", "draws", "the chain"),
+    "kt-second-half": ("kernel thinning, second half", "draws", "half of the chain"),
     "stein-thinning": ("[Stein thinning](https://pypi.org/project/stein-thinning/)", "draws, scores", "the chain"),
+    "minibatch-stein-thinning": ("mini-batch Stein thinning (Teymur et al. 2021)", "draws, scores", "the chain"),
     "kernax": (
         "[regularised Stein thinning](https://pypi.org/project/kernax/)", "draws, scores, log density", "the chain"
     ),
@@ -44,13 +49,14 @@ Rows = list[dict[str, str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the measured numbers of README.md and docs/comparison.md.")
+    parser = argparse.ArgumentParser(description="Write the measured numbers of the pages.")
     parser.add_argument("--text", action="store_true", help="only the text, from what was measured before")
     if not parser.parse_args().text:
         MEASURED.write_text(json.dumps(measure(), indent=1) + "\n")
         draw()
-    parts = sections(json.loads(MEASURED.read_text()), RESULTS.read_text(), QUALITY.read_text())
-    for page in (README, COMPARISON):
+    measured, cells = json.loads(MEASURED.read_text()), json.loads(CELLS.read_text())
+    parts = sections(measured, RESULTS.read_text(), QUALITY.read_text(), cells)
+    for page in PAGES:
         page.write_text(written(page.read_text(), parts))
 
 
@@ -88,13 +94,16 @@ def draw() -> None:
     subprocess.run(animation, check=True, cwd=DOCS.parent)
 
 
-def sections(measured: Numbers, results: str, quality: str) -> dict[str, str]:
+def sections(measured: Numbers, results: str, quality: str, cells: Numbers) -> dict[str, str]:
     """Return the generated text of each section, by name."""
     return {
-        "worth": worth(quality, ("default", "no-scores", "kt", "stein-thinning", "stride")),
-        "all-methods": composite(quality),
+        "worth": worth(quality, cells, ("default", "no-scores", "kt", "kt-second-half", "stein-thinning", "stride")),
+        "sizes": sizes(quality),
+        "all-methods": composite(quality, cells),
         "metrics": metrics(quality),
         "others-win": others_win(quality),
+        "slow-chains": slow_chains(quality),
+        "kernel-thinning": kernel_thinning(quality),
         "speed": speed(measured),
         "costs": costs(results),
     }
@@ -113,33 +122,52 @@ def written(page: str, parts: dict[str, str]) -> str:
     return page
 
 
-def worth(quality: str, methods: tuple[str, ...]) -> str:
+def worth(quality: str, cells: Numbers, methods: tuple[str, ...]) -> str:
     """Return the table of what 100 kept draws are worth in evenly spaced ones."""
     worths = by_method(rows(quality, "Worth"))
-    slow = by_method(rows(quality, "Composite"))
-    head = [
-        "100 draws selected by",
-        "input",
-        "in memory",
-        "worth in evenly spaced draws",
-        "error on slow chains, stride = 1",
-    ]
-    lines = [[*METHODS[name], worths[name]["m = 100"], slow[name]["slow chains"]] for name in methods]
+    head = ["100 draws selected by", "in memory", "worth in evenly spaced draws", "error, burn-in", "error, bad mixing"]
+    lines = []
+    for name in methods:
+        title, needs, memory = METHODS[name]
+        title += " with scores" if "scores" in needs and "scores" not in title else ""
+        lines.append([title, memory, worths[name]["m = 100"], *on_slow_chains(cells, name)])
     return table(head, lines)
 
 
-def composite(quality: str) -> str:
+def sizes(quality: str) -> str:
+    """Return the table of what kept draws are worth, for each size."""
+    worths = by_method(rows(quality, "Worth"))
+    kept = [name.removeprefix("m = ") for name in worths["default"] if name != "method"]
+    head = ["kept draws", "worth in evenly spaced draws, with scores", "without scores"]
+    return table(head, [[m, *(worths[name][f"m = {m}"] for name in ("default", "no-scores"))] for m in kept])
+
+
+def composite(quality: str, cells: Numbers) -> str:
     """Return the table of errors relative to stride."""
     found = by_method(rows(quality, "Composite"))
-    head = ["method", "input", "all targets", "slow chains", "other chains", "cells worse than stride", "worst cell"]
+    head = ["method", "input", "all targets", "burn-in", "bad mixing", "other chains"]
+    head += ["cells worse than stride", "worst cell"]
     lines = []
     for name, (title, needs, _) in METHODS.items():
         row = found[name]
         worse = row["worse than stride"].partition(" (")[0]
-        lines.append(
-            [title, needs, row["all targets"], row["slow chains"], row["other chains"], worse, row["worst cell"]]
-        )
+        slow = on_slow_chains(cells, name)
+        lines.append([title, needs, row["all targets"], *slow, row["other chains"], worse, row["worst cell"]])
     return table(head, lines)
+
+
+def on_slow_chains(cells: Numbers, method: str) -> list[str]:
+    """Return the errors on the targets with burn-in and on those with bad mixing, relative to stride."""
+    found = []
+    for kind in ("burn-in-", "bad-mixing-"):
+        of_targets = [methods[method] for target, methods in cells["results"].items() if target.startswith(kind)]
+        logs = [
+            sum(math.log(ratio) for ratio in cell["ratios"][:COMPOSITE]) / COMPOSITE / len(by_size)
+            for by_size in of_targets
+            for cell in by_size.values()
+        ]
+        found.append(f"{math.exp(sum(logs) / len(of_targets)):.2f}")
+    return found
 
 
 def metrics(quality: str) -> str:
@@ -162,6 +190,29 @@ def others_win(quality: str) -> str:
             said = ", ".join(f"{METHODS[name][0].replace('**', '')} {value:.2f}" for value, name in better)
             lines.append([row["target"], row["default"], said])
     return table(["target", "steinstream with scores", "smaller error"], lines)
+
+
+def slow_chains(quality: str) -> str:
+    """Return the table of errors on slow chains: the default, further passes and KSD alone."""
+    names = {"default": "default", "passes-auto": '`passes="auto"`', "pure-ksd": "KSD alone (`stream_weight=0`)"}
+    found = [row for row in rows(quality, "Composite by target") if row["target"].startswith(("burn-in", "bad-mixing"))]
+    return table(["target", *names.values()], [[row["target"], *(row[name] for name in names)] for row in found])
+
+
+def kernel_thinning(quality: str) -> str:
+    """Return a sentence on the targets on which kernel thinning is at least as good as the default."""
+    found = rows(quality, "Composite by target")
+    smaller = [row["target"] for row in found if float(row["kt"]) < float(row["default"])]
+    equal = [row["target"] for row in found if float(row["kt"]) == float(row["default"])]
+    said = f"""
+        Of {len(found)} targets, kernel thinning has a smaller error than steinstream with scores on
+        {listed(smaller)}, and the same error, to two digits, on {listed(equal)}."""
+    return paragraph(said)[:-1]
+
+
+def listed(names: list[str]) -> str:
+    """Return the number of targets and their names."""
+    return f"{len(names)} ({', '.join(names)})" if names else "none"
 
 
 def speed(measured: Numbers) -> str:
@@ -194,13 +245,14 @@ def costs(results: str) -> str:
     (start,) = (row for row in rows(results, "startup") if row["process"] == "steinstream --help")
     large = f"{float(many['all threads, s']):.2g} s, {float(many['memory, MB']):.0f} MB"
     faster = f"{float(same['same ids, times faster']):.0f} times as fast"
+    normal = f"{int(FOUR[2]):,} draws in {FOUR[1]} dimensions".replace(",", " ")
     values = {
         "a step with KSD alone, relative to a loop in C with plain sums": f"{min(steps):.1f} to {max(steps):.1f}",
         "a step at draw 10 000 000, relative to draw 10 000": f"{float(long['late / early']):.2f}",
         "growth of memory up to draw 10 000 000": f"{float(long['to 10,000,000, MB']):.1f} MB",
         "KSD of 100 000 draws in 10 dimensions, two cores": large,
         "`steinstream --help`": f"{float(start['s']):.2f} s",
-        "`ss.baselines.stein_thinning`, relative to the package stein-thinning with the same result": faster,
+        f"`ss.baselines.stein_thinning` on {normal}, relative to stein-thinning with the same result": faster,
     }
     return table(["measurement", "value"], [list(item) for item in values.items()])
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAMES = (
-    *("row", "step", "beyond", "stein_thinning", "long", "startup", "ksd", "reading", "reading_memory"),
-    *("report", "collector", "live"),
+    *("row", "step", "beyond", "stein_thinning", "kernel_thinning", "long", "startup", "first_use"),
+    *("ksd", "reading", "reading_memory", "report", "collector", "live"),
 )
-NEEDS = {"collector": "torch"}
+NEEDS = {"collector": "torch", "kernel_thinning": "goodpoints"}
 
 # The folder above instead of this one, which would hide the package stein_thinning behind the benchmark of that name.
 sys.path[0] = str(HERE.parent)

@@ -30,7 +30,8 @@ class Steady:
     def __init__(self, size: int, dim: int, *, steps: int, before: int, pins: int = 0, **settings: Any) -> None:
         rng = np.random.default_rng(size + dim)
         self.priced = "cost_weight" in settings
-        thinner = Thinner(dim, size=size, preconditioner=Preconditioner.identity(), **settings)
+        plain = {"preconditioner": Preconditioner.identity(), "stream_weight": 0.0}  # KSD alone
+        thinner = Thinner(dim, size=size, **{**plain, **settings})
         self.extend(thinner, rng.normal(size=(size + before, dim)))
         if pins:
             thinner.pin(thinner.kept.ids[:pins])

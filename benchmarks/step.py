@@ -5,7 +5,8 @@ are fast but neither exact nor free of drift. The engine runs on one thread, on 
 shared), and through Thinner.extend, with validation and records. *replaced* is the share of steps that remove an
 older draw and so cost a second kernel row. *same ids* lists the contenders that kept the same draws as one thread
 did. *threads* uses all cores at every step, which is meaningful only if all of them are free: a thread that waits for
-its core delays the others. *extend* uses one thread here: several are tried only in long runs.
+its core delays the others. *extend* uses one thread here: several are tried only in long runs. All of them select by
+KSD alone; *stream term* is Thinner.extend with the default objective, relative to the same loop in C.
 """
 
 from __future__ import annotations
@@ -37,17 +38,20 @@ def run(options: Options) -> list[Row]:
 
 def measure(size: int, dim: int, quick: bool) -> Row:
     steps = max(100, int(2e7 / (size * (dim + 8))))  # some ten milliseconds
-    steady = Steady(size, dim, steps=steps, before=2 * size if quick else max(50_000, 5 * size))
+    before = 2 * size if quick else max(50_000, 5 * size)
+    steady = Steady(size, dim, steps=steps, before=before)
     case = Case.of(steady)
     alone = InEngine(case, None)
     others = {"C": InC(case), "threads": InEngine(case, threads()), "extend": AsCalled(steady)}
-    best = race({"one thread": alone, **others}, 1.0 if quick else 5.0)
+    with_stream = AsCalled(Steady(size, dim, steps=steps, before=before, stream_weight=1.0))
+    best = race({"one thread": alone, "stream term": with_stream, **others}, 1.0 if quick else 5.0)
     return {
         "kept": size,
         "d": dim,
         **{f"{who}, us": best[who] / steps * 1e6 for who in ("C", "one thread", "threads", "extend")},
         "one thread / C": best["one thread"] / best["C"],
         "extend / C": best["extend"] / best["C"],
+        "stream term / C": best["stream term"] / best["C"],
         "one thread / threads": best["one thread"] / best["threads"],
         "replaced": f"{alone.replaced:.0%}",
         "same ids": ", ".join(who for who, other in others.items() if other.kept == alone.kept),

@@ -29,7 +29,8 @@ from benchmarks.quality.sampling import (
 CHOOSE, CONFIRM = "choose", "confirm"
 SIZES = (50, 100, 200, 500)
 SEEDS = (0, 1, 2)
-SLOW = "slow chain"  # kind of the chains with burn-in or bad mixing
+SLOW = "slow chain"  # kind of the chains with burn-in or bad mixing, in at most ten dimensions
+WIDE = "slow chain, many dimensions"  # worth fewer draws than the target has variances and covariances
 
 
 class Target(NamedTuple):
@@ -478,6 +479,28 @@ def _bad_logistic(_: Path | None) -> Problem:
         return run_nuts(density, 4, int(rng.integers(1000)), chains=1, draws=100, accept=0.8)[0, -1]
 
     return walk(log_density, score, nuts(density, 4).reference, start, 0.04)
+
+
+@_add("slow-gauss-20", WIDE, CHOOSE, 20, "random walk, effective size 50")
+def _slow_gauss(_: Path | None) -> Problem:
+    """Equal correlations of 0.5."""
+    factor = np.linalg.cholesky(0.5 + 0.5 * np.eye(20))
+    target = _gaussian(factor @ factor.T)
+    assert target.log_density is not None
+    assert target.score is not None
+    return walk(target.log_density, target.score, target.reference, lambda rng: factor @ rng.normal(size=20), 0.35)
+
+
+@_add("slow-logistic-15", WIDE, CONFIRM, 15, "random walk, effective size 50", needs=("jax", "numpyro"))
+def _slow_logistic(_: Path | None) -> Problem:
+    """Starts at a draw of NUTS."""
+    density = _logistic_density(15, 300)
+    log_density, score = jax_functions(density)
+
+    def start(rng: np.random.Generator) -> Array:
+        return run_nuts(density, 15, int(rng.integers(1000)), chains=1, draws=100, accept=0.8)[0, -1]
+
+    return walk(log_density, score, nuts(density, 15).reference, start, 0.03)
 
 
 @_add("goodwin", "differential equation", CONFIRM, 4, "random walk")
