@@ -27,6 +27,7 @@ include_patterns = [
     "benchmarks/**.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
 ]
 exclude_patterns = [".*", "*/_build", "dist", "src", "tests", "experiments/runs"]
 suppress_warnings = ["myst.header"]  # a summary may begin with its second heading

@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 collect_ignore = ["_build", "conf.py", "pictures.py", "gallery.md"]
 collect_ignore += [str(page.relative_to(HERE)) for page in HERE.rglob("*.md") if "```console" in page.read_text()]
-collect_ignore += [] if find_spec("torch") and find_spec("safetensors") else ["networks.md"]
+collect_ignore += [] if find_spec("torch") and find_spec("safetensors") else ["networks.md", "quickstart-networks.md"]
 
 
 @pytest.fixture(autouse=True)

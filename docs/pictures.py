@@ -57,7 +57,7 @@ def spaced(number: int) -> str:
 
 
 def burn_in():
-    """A random walk from far out: what is kept of it after 500 moves, and after 20 000."""
+    """A random walk from far out: the kept draws after 500 moves, and after 20 000."""
     sampler = RandomWalk(Gaussian([0.0, 0.0], 1.0), step=0.8)
     _, chain = sampler.sample(sampler.init(np.array([14.0, 14.0]), seed=1), 20_000)
     figure, axes = panels(2)
@@ -221,7 +221,7 @@ def off(points):
 
 
 def preconditioner():
-    """Widths 1 and 0.01: what is kept in coordinates that are the identity, and in ones that follow the stream."""
+    """Widths 1 and 0.01: the kept draws in the identity coordinates, and in coordinates that follow the stream."""
     widths, noise = np.array([1.0, 0.01]), np.random.default_rng(0).normal(size=(10_000, 2))
     chain = np.empty_like(noise)
     state = np.full(2, 10.0)

@@ -107,17 +107,17 @@ def parameters(name):
     return [parameter for parameter in command.get_params(click.Context(command)) if "--help" not in parameter.opts]
 
 
-@pytest.mark.parametrize("name", sorted(commands.commands))
-def test_every_command_and_option_is_documented(name):
+def test_every_command_and_option_is_documented():
     documented = sections(text_of(COMMAND_LINE))
-    assert name in documented, f"docs/command-line.md has no section on steinstream {name}"
-    shared = re.findall(r"those of (.*?)\.(?:\s|$)", documented[name], flags=re.DOTALL)
-    shared = re.findall(r"\(#([\w-]+)\)", " ".join(shared))
-    text = documented[name] + "".join(documented[section] for section in shared)
-    written = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(re.findall(r"`([^`]*)`", text))))
-    options = [parameter for parameter in parameters(name) if isinstance(parameter, click.Option)]
-    missing = {spelling for option in options for spelling in (*option.opts, *option.secondary_opts)} - written
-    assert not missing, f"docs/command-line.md does not tell of steinstream {name} {' '.join(sorted(missing))}"
+    for name in sorted(commands.commands):
+        assert name in documented, f"docs/command-line.md has no section on steinstream {name}"
+        shared = re.findall(r"those of (.*?)\.(?:\s|$)", documented[name], flags=re.DOTALL)
+        shared = re.findall(r"\(#([\w-]+)\)", " ".join(shared))
+        text = documented[name] + "".join(documented[section] for section in shared)
+        written = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(re.findall(r"`([^`]*)`", text))))
+        options = [parameter for parameter in parameters(name) if isinstance(parameter, click.Option)]
+        missing = {spelling for option in options for spelling in (*option.opts, *option.secondary_opts)} - written
+        assert not missing, f"docs/command-line.md does not describe steinstream {name} {' '.join(sorted(missing))}"
 
 
 def test_every_option_in_a_section_of_the_command_line_exists():
@@ -142,13 +142,13 @@ def test_every_public_name_is_in_the_reference():
     assert not wanted - there, sorted(wanted - there)
 
 
-@pytest.mark.parametrize("page", pages(), ids=named)
-def test_links_and_pictures_lead_somewhere(page):
-    for link in links(page):
-        path, _, anchor = link.partition("#")
-        target = page.parent / path if path else page
-        assert target.exists(), f"{named(page)}: {link}"
-        assert not anchor or anchor in anchors(target), f"{named(page)}: {link}"
+def test_links_and_pictures_lead_somewhere():
+    for page in pages():
+        for link in links(page):
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), f"{named(page)}: {link}"
+            assert not anchor or anchor in anchors(target), f"{named(page)}: {link}"
 
 
 def test_pages_quote_the_numbers_of_their_figures():
@@ -228,3 +228,21 @@ def test_the_site_asks_nobody():
         assert not re.search(loads, page.read_text()), page
     for sheet in SITE.rglob("*.css"):
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//|@import\s+['\"](?:https?:)?//", sheet.read_text()), sheet
+
+
+TERMS = {"KSD": "ksd", "MMD": "mmd", "preconditioner": "preconditioner", "stream term": "stream"}
+WITHOUT_LINKS = ("glossary.md", "bibliography.md")
+GENERATED = r"<!-- \S+: made by .*?<!-- end"
+
+
+def test_pages_link_terms_to_the_glossary():
+    missing = []
+    for page in pages():
+        if page.parent not in (ROOT / "docs", ROOT / "docs" / "integrations") or page.name in WITHOUT_LINKS:
+            continue
+        prose = re.sub(rf"^```.*?^```|{GENERATED}", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        prose = re.sub(r"^(?:    |#|\||\*|!).*$|`[^`\n]*`|\]\([^)\n]*\)", "", prose, flags=re.MULTILINE)
+        for term, anchor in TERMS.items():
+            if re.search(rf"\b{term}\b", prose) and f"glossary.md#{anchor}" not in page.read_text():
+                missing.append(f"{named(page)}: {term}")
+    assert not missing

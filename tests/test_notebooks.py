@@ -36,6 +36,8 @@ def stored_text(cell: dict) -> str:
 def test_a_notebook_gives_the_output_that_is_stored_in_it(path, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib", reason="the notebooks draw figures")
     matplotlib.use("agg")
+    if "import torch" in path.read_text():
+        pytest.importorskip("torch", reason="this notebook uses PyTorch")
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
@@ -46,7 +48,7 @@ def test_a_notebook_gives_the_output_that_is_stored_in_it(path, tmp_path, monkey
 
 
 def test_every_figure_of_a_notebook_has_an_alternative_text():
-    assert len(NOTEBOOKS) >= 2
+    assert len(NOTEBOOKS) >= 3
     for path in NOTEBOOKS:
         for cell in json.loads(path.read_text())["cells"]:
             if any("image/png" in output.get("data", {}) for output in cell.get("outputs", ())):

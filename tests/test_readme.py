@@ -12,12 +12,19 @@ from pathlib import Path
 import pytest
 
 import steinstream as ss
+from tests.browser import chromium
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "steinstream"
 README = (ROOT / "README.md").read_text()
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
+GITHUB = """
+    body { font: 16px/1.5 Helvetica, Arial, sans-serif; max-width: 830px; margin: 32px auto }
+    h2 { margin: 24px 0 16px; padding-bottom: 0.3em } p, table, pre { margin: 0 0 16px } img { max-width: 100% }
+    pre { padding: 16px; font-size: 85%; line-height: 1.45; overflow: auto }
+    table { border-collapse: collapse } td, th { border: 1px solid; padding: 6px 13px }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +41,18 @@ def script():
 def test_the_pages_say_what_was_measured(script):
     measured = json.loads(script.MEASURED.read_text())
     results, quality = script.RESULTS.read_text(), script.QUALITY.read_text()
-    parts = script.sections(measured, results, quality)
-    for page in (script.README, script.COMPARISON):
+    cells = json.loads(script.CELLS.read_text())
+    parts = script.sections(measured, results, quality, cells)
+    for page in script.PAGES:
         assert script.written(page.read_text(), parts) == page.read_text(), "run: python benchmarks/readme.py --text"
-    assert parts["speed"] != script.sections({**measured, "our KSD": 1.0}, results, quality)["speed"]
+    assert parts["speed"] != script.sections({**measured, "our KSD": 1.0}, results, quality, cells)["speed"]
     (row,) = (line for line in results.splitlines() if line.startswith("| steinstream --help |"))
-    assert (
-        parts["costs"]
-        != script.sections(measured, results.replace(row, row.replace("| 0.", "| 9.", 1)), quality)["costs"]
-    )
-    changed = re.sub(r"(\| default \| \d+ \| )\d+", r"\g<1>9999", quality)
-    assert parts["worth"] != script.sections(measured, results, changed)["worth"]
+    slower = results.replace(row, row.replace("| 0.", "| 9.", 1))
+    assert parts["costs"] != script.sections(measured, slower, quality, cells)["costs"]
+    changed = script.sections(measured, results, re.sub(r"(\| default \| \d+ \| )\d+", r"\g<1>9999", quality), cells)
+    assert parts["worth"] != changed["worth"] and parts["sizes"] != changed["sizes"]
+    cells["results"]["burn-in-gauss"]["default"]["50"]["ratios"][0] *= 100
+    assert parts["worth"] != script.sections(measured, results, quality, cells)["worth"]
 
 
 def test_a_measured_number_stands_only_in_a_generated_part():
@@ -55,10 +63,24 @@ def test_a_measured_number_stands_only_in_a_generated_part():
 
 
 def test_the_readme_is_short():
-    """About two screens."""
     lines = README.splitlines()
-    assert len(lines) < 130
+    assert len(lines) < 100
     assert all(len(line) <= 140 or line.startswith("|") for line in lines)
+
+
+def test_the_readme_fills_at_most_two_screens(tmp_path):
+    """Rendered with the width and the sizes of GitHub, on screens that are 1080 pixels high."""
+    markdown = pytest.importorskip("markdown_it", reason="rendering the README requires markdown-it-py")
+    body = markdown.MarkdownIt("commonmark", {"html": True}).enable("table").render(README)
+    body = body.replace('src="docs/', f'src="{(ROOT / "docs").as_uri()}/')
+    page = tmp_path / "readme.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><style>{GITHUB}</style>{body}")
+    with chromium(tmp_path / "profile", width=1280, height=1080) as browser:
+        browser.get(page.as_uri())
+        height = browser.execute_script("return document.body.getBoundingClientRect().bottom")
+        picture = browser.execute_script("return document.querySelector('img').naturalHeight")
+    assert picture > 100
+    assert height <= 2 * 1080, height
 
 
 def test_pictures_and_pages_that_the_readme_shows_are_there():
@@ -76,8 +98,9 @@ def test_one_version_and_one_name_everywhere():
     assert citation["license"] == PROJECT["license"] == "MIT"
     assert citation["keywords"] == PROJECT["keywords"] and citation["abstract"].rstrip(".") == PROJECT["description"]
     assert {"cff-version", "message", "title"} <= citation.keys()
-    assert f"version = {{{ss.__version__}}}" in README and f"{{{{{author['name']}}}}}" in README
-    assert citation["title"] in README
+    bibliography = (ROOT / "docs" / "bibliography.md").read_text()
+    assert f"version = {{{ss.__version__}}}" in bibliography and f"{{{{{author['name']}}}}}" in bibliography
+    assert citation["title"] in bibliography
     assert f"\n## {ss.__version__}" in (ROOT / "CHANGELOG.md").read_text()
     licence = (ROOT / "LICENSE").read_text()
     assert licence.startswith("MIT License") and author["name"] in licence
