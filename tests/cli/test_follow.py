@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +16,8 @@ import pytest
 import steinstream as ss
 from steinstream.cli.follow import follow as command
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError
-from steinstream.io import open_chain
+from steinstream.io import csv_follow, open_chain
 from tests.stan_runs import constrain, program, sample, whole
-
-IDLE = 30.0  # seconds after which a file counts as finished; a busy writer pauses for less
 
 
 def until(condition, what, seconds=600):
@@ -244,7 +243,7 @@ def test_resume_refuses_a_file_that_was_begun_anew(made, texts, tmp_path):
         follow(diagnostic, *how, "--resume")
 
 
-def test_plain_csv_can_be_followed(tmp_path):
+def test_plain_csv_can_be_followed(tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=(300, 2))
     path, kept = tmp_path / "c.csv", tmp_path / "kept.npz"
     rows = ["a,b,score_a,score_b\n", *(f"{a!r},{b!r},{-a!r},{-b!r}\n" for a, b in x.tolist())]
@@ -254,9 +253,12 @@ def test_plain_csv_can_be_followed(tmp_path):
         until(kept.exists, "the first part")
         with path.open("a") as file:
             file.write(rows[100][7:] + "".join(rows[101:]))
+        clock.append(time.monotonic)  # from now on, the file may count as finished
 
+    clock = [lambda: 0.0]
+    monkeypatch.setattr(csv_follow, "time", SimpleNamespace(monotonic=lambda: clock[-1]()))
     with Meanwhile(write):
-        follow(path, "-o", kept, "--size", 20, "--every", 0, "--until-idle", IDLE)
+        follow(path, "-o", kept, "--size", 20, "--every", 0, "--until-idle", 0.1)
     found = ss.Kept.load(kept)
     thinner = ss.Thinner(2, size=20, preconditioner=ss.Streaming()).extend(x, -x)
     assert found.settings["seen"] == 300 and found.ksd == thinner.ksd and found.names == ("a", "b")

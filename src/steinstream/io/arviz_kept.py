@@ -101,7 +101,7 @@ def check_names(kept: Kept, format: str) -> None:
     wrong = [name for name in kept.names or () if "\0" in name]
     wrong += [name for name in kept.variables if name in ("", ".", "..") or "/" in name]
     if wrong:
-        raise InputError(f"{format} cannot store the name {wrong[0]!r}.", "Rename the parameter, or write npz or csv.")
+        raise InputError(f"{format} cannot store the name {wrong[0]!r}.", "Rename the parameter, or write npz.")
 
 
 def kept_attributes(kept: Kept) -> dict[str, Any]:

@@ -254,7 +254,16 @@ def write_csv_for_r(kept: Kept, file: IO[bytes]) -> None:
 
 
 def _write_table(titles: Sequence[str], columns: Sequence[AnyArray], file: IO[bytes]) -> None:
-    """Write a table as csv; 17 digits represent every float64 exactly."""
+    """Write a table as csv; 17 digits represent every float64 exactly.
+
+    Raises
+    ------
+    InputError
+        If a title contains a zero byte, which the reader takes for a sign of damage.
+    """
+    wrong = next((title for title in titles if "\0" in title), None)
+    if wrong is not None:
+        raise InputError(f"csv cannot store the name {wrong!r}: it contains a zero byte.", "Rename the parameter.")
     file.write((",".join(map(_quoted, titles)) + "\n").encode())
     form = ",".join("%d" if column.dtype.kind in "biu" else "%.17g" for column in columns) + "\n"
     for row in zip(*(column.tolist() for column in columns), strict=True):

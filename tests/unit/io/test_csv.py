@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import steinstream as ss
 from steinstream.errors import InputError
 from steinstream.io import open_chain
 from steinstream.validation import concatenate
@@ -167,3 +168,10 @@ def test_a_zero_byte_in_a_header_is_refused(tmp_path):
     path.write_bytes(b"a,b\0\n1,2\n3,4\n")
     with pytest.raises(InputError, match="line 1: a title of the header contains a zero byte"):
         open_chain(path)
+
+
+def test_a_name_with_a_zero_byte_is_refused_before_it_is_written(tmp_path):
+    kept = ss.thin(np.random.default_rng(0).normal(size=(50, 2)), size=5).with_names(["a\0b", "c"])
+    with pytest.raises(InputError, match="csv cannot store the name"):
+        kept.save(tmp_path / "kept.csv")
+    assert list(tmp_path.iterdir()) == []
