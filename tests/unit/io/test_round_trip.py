@@ -57,7 +57,7 @@ def test_kept_draws_come_back_bit_for_bit(suffix, data, tmp_path_factory):
     kept = make(points, ids, names)
     path = tmp_path_factory.mktemp("round") / f"kept{suffix}"
     if suffix in (".nc", ".csv", ".csv.gz") and any("\0" in name for name in names or ()):
-        with pytest.raises(InputError, match="(NetCDF|csv) cannot store the name"):
+        with pytest.raises(InputError, match=r"(NetCDF|csv) cannot store the name"):
             write_kept(kept, path)
         return
     write_kept(kept, path)
