@@ -142,7 +142,7 @@ def diagnose(
         for name, check in _COMPARISONS.items():
             too_few = "the stream has too few effective draws"
             findings.append(skipped(name, too_few) if slow.fired else check(context))
-        notes += notes_of_data(context, slow.value, has_scores=context.has_scores and not proxy)
+        notes += notes_of_data(context, slow.value, settings or {}, proxy=proxy)
         findings = _with_causes(findings, context)
     return Diagnosis(tuple(findings), notes, len(draws), len(context.draws), slow.value)
 

@@ -126,3 +126,32 @@ def sensitivity(limit: Array | float, noise: Array | float) -> Array:
 
     """
     return np.asarray(limit + _POWER_QUANTILE * np.asarray(noise))
+
+
+def as_normal(difference: Array, skewness: Array | float) -> Array:
+    """Return the difference that is as unlikely for a normal distribution, in standard errors.
+
+    This inverts the expansion that `threshold` uses: if the compared quantity has a skewness, its upper differences are
+    larger. Differences below one standard error are not changed.
+
+    Parameters
+    ----------
+    difference : array
+        Differences in standard errors.
+    skewness : array or float
+        Skewness of the compared quantity, at least 0.
+
+    Returns
+    -------
+    array
+        Differences in standard errors of a normal distribution.
+
+    Examples
+    --------
+    >>> as_normal(np.array([4.0, 4.0, -4.0]), np.array([0.0, 1.2, 1.2])).round(2).tolist()
+    [4.0, 2.42, -4.0]
+
+    """
+    slope = np.asarray(skewness) / 6.0
+    root = 2.0 * (difference + slope) / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * slope * (difference + slope), 0.0)))
+    return np.where(difference > 1.0, root, difference)

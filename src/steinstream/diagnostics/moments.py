@@ -19,7 +19,7 @@ import numpy as np
 from steinstream._typing import Array
 from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.diagnostics.finding import Finding
-from steinstream.diagnostics.mcse import relative_noise, sensitivity, threshold
+from steinstream.diagnostics.mcse import as_normal, relative_noise, sensitivity, threshold
 
 EFFECT = 0.1  # standard deviations
 REMEDY = "keep more draws, or thin with a larger stream_weight"
@@ -118,9 +118,30 @@ def describe_bounds(what: str, narrow: float, wide: float) -> str:
 def _parameter_ratios(context: DiagnosticContext) -> list[Ratio]:
     """Return the ratio of the standard deviation of each parameter."""
     squares = context.standardise(context.draws) ** 2
-    kept = context.weights @ context.centred_kept**2
-    ratios = np.sqrt(kept / np.maximum(squares.mean(axis=0), 1e-300))
-    return _with_bounds([f"sd of {name}" for name in context.names], ratios, squares, 1.0 / 3.0, context)
+    return _with_bounds([f"sd of {name}" for name in context.names], sd_ratios(context), squares, 1.0 / 3.0, context)
+
+
+def sd_ratios(context: DiagnosticContext) -> Array:
+    """Return the standard deviation of each parameter, relative to the stream, (d,)."""
+    squares = context.standardise(context.draws) ** 2
+    return np.asarray(np.sqrt(context.weights @ context.centred_kept**2 / np.maximum(squares.mean(axis=0), 1e-300)))
+
+
+def sd_differences(context: DiagnosticContext) -> Array:
+    """Return the difference of each standard deviation from the stream, in standard errors of independent draws, (d,).
+
+    The ratios of the standard deviations are compared to the power of 2/3, which is nearly normal; what is left of its
+    skewness is removed.
+
+    Returns
+    -------
+    array
+        Differences, nearly normal for independent draws.
+
+    """
+    noise, skewness = _noise(context.standardise(context.draws) ** 2, 1.0 / 3.0, context)
+    differences = np.where(noise > 0, np.cbrt(sd_ratios(context) ** 2) - 1.0, 0.0)  # a constant has no noise
+    return as_normal(differences / np.where(noise > 0, noise, 1.0), skewness)
 
 
 def _joint_ratio(context: DiagnosticContext) -> Ratio:
@@ -136,14 +157,9 @@ def _with_bounds(
 ) -> list[Ratio]:
     """Add bounds and sensitivities to ratios of widths; half of the false-alarm rate is shared by these ratios.
 
-    ``values`` (n, k) are the squares (``power`` 1/3) or absolute deviations (2/3) of the stream, whose means are
-    compared. The ratios to the power of 2/3 are nearly normal if the values have the skewness of a gamma distribution,
-    which is twice their coefficient of variation; the upper bounds take a larger skewness into account.
+    ``values`` and ``power`` as in `_noise`.
     """
-    mean, sd = np.maximum(values.mean(axis=0), 1e-300), values.std(axis=0)
-    noise = power * sd / mean * context.standard_error(values)
-    skewness = (((values - mean) / np.maximum(sd, 1e-300)) ** 3).mean(axis=0) - 2.0 * sd / mean
-    skewness = np.maximum(skewness, 0.0) / math.sqrt(context.kept_count)
+    noise, skewness = _noise(values, power, context)
     noise *= relative_noise((np.cbrt(ratios**2) - 1.0) / noise)
     effect, comparisons = EFFECT * 2.0 / 3.0, 2 * len(ratios)
     lower = np.maximum(1.0 - threshold(effect, noise, comparisons), 0.0)
@@ -152,3 +168,16 @@ def _with_bounds(
     narrow, wide = lower / (1.0 + shortfall), upper / np.where(shortfall < 1.0, 1.0 - shortfall, 0.0)
     columns = [ratios, *(bound**1.5 for bound in (lower, upper, narrow, wide))]
     return [Ratio(*one) for one in zip(labels, *(column.tolist() for column in columns), strict=True)]
+
+
+def _noise(values: Array, power: float, context: DiagnosticContext) -> tuple[Array, Array]:
+    """Return standard error and skewness of ratios of widths to the power of 2/3.
+
+    ``values`` (n, k) are the squares (``power`` 1/3) or absolute deviations (2/3) of the stream, whose means are
+    compared. The ratios to the power of 2/3 are nearly normal if the values have the skewness of a gamma distribution,
+    which is twice their coefficient of variation. The skewness is what exceeds it.
+    """
+    mean, sd = np.maximum(values.mean(axis=0), 1e-300), values.std(axis=0)
+    noise = power * sd / mean * context.standard_error(values)
+    skewness = (((values - mean) / np.maximum(sd, 1e-300)) ** 3).mean(axis=0) - 2.0 * sd / mean
+    return noise, np.maximum(skewness, 0.0) / math.sqrt(context.kept_count)

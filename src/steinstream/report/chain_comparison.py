@@ -14,6 +14,7 @@ import numpy as np
 from steinstream._typing import Array
 from steinstream.diagnostics import FALSE_ALARM
 from steinstream.diagnostics.context import DiagnosticContext, largest_deviation
+from steinstream.diagnostics.moments import sd_differences
 from steinstream.diagnostics.summary import Summary, summarise
 from steinstream.io.base import default_names
 from steinstream.report.chain_summary import ChainSummary
@@ -82,17 +83,17 @@ class ChainComparison:
         return summarise(kept.draws, self.weights, self.names, QUANTILE_LEVELS, kept.ids, stream, burn_in_ends=ends)
 
     @cached_property
-    def standard_errors(self) -> Array:
-        """Largest difference of each parameter from the chain, in standard errors of independent draws, (d,).
+    def standard_errors(self) -> dict[str, Array]:
+        """Difference of each statistic from the chain, in standard errors of independent draws, by name, (d,).
 
-        The mean is compared, and the fractions of the draws below the 5, 50 and 95 % quantiles of the chain by Cohen's
-        h, the difference of 2 arcsin(sqrt(p)). These differences are nearly normal for every distribution; that of the
-        sd is not.
+        For a quantile, the fractions of the draws below the quantile of the chain are compared by Cohen's h, the
+        difference of 2 arcsin(sqrt(p)); for standard deviations see `sd_differences`. These differences are nearly
+        normal for independent draws of every distribution.
 
         Returns
         -------
-        array
-            The largest difference of each parameter.
+        dict
+            Name of the statistic, as in the summary, and the differences of the parameters.
 
         """
         if self.chain is None:
@@ -101,18 +102,19 @@ class ChainComparison:
         context = DiagnosticContext(
             kept.draws, kept.ids, self.chain.stream, weights=kept.weights, burn_in_ends=kept.burn_in_ends
         )
-        largest = np.abs(context.weights @ context.standardise(context.kept)) / context.standard_error(context.draws)
+        shifts = context.weights @ context.standardise(context.kept)
+        differences = [shifts / context.standard_error(context.draws), sd_differences(context)]
         for edge in np.quantile(context.draws, QUANTILE_LEVELS, axis=0):
             below = (context.draws <= edge).astype(np.float64)
             fractions = np.stack([below.mean(axis=0), context.weights @ (context.kept <= edge)])
-            chain, kept = 2.0 * np.arcsin(np.sqrt(np.clip(fractions, 0.0, 1.0)))
-            largest = np.maximum(largest, np.abs(kept - chain) / context.standard_error(below))
-        return np.asarray(largest)
+            chain, own = 2.0 * np.arcsin(np.sqrt(np.clip(fractions, 0.0, 1.0)))
+            differences.append((chain - own) / context.standard_error(below))  # fewer draws below: a larger quantile
+        return dict(zip(self.summary.statistics, differences, strict=True))
 
     @property
     def limit(self) -> float:
         """Number of standard errors that all differences of independent draws stay below, but for one set in 1000."""
-        comparisons = (1 + len(QUANTILE_LEVELS)) * self.kept.draws.shape[1]
+        comparisons = len(self.summary.statistics) * self.kept.draws.shape[1]
         return NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2.0 * comparisons))
 
     def most_different(self, number: int) -> list[int]:

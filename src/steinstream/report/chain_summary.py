@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from steinstream import validation
 from steinstream._formatting import count
-from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.inspection import Inspection
 from steinstream.io import Chain, open_chains
@@ -118,7 +117,10 @@ class StoredSubsample(ChainSummary):
 
 
 def summarise_chain(
-    kept: Kept, chain: ChainLike, progress: Callable[[Chain, int], None] | None = None
+    kept: Kept,
+    chain: ChainLike,
+    progress: Callable[[Chain, int], None] | None = None,
+    scores: ArrayLike | None = None,
 ) -> ChainSummary | None:
     """Read the chain that a kept set comes from.
 
@@ -131,6 +133,8 @@ def summarise_chain(
         set holds.
     progress : callable, optional
         Called with the chain and the number of draws read.
+    scores : array, optional
+        Scores of an array of draws.
 
     Returns
     -------
@@ -140,22 +144,24 @@ def summarise_chain(
     Raises
     ------
     InputError
-        If the chain cannot be read or has another number of dimensions.
+        If the chain cannot be read or has another number of dimensions, or if scores are given without an array.
 
     """
+    if isinstance(chain, list | tuple) and chain and all(isinstance(part, str | PathLike) for part in chain):
+        chain = open_chains([Path(part) for part in chain])
+    elif isinstance(chain, str | PathLike):
+        chain = open_chains([chain])
+    if scores is not None and (chain is None or isinstance(chain, Chain | ChainSummary)):
+        raise InputError("Scores are given without an array of draws.", "Pass the draws as well, or leave out scores.")
     if chain is None:
         stream = kept.stream
         return StoredSubsample(kept, stream) if stream is not None and len(stream.draws) >= _MIN_DRAWS else None
-    if isinstance(chain, str | PathLike):
-        chain = open_chains([chain])
-    elif isinstance(chain, list | tuple) and chain and all(isinstance(part, str | PathLike) for part in chain):
-        chain = open_chains([Path(part) for part in chain])
     if isinstance(chain, ChainSummary):
         summary = chain
     elif isinstance(chain, Chain):
         summary = _summarise_file(kept, chain, progress)
     else:
-        summary = _summarise_array(kept, np.asarray(chain))
+        summary = _summarise_array(kept, chain, scores)
     return summary if len(summary.block.draws) >= _MIN_DRAWS else None
 
 
@@ -182,15 +188,8 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
         If the chain has too few draws.
 
     """
-    if scores is None:
-        summary = summarise_chain(kept, chain)
-        stream = None if summary is None else summary.stream
-    else:
-        subsample = Subsample(kept.draws.shape[1])
-        for block in validation.as_chains(chain, scores):  # type: ignore[arg-type]
-            _require_dimension(kept, block.draws.shape[1], "The chain")
-            subsample.add(block.take(validation.finite_rows(block, "skip")))
-        stream = subsample.block
+    summary = summarise_chain(kept, chain, scores=scores)
+    stream = None if summary is None else summary.stream
     if stream is None or len(stream.draws) < _MIN_DRAWS:
         raise InputError(
             f"The diagnostic checks need at least {_MIN_DRAWS} draws of the chain.",
@@ -209,17 +208,17 @@ def _summarise_file(kept: Kept, chain: Chain, progress: Callable[[Chain, int], N
     return summary
 
 
-def _summarise_array(kept: Kept, draws: Array) -> ChainSummary:
-    if draws.ndim not in (2, 3) or draws.dtype.kind not in "fiu":
+def _summarise_array(kept: Kept, draws: ArrayLike, scores: ArrayLike | None) -> ChainSummary:
+    values = np.asarray(draws)
+    if values.ndim not in (2, 3) or values.dtype.kind not in "fiu":
         raise InputError(
-            f"The chain has shape {draws.shape} and dtype {draws.dtype}.",
+            f"The chain has shape {values.shape} and dtype {values.dtype}.",
             "Pass an array of numbers with shape (n, d) or (chains, n, d), or a file name.",
         )
-    _require_dimension(kept, draws.shape[-1], "The chain")
-    summary = ChainSummary(kept, "draws given as an array", has_scores=False)
-    for number, one in enumerate(draws.reshape(-1, *draws.shape[-2:]).astype(np.float64)):
-        ids = np.column_stack([np.full(len(one), number), np.arange(len(one))])
-        summary.add(Block(one, np.zeros_like(one), ids))
+    _require_dimension(kept, values.shape[-1], "The chain")
+    summary = ChainSummary(kept, "draws given as an array", has_scores=scores is not None)
+    for block in validation.as_chains(draws, scores):
+        summary.add(block if block.has_scores else block._replace(scores=np.zeros_like(block.draws)))
     return summary
 
 

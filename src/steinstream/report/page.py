@@ -18,6 +18,7 @@ from pathlib import Path
 from string import Template
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from steinstream._formatting import count, number
 from steinstream.diagnostics import Diagnosis, diagnose
@@ -64,6 +65,7 @@ class Report:
 def build_report(
     kept: Kept,
     chain: ChainLike = None,
+    scores: ArrayLike | None = None,
     *,
     file: str = "",
     title: str = "",
@@ -78,6 +80,8 @@ def build_report(
     chain : str, path, sequence of paths, Chain or array, optional
         The chain to compare with: one or several files, an open chain, or draws (n, d) or (chains, n, d). Default: the
         subsample of the stream that the kept set holds.
+    scores : array_like, optional
+        Scores of the draws in ``chain``, if it is an array.
     file : str, optional
         File of the kept set, for the code that reproduces it.
     title : str, optional
@@ -100,7 +104,7 @@ def build_report(
     if len(kept) == 0:
         raise InputError("The kept set is empty, so there is nothing to report.", "Add draws first.")
     title = title or file or "Kept draws"
-    comparison = ChainComparison(kept, summarise_chain(kept, chain, progress))
+    comparison = ChainComparison(kept, summarise_chain(kept, chain, progress, scores))
     diagnosis, evenly_spaced = _diagnosis(comparison), _evenly_spaced_ksd(comparison)
     body = join(
         [

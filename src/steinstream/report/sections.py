@@ -224,9 +224,9 @@ def summary_table(comparison: ChainComparison) -> Markup:
     note = _describe_choice(comparison, len(first))
     if comparison.chain is not None:
         note = (
-            "Difference: the largest difference of the mean or a quantile, in standard errors of "
-            f"{count(len(comparison.kept))} independent draws; the sd is compared by the diagnostic checks. "
-            f"\N{CHECK MARK}: below {comparison.limit:.1f}. Independent draws exceed this value in one of 1000 sets. "
+            f"Difference: kept minus chain, in standard errors of {count(len(comparison.kept))} independent draws. "
+            f"\N{CHECK MARK}: all below {comparison.limit:.1f}. Independent draws exceed this value in one of 1000 "
+            "sets; the sds of parameters with heavy tails exceed it more often. "
             f"Numbers are rounded relative to the sd. {note}"
         )
     link = element("a", "Save the table as csv", href=_csv_link(comparison), download="summary.csv")
@@ -234,29 +234,36 @@ def summary_table(comparison: ChainComparison) -> Markup:
 
 
 def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -> Markup:
-    """Return the table: two rows for each parameter, or one without a chain."""
+    """Return the table: three rows for each parameter, or one without a chain."""
     kept, chain = comparison.summary, comparison.summary.stream
-    head = ["parameter", "", *kept.statistics, *(() if chain is None else ("largest difference (se)", ""))]
+    head = ["parameter", "", *kept.statistics, *(() if chain is None else ("",))]
     rows = []
     for j in listed:
-        name = element("th", comparison.names[j], scope="rowgroup", rowspan=None if chain is None else 2)
+        name = element("th", comparison.names[j], scope="rowgroup", rowspan=None if chain is None else 3)
         scale = float((kept if chain is None else chain).sd[j])
         own = [element("td", _shown(values[j], scale)) for values in kept.statistics.values()]
         if chain is None:
             rows.append(element("tbody", element("tr", name, element("td", "kept", class_="set"), *own)))
             continue
         other = [element("td", _shown(values[j], scale)) for values in chain.statistics.values()]
-        difference = float(comparison.standard_errors[j])
-        good = difference <= comparison.limit
+        errors = [float(values[j]) for values in comparison.standard_errors.values()]
+        beyond = [not abs(error) <= comparison.limit for error in errors]
+        difference = [
+            element("td", f"{error:+.1f}".replace("-", "\N{MINUS SIGN}"), class_="fired" if far else None)
+            for error, far in zip(errors, beyond, strict=True)
+        ]
         mark = element(
-            "span", "\N{CHECK MARK}" if good else "\N{MULTIPLICATION X}", title="within" if good else "beyond"
+            "span",
+            "\N{MULTIPLICATION X}" if any(beyond) else "\N{CHECK MARK}",
+            title="beyond" if any(beyond) else "within",
         )
-        last = (
-            element("td", f"{difference:.1f}", rowspan=2),
-            element("td", mark, rowspan=2, class_="good" if good else "fired"),
-        )
-        top = element("tr", name, element("td", "chain", class_="set"), *other, *last, class_="chain")
-        rows.append(element("tbody", top, element("tr", element("td", "kept", class_="set"), *own)))
+        last = element("td", mark, rowspan=3, class_="fired" if any(beyond) else "good")
+        lines = [
+            element("tr", name, element("td", "chain", class_="set"), *other, last, class_="chain"),
+            element("tr", element("td", "kept", class_="set"), *own),
+            element("tr", element("td", "difference (se)", class_="set"), *difference, class_="difference"),
+        ]
+        rows.append(element("tbody", *lines))
     top = element("thead", element("tr", *(element("th", cell, scope="col") for cell in head)))
     return element("div", element("table", top, *rows, class_="full pairs", id=id), class_="wide", tabindex=0)
 
@@ -275,7 +282,7 @@ def _csv_link(comparison: ChainComparison) -> str:
 
 
 def format_value(value: float) -> str:
-    """Format a number with three digits, a minus sign and no exponent below one million.
+    """Format a number with three significant digits, zeros included, a minus sign and no exponent below one million.
 
     Returns
     -------
@@ -284,11 +291,11 @@ def format_value(value: float) -> str:
 
     Examples
     --------
-    >>> format_value(2253.4), format_value(-0.01234), format_value(1.25e9)
-    ('2 253', '\N{MINUS SIGN}0.0123', '1.25e+09')
+    >>> format_value(2253.4), format_value(-0.01234), format_value(1.0), format_value(1.25e9)
+    ('2 253', '\N{MINUS SIGN}0.0123', '1.00', '1.25e+09')
 
     """
-    words = count(round(value)) if 1000 <= abs(value) < 1e6 else number(value)
+    words = count(round(value)) if 1000 <= abs(value) < 1e6 else f"{value:#.3g}".rstrip(".")
     return words.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else words
 
 
@@ -302,7 +309,11 @@ def checks(diagnosis: Diagnosis | None) -> Markup:
         return _section(title, element("p", diagnosis.verdict))
     return _section(
         title,
-        element("p", "The kept draws are compared with the stream, and parts of the stream with each other."),
+        element(
+            "p",
+            f"The kept draws are compared with {count(diagnosis.stream)} evenly spaced draws of the chain, the stream. "
+            "Parts of the stream are compared with each other.",
+        ),
         table(
             ["check", "result", "value", "threshold", f"found with {POWER:.0%} probability", ""],
             [_check_row(finding) for finding in diagnosis.findings],
@@ -324,7 +335,7 @@ def _check_row(finding: Finding) -> tuple[object, ...]:
     numbers = ["" if finding.skipped else format_value(value) for value in (finding.value, finding.threshold)]
     return (
         finding.name,
-        element("td", finding.says, class_="said"),
+        element("td", finding.says if finding.fired else finding.found or finding.says, class_="said"),
         element("td", numbers[0], class_="n"),
         element("td", numbers[1], class_="n", data_label="threshold"),
         element("td", finding.detects.rstrip(","), data_label="would be found"),

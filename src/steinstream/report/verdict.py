@@ -83,8 +83,9 @@ def _largest_differences(comparison: ChainComparison) -> str:
     differences = {name: float(np.nanmax(np.abs(d), initial=0.0)) for name, d in comparison.summary.difference.items()}
     quantiles = max(value for name, value in differences.items() if name.endswith("%"))
     return (
-        f"Compared with the chain after burn-in, means differ by at most {differences['mean']:.2f} sd, sds by at most "
-        f"{differences['sd']:.0%}, and 5, 50 and 95 % quantiles by at most {quantiles:.2f} sd."
+        f"Compared with {count(len(comparison.draws))} draws of the chain after burn-in, means differ by at most "
+        f"{differences['mean']:.2f} sd, sds by at most {differences['sd']:.0%}, and 5, 50 and 95 % quantiles by at "
+        f"most {quantiles:.2f} sd."
     )
 
 

@@ -660,7 +660,9 @@ class Kept:
             )
         return diagnose(self.draws, self.ids, stream, self.names, self.weights, self.settings)
 
-    def report(self, path: str | PathLike[str] | None = None, chain: ChainLike = None) -> Report:
+    def report(
+        self, path: str | PathLike[str] | None = None, chain: ChainLike = None, scores: ArrayLike | None = None
+    ) -> Report:
         """Create an HTML report that compares the kept draws with the chain; requires matplotlib.
 
         Parameters
@@ -669,6 +671,8 @@ class Kept:
             File to write. A notebook shows the returned report.
         chain : path, sequence of paths or array_like, optional
             The chain: files, or draws (n, d) or (chains, n, d). Default: the subsample in the kept set.
+        scores : array_like, optional
+            Scores of the draws in ``chain``. Without them, all checks but that of the scores are made.
 
         Returns
         -------
@@ -678,7 +682,7 @@ class Kept:
         """
         from steinstream.report.page import build_report  # facade
 
-        report = build_report(self, chain)
+        report = build_report(self, chain, scores)
         if path is not None:
             report.save(path)
         return report

@@ -37,22 +37,59 @@ def test_a_shifted_and_a_wide_parameter_differ_most():
     assert found["5%"][2] < -2 < 2 < found["95%"][2]
 
 
+def largest(comparison):
+    """Return the largest difference of each parameter in standard errors."""
+    return np.max(np.abs(list(comparison.standard_errors.values())), axis=0)
+
+
 def test_differences_in_standard_errors_are_small_for_a_sound_set_and_large_for_a_shifted_parameter():
     x = normal(dim=6)
     kept = ss.thin(x, -x, size=100)
-    assert ChainComparison(kept, summarise_chain(kept, x)).standard_errors.max() < 2
+    assert largest(ChainComparison(kept, summarise_chain(kept, x))).max() < 2
     shifted = ChainComparison(replace(kept, draws=kept.draws + np.eye(6)[2]), summarise_chain(kept, x))
-    assert shifted.standard_errors[2] > shifted.limit > 3 > np.delete(shifted.standard_errors, 2).max()
+    assert largest(shifted)[2] > shifted.limit > 3 > np.delete(largest(shifted), 2).max()
+    found = shifted.standard_errors
+    assert found["mean"][2] > 5 and found["50%"][2] > 5 and abs(found["sd"][2]) < 2
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.4])
+def test_a_wrong_sd_is_beyond_the_limit_although_its_mean_is_right(factor):
+    x = normal(dim=6)
+    kept = ss.thin(x, -x, size=200)
+    scales = np.where(np.arange(6) == 4, factor, 1.0)
+    centre = kept.draws.mean(axis=0)
+    changed = ChainComparison(replace(kept, draws=centre + scales * (kept.draws - centre)), summarise_chain(kept, x))
+    differences = changed.standard_errors["sd"]
+    assert abs(differences[4]) > changed.limit and np.sign(differences[4]) == np.sign(factor - 1.0)
+    assert np.abs(np.delete(differences, 4)).max() < 2 and abs(changed.standard_errors["mean"][4]) < 2
 
 
 def test_independent_draws_stay_within_the_limit():
     x = normal(20_000, dim=50)
-    kept = ss.thin(x[:100], -x[:100], size=50)
+    kept = ss.thin(x[:100], size=50)
     random = np.random.default_rng(1)
     for _ in range(20):
         rows = random.choice(20_000, 50, replace=False)
         comparison = ChainComparison(replace(kept, draws=x[rows]), summarise_chain(kept, x))
-        assert comparison.standard_errors.max() < comparison.limit < 5
+        assert largest(comparison).max() < comparison.limit < 5
+
+
+def test_a_skewed_parameter_is_judged_by_its_own_noise():
+    x = np.random.default_rng(2).gamma(2.0, size=(20_000, 20))
+    kept = ss.thin(x[:100], size=50)
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        rows = random.choice(20_000, 100, replace=False)
+        comparison = ChainComparison(
+            replace(kept, draws=x[rows], ids=kept.ids[:1].repeat(100, 0)), summarise_chain(kept, x)
+        )
+        assert np.abs(comparison.standard_errors["sd"]).max() < comparison.limit
+
+
+def test_a_constant_parameter_does_not_differ():
+    x = normal(dim=2) * [1.0, 0.0]
+    kept = ss.thin(x, size=50)
+    assert largest(ChainComparison(kept, summarise_chain(kept, x)))[1] == 0
 
 
 def test_without_a_chain_the_first_parameters_are_shown():

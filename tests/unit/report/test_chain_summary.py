@@ -54,6 +54,20 @@ def test_an_array_has_no_inspection_and_a_stream_without_scores(chain):
         stream_subsample(kept, kept.draws[:10], None)
 
 
+def test_an_array_with_scores_is_inspected_and_checked(chain, tmp_path):
+    with np.load(chain) as arrays:
+        draws, scores = arrays["draws"], arrays["scores"]
+    kept = ss.thin(draws, scores, size=20)
+    summary = summarise_chain(kept, draws, scores=scores)
+    assert summary.inspection is not None and summary.stream.has_scores
+    complete, without = (kept.report(tmp_path / "r.html", draws, *rest).html for rest in ([scores], []))
+    assert "KSD, evenly spaced" in complete and "given without its scores" not in complete
+    assert "The chain was given without its scores, so the scores were not checked." in without
+    assert "nothing shows whether the stream" not in without
+    with pytest.raises(ss.SteinstreamError, match="without an array of draws"):
+        summarise_chain(kept, chain, scores=scores)
+
+
 def test_few_draws_are_not_compared():
     x = np.random.default_rng(0).normal(size=(19, 2))
     kept = ss.thin(x, -x)

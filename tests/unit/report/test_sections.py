@@ -56,7 +56,9 @@ def test_the_summary_marks_parameters_that_differ():
     found = comparison(size=50)
     assert summary_text(found).count('class="good"') == 2 and 'class="fired"' not in summary_text(found)
     moved = ChainComparison(replace(found.kept, draws=found.kept.draws + 2.0 * np.eye(2)[0]), found.chain)
-    assert summary_text(moved).count('class="good"') == 1 and summary_text(moved).count('class="fired"') == 1
+    assert summary_text(moved).count('class="good"') == 1 and summary_text(moved).count('title="beyond"') == 1
+    one = summary_text(moved).split("<tbody>")[1]
+    assert one.count('class="fired"') == 4  # the mean, two quantiles and the result; not the sd
 
 
 def test_a_summary_of_many_parameters_shows_the_most_different_and_lists_all():
@@ -79,7 +81,10 @@ GOOD = replace(BAD, fired=False, detects="differences above 0.2 sd", found="larg
 
 def test_checks_show_value_threshold_sensitivity_and_result():
     text = sections.checks(Diagnosis((BAD, GOOD, skipped("scores", "no scores"))))
-    assert '<td class="n">0.5</td>' in text and 'class="fired">fired</td>' in text and "0.1% of clean runs" in text
+    assert '<td class="n">0.500</td>' in text and 'class="fired">fired</td>' in text and "0.1% of clean runs" in text
+    assert (
+        "the mean differs" in text and "largest found 0.1 sd (x0)" in text
+    )  # of the one that fired, and the other one
     assert "differences above 0.2 sd" in text and "skipped: no scores" in text and ">skipped</td>" in text
     assert "nan" not in text
     assert "steinstream report KEPT --chain CHAIN" in sections.checks(None)
