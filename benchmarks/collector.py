@@ -1,7 +1,7 @@
 """The collector on a ResNet-20: cost of a call relative to one forward and backward pass.
 
 100 networks of 0.27 million weights are kept. The score is available after the backward pass of the sampler, so a call
-only converts weights and score to vectors, compares them with the kept networks and writes files. *turned away*: the
+only converts weights and score to vectors, compares them with the kept networks and writes files. *rejected*: the
 new network is not kept, as in most calls. *replaces*: it is kept and another one is removed, so that a file of 2.2 MB
 and the checkpoint are written and a file is deleted. *synced* files are forced to disk. The pass is that of 128 images
 of 32 x 32 pixels with filter response normalisation, on one thread and on all threads; ratios are to the faster one.
@@ -93,7 +93,7 @@ def measure(preconditioner: Any, sync: bool | None, folder: Path, name: str, qui
 
     contenders = {
         "one": partial(forward_backward, 1), "all": partial(forward_backward, threads),
-        "turned away": partial(calls.next, 3.0), "replaces": partial(calls.next, 0.3),
+        "rejected": partial(calls.next, 3.0), "replaces": partial(calls.next, 0.3),
     }  # fmt: skip
     best = race(contenders, 2.0 if quick else 20.0, rounds=3)
     torch.set_num_threads(threads)
@@ -106,17 +106,17 @@ def measure(preconditioner: Any, sync: bool | None, folder: Path, name: str, qui
         "files": "none" if sync is None else "synced" if sync else "not synced",
         "pass, ms": best["one"] * 1e3,
         f"pass on {threads}, ms": best["all"] * 1e3,
-        "turned away, ms": best["turned away"] * 1e3,
+        "rejected, ms": best["rejected"] * 1e3,
         "replaces, ms": best["replaces"] * 1e3,
-        "turned away / pass": best["turned away"] / once,
+        "rejected / pass": best["rejected"] / once,
         "replaces / pass": best["replaces"] / once,
-        "as meant": f"{calls.as_meant:.0%}",
+        "with the intended result": f"{calls.as_meant:.0%}",
         "goal": at_most(best["replaces"] / once, 1.0),
     }
 
 
 class Calls:
-    """Draws whose scores are long or short: the former are turned away, the latter replace others."""
+    """Draws whose scores are long or short: the former are rejected, the latter replace others."""
 
     def __init__(self, module: nn.Module, collector: Collector) -> None:
         self.module, self.collector = module, collector

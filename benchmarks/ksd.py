@@ -1,7 +1,7 @@
 """KSD of many points: ss.ksd against numpy in blocks.
 
 *numpy* works with matrix products on blocks of 20 rows (the fastest of the block sizes from 5 to 1000), on one thread.
-It loses digits where points lie close together, and sits out at 100 000 points. *memory* is a call's peak.
+It loses digits where points lie close together, and is not measured at 100 000 points. *memory* is a call's peak.
 """
 
 from __future__ import annotations

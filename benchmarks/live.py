@@ -94,7 +94,7 @@ def measure(how: str, size: int, dim: int, steps: int, rounds: int) -> list[Row]
         }
         rows.append(
             {
-                "draws come": how,
+                "input": how,
                 "kept": size,
                 "d": dim,
                 "a step, us": min(one.inside for one in spent["none"]) / steps * 1e6,

@@ -1,6 +1,6 @@
 """Cold starts: how long a new process takes, as a ratio to an interpreter that does nothing.
 
-*thin* keeps what matters of 1000 draws in two dimensions, from file to file. Its machine code comes from a cache that
+*thin* reduces a file of 1000 draws in two dimensions to a file of kept draws. Its machine code comes from a cache that
 starts empty: the first run fills it, the others find it there.
 """
 

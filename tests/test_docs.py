@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import signal
 import sys
+import tomllib
 from types import ModuleType
 
 import click
@@ -182,6 +184,18 @@ def test_the_gallery_shows_the_figures_that_its_code_makes(tmp_path, monkeypatch
     made = {path.name for path in tmp_path.glob("*.png")}
     shown = set(re.findall(r"\(gallery/([\w-]+\.png)\)", page.read_text()))
     assert made == shown == {path.name for path in page.with_suffix("").glob("*.png")}
+
+
+def test_all_exit_codes_and_extras_are_documented():
+    source = "".join(path.read_text() for path in (ROOT / "src" / "steinstream" / "cli").glob("*.py"))
+    known = {int(code) for code in re.findall(r"(?:sys\.exit\(|_CODE = |_BROKEN_PIPE = )(\d+)", source)}
+    known |= {0, *(128 + number for number in (signal.SIGINT, signal.SIGTERM))}
+    table = re.search(r"\| exit code \|.*?\n\n", (ROOT / "docs" / "command-line.md").read_text(), re.DOTALL)[0]
+    first = re.findall(r"^\| ([\d, ]+) \|", table, flags=re.MULTILINE)
+    assert {int(code) for cell in first for code in cell.split(",")} == known
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs" / "install.md").read_text(), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(extras)
 
 
 def test_every_page_is_reachable_in_two_clicks():

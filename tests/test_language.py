@@ -34,6 +34,10 @@ AVOID = {  # pattern: what to write instead
     r"one hopes": "assuming that",
     r"at any cost": "state what is exceeded",
     r"pays? for": "allows",
+    r"turned away": "rejected",
+    r"(?:sits?|sitting) out": "is not measured",
+    r"goes away": "ends, is lost",
+    r"keeps what": "keeps the draws that",
 }
 FILES = [path for path in (*pages(), *sorted((ROOT / "src").rglob("*.py"))) if path.name != "summary.md"]
 

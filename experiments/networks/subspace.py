@@ -102,7 +102,7 @@ def importance(page: dict[str, Any]) -> tuple[Array, Array]:
 
 def error(page: dict[str, Any], truth: tuple[Array, Array], mean: Array, spread: Array) -> tuple[float, float]:
     """Return the root mean square errors over the grid of mean and standard deviation."""
-    return page["apart"](mean, truth[0]), page["apart"](spread, truth[1])
+    return page["rms_difference"](mean, truth[0]), page["rms_difference"](spread, truth[1])
 
 
 def draw(page: dict[str, Any], errors: dict[str, list[tuple[float, float]]]) -> None:

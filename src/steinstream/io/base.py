@@ -295,7 +295,7 @@ class Chain(ABC):
         yield from without_first(interleave_streams(streams), skip - first * len(lengths))
 
     def _check_shapes(self, block: Block) -> None:
-        """Raise if the arrays of a block do not fit together: a damaged file may promise other shapes than it has."""
+        """Raise if the arrays of a block do not fit together: a damaged file may state other shapes than it has."""
         count, width = len(block.ids), self._width
         if block.draws.shape != (count, width) or block.scores.shape != (count, width if self.has_scores else 0):
             raise InputError(
