@@ -717,6 +717,8 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
         settings["preconditioner_changed"] = state.estimator.changes
     if kept is not None:
         settings["has_scores"] = kept.layout.has_scores
+        if kept.layout.features is not None and not kept.layout.sketches_draws:
+            settings["features"] = kept.layout.features.width
     if state.worth is not None and kept is not None:
         settings["effective_draws"] = state.worth.current_effective_draws()
         settings["burn_in"] = state.worth.burn_in
