@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream import __version__, validation
+from steinstream import validation
 from steinstream._typing import Array, Ids, Integers
 from steinstream.errors import InputError, positive
 from steinstream.kernels import Kernel
@@ -29,7 +29,7 @@ from steinstream.preconditioning import Preconditioner, Warmup
 from steinstream.result import History, Kept
 from steinstream.thinner import passes
 from steinstream.thinner.chain_worth import trust_of_factor
-from steinstream.thinner.config import PAPER, ThinConfig
+from steinstream.thinner.config import PAPER, ThinConfig, run_settings
 from steinstream.thinner.ingest import NewDraws, ingest
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
@@ -701,18 +701,16 @@ def _history(state: ThinnerState) -> History:
 def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
     """Return configuration and statistics of a run."""
     current, kept = state.current_pass, state.dictionary
-    settings: dict[str, Any] = {
-        "steinstream": __version__,
-        "config": config.to_dict(arrays=False),
-        "kernel": repr(config.kernel),
-        "preconditioner": f"streaming: {state.preconditioner}" if state.estimator else str(state.preconditioner),
-        "seen": state.seen,
-        "skipped": state.skipped,
-        "initial": state.external_initial,
-        "steps": state.steps,
-        "passes": current.number,
-        "bound": state.bound if kept is not None else None,
-    }
+    settings = run_settings(
+        config,
+        f"streaming: {state.preconditioner}" if state.estimator else state.preconditioner,
+        seen=state.seen,
+        skipped=state.skipped,
+        initial=state.external_initial,
+        steps=state.steps,
+        passes=current.number,
+        bound=state.bound if kept is not None else None,
+    )
     if state.estimator is not None:
         settings["preconditioner_changed"] = state.estimator.changes
     if kept is not None:

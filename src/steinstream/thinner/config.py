@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from steinstream import schedules
+from steinstream import __version__, schedules
 from steinstream.errors import InputError, one_of, positive
 from steinstream.kernels import IMQ, RBF, Kernel, as_kernel
 from steinstream.preconditioning import (
@@ -38,7 +38,7 @@ _MOST_PASSES = 10_000
 Section = Literal["most used", "selection", "measure", "input"]
 
 # Parts of the package that have only some of the settings.
-BASELINES, GRADIENT_FREE, PLAN = "baselines", "gradient_free", "plan"
+BASELINES, GRADIENT_FREE, MERGE, PLAN = "baselines", "gradient_free", "merge", "plan"
 
 
 class CommandLine(NamedTuple):
@@ -128,6 +128,7 @@ class ThinConfig:
     size: int | None = _setting(
         None,
         CommandLine("Keep exactly N draws, or all if the chain is shorter.", "most used"),
+        parts=(GRADIENT_FREE, MERGE),
     )
     growth: str | float | Schedule | None = _setting(
         None,
@@ -180,7 +181,7 @@ class ThinConfig:
         CommandLine(
             "imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; imq:linear=1 adds a linear term.", "measure", ("imq", "rbf")
         ),
-        parts=(BASELINES, GRADIENT_FREE, PLAN),
+        parts=(BASELINES, GRADIENT_FREE, MERGE, PLAN),
     )
     preconditioner: Preconditioner | Warmup | Streaming | str | None = _setting(
         None,
@@ -190,7 +191,7 @@ class ThinConfig:
             "measure",
             ("auto", "identity", "scale", "scales", "covariance", "streaming"),
         ),
-        parts=(BASELINES, GRADIENT_FREE, PLAN),
+        parts=(BASELINES, GRADIENT_FREE, MERGE, PLAN),
     )
     stream_weight: float = _setting(
         1.0,
@@ -199,6 +200,7 @@ class ThinConfig:
             "paper.",
             "selection",
         ),
+        parts=(GRADIENT_FREE, MERGE),
     )
     stream_on: str | None = _setting(None)
     cost_weight: float = _setting(0.0, parts=())
@@ -359,7 +361,7 @@ class ThinConfig:
         Parameters
         ----------
         part : str
-            Name of the part: ``BASELINES``, ``GRADIENT_FREE`` or ``PLAN``.
+            Name of the part: ``BASELINES``, ``GRADIENT_FREE``, ``MERGE`` or ``PLAN``.
 
         Returns
         -------
@@ -436,6 +438,38 @@ def settings_of(part: str) -> tuple[str, ...]:
 
     """
     return tuple(one.name for one in fields(ThinConfig) if part in one.metadata["parts"])
+
+
+def run_settings(
+    config: ThinConfig, preconditioner: object, names: Sequence[str] = NAMES, **statistics: Any
+) -> dict[str, Any]:
+    """Return the settings of a kept set: version, configuration, measure, and statistics of the run.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        The settings.
+    preconditioner : object
+        The preconditioner in which KSD was computed, or its description.
+    names : sequence of str, optional
+        The settings that the method has. Default: all.
+    **statistics
+        Statistics of the run, as plain values.
+
+    Returns
+    -------
+    dict
+        Plain values that fit into JSON.
+
+    """
+    values = config.to_dict(arrays=False)
+    return {
+        "steinstream": __version__,
+        "config": {name: values[name] for name in names},
+        "kernel": repr(config.kernel),
+        "preconditioner": str(preconditioner),
+        **statistics,
+    }
 
 
 #: The settings of the paper: ``ss.thin(draws, scores, **ss.PAPER)``.

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steinstream as ss
+from steinstream.baselines import selector
+from steinstream.baselines.methods import problem_from_arrays, to_kept
 from steinstream.errors import InputError
-from steinstream.thinner.config import COMMAND_LINE, NAMES, ThinConfig
+from steinstream.thinner.config import BASELINES, COMMAND_LINE, MERGE, NAMES, ThinConfig, settings_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -137,6 +139,26 @@ def test_the_kept_set_holds_the_configuration():
     assert (config.size, config.rule, config.kernel) == (20, "monotone", ss.RBF())
     again = ss.thin(draws, -draws, config=config)
     assert np.array_equal(again.ids, kept.ids) and again.ksd == kept.ksd
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_kept_sets_of_other_functions_hold_the_settings_that_these_have(scores):
+    draws = np.random.default_rng(0).normal(size=(300, 2))
+    given = (draws, -draws if scores else None)
+    problem = problem_from_arrays(*given, 20, kernel="rbf", on_bad="skip")
+    by_stride = to_kept(problem, "stride", selector("stride")(problem))
+    merged = ss.merge([ss.thin(*given, 30), ss.thin(*given, 40)], size=25, stream_weight=0.5)
+    expected = {
+        ("size", *settings_of(BASELINES)): (by_stride, ThinConfig(size=20, kernel="rbf", on_bad="skip")),
+        settings_of(MERGE): (merged, ThinConfig(size=25, stream_weight=0.5)),
+    }
+    for names, (kept, config) in expected.items():
+        assert tuple(kept.settings["config"]) == names
+        restored = ThinConfig.from_dict(kept.settings["config"], preconditioner=kept.preconditioner)
+        assert restored == config.replace(preconditioner=kept.preconditioner)
+        assert kept.settings["kernel"] == repr(kept.kernel)
+        assert kept.settings["preconditioner"] == str(kept.preconditioner)
+        json.dumps(kept.settings)
 
 
 def test_every_setting_is_documented():
