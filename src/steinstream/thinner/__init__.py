@@ -39,7 +39,6 @@ from steinstream.validation import Block
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
     from steinstream.live import Dashboard
-    from steinstream.schedules import Schedule
 
 __all__ = ["PAPER", "Observer", "StepInfo", "ThinConfig", "Thinner"]
 
@@ -623,9 +622,8 @@ class Thinner:
         cls,
         path: str | PathLike[str],
         *,
-        growth: Schedule | None = None,
-        budget: Schedule | None = None,
         features: Callable[[Array], ArrayLike] | None = None,
+        **settings: Any,
     ) -> Thinner:
         """Read a checkpoint.
 
@@ -633,12 +631,11 @@ class Thinner:
         ----------
         path : path
             File that `save` wrote.
-        growth : callable, optional
-            Growth with which the thinner was created, if it was a function: a file cannot hold it.
-        budget : callable, optional
-            Budget with which the thinner was created, if it was a function.
         features : callable, optional
             The function of the features that the thinner was created with, if any.
+        **settings
+            Settings with which the thinner was created. Required if they are functions, ``growth`` or ``budget``: a
+            file cannot hold them.
 
         Returns
         -------
@@ -648,12 +645,12 @@ class Thinner:
         Raises
         ------
         CheckpointError
-            If the file is damaged or is not a checkpoint, or if a function is missing.
+            If the file is damaged or is not a checkpoint, if a function is missing, or if a setting differs.
 
         """
         from steinstream.io.checkpoint import load  # facade
 
-        thinner = load(path, growth=growth, budget=budget)
+        thinner = load(path, **settings)
         thinner.features = features
         return thinner
 
