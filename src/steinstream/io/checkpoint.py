@@ -63,7 +63,7 @@ def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync
         Wait until the file is on the disk.
 
     """
-    write(path, {"config": thinner.config.to_dict(), "state": thinner.state.to_dict(rows=rows)}, sync)
+    write(path, thinner.to_dict(rows=rows), sync)
 
 
 def load(
@@ -106,11 +106,11 @@ def load(
         state["kept"] |= {name: np.ascontiguousarray(value) for name, value in rows.items()}
     with _invalid(path):
         check_state(config, state)
-        thinner = Thinner.from_state(config, ThinnerState.from_dict(config, state))
-        _check_ksd(config.kernel, thinner.state.dictionary)
-        if state["kept"] is not None and thinner.state.dictionary is not None:
-            _check_sums(config.kernel, thinner.state.dictionary, state["kept"])
-        return thinner
+        restored = ThinnerState.from_dict(config, state)
+        _check_ksd(config.kernel, restored.dictionary)
+        if state["kept"] is not None and restored.dictionary is not None:
+            _check_sums(config.kernel, restored.dictionary, state["kept"])
+        return Thinner.from_state(config, restored)
 
 
 def _check_ksd(kernel: Kernel, kept: Dictionary | WideDictionary | None) -> None:
