@@ -150,6 +150,20 @@ def private_uses(root: Path) -> list[str]:
     return found
 
 
+def uses_of_thinner_state(root: Path) -> list[str]:
+    """Return the places outside of the package ``thinner`` that use the state of a thinner."""
+    found = []
+    for name, module in modules(root).items():
+        for node in ast.walk(module.tree) if f"{root.name}.thinner" not in name else ():
+            if isinstance(node, ast.Attribute) and node.attr == "state":
+                of_thinner = ast.unparse(node.value).rpartition(".")[2] == "thinner"
+            else:
+                of_thinner = isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(".state")
+            if of_thinner and isinstance(node, ast.Attribute):
+                found.append(f"{name}, line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
 def shared_class_names(root: Path) -> dict[str, list[str]]:
     """Return the public classes that have the same name, with their modules."""
     where = defaultdict(list)
@@ -166,6 +180,10 @@ def test_the_imports_of_the_package_have_no_cycle():
 
 def test_no_module_uses_private_names_of_another_one():
     assert not private_uses(SOURCE)
+
+
+def test_no_module_outside_of_the_thinner_uses_its_state():
+    assert not uses_of_thinner_state(SOURCE)
 
 
 def test_public_classes_have_different_names():
@@ -234,6 +252,12 @@ def test_a_cycle_of_three_modules_in_a_folder_is_found(package):
 )
 def test_the_use_of_a_private_name_is_found(package, use):
     assert len(private_uses(package(first=use, other="def _hidden():\n    pass"))) == 1
+
+
+@pytest.mark.parametrize("use", ["thinner.state.seen", "self.thinner.state = 1", "f(thinner.state)", "run.state.seen"])
+def test_the_use_of_the_state_of_a_thinner_is_found(package, use):
+    root = package(first=use, thinner__run=use)
+    assert {found.partition(",")[0] for found in uses_of_thinner_state(root)} == {"made.first"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
-from steinstream.thinner.passes import needs_another_pass, start_with_sample, starts_with_sample
 from steinstream.thinner.subsample import Subsample, fit_preconditioner
 from steinstream.validation import Block
 
@@ -426,7 +425,7 @@ def thin_source(
         "thinning %s: %d dimensions, %s, preconditioner %s", source.title, source.dim, config, thinner.preconditioner
     )
     _run_pass(source, thinner, hooks)
-    while needs_another_pass(thinner.config, thinner.state):
+    while thinner.needs_another_pass:
         _log.info("pass %d: kept %d draws, KSD %.4g", thinner.current_pass.number, len(thinner), thinner.ksd)
         thinner.start_pass()
         _run_pass(source, thinner, hooks)
@@ -484,11 +483,12 @@ def _started(
             config = config.replace(preconditioner=fit_preconditioner(subsample, config))
             validated = config.validate_scores
     thinner = Thinner(source.dim, config, initial=initial)
-    thinner.state.sign_validated = validated
-    if starts_with_sample(config, thinner.state, source.has_marks):
+    if validated:
+        thinner.accept_sign()
+    if thinner.starts_with_sample(source.has_marks):
         if subsample is None:
             subsample, _, _ = _subsample(source, config, hooks)
-        start_with_sample(config, thinner.state, subsample.block)
+        thinner.start_with_sample(subsample.block)
     return thinner
 
 

@@ -40,6 +40,7 @@ from steinstream.thinner.chain_worth import ChainWorth
 from steinstream.thinner.config import GRADIENT_FREE, ThinConfig
 from steinstream.thinner.history_recorder import HistoryRecorder
 from steinstream.thinner.run import step_limits
+from steinstream.thinner.state import ThinnerState
 from steinstream.thinner.subsample import Subsample, fit_preconditioner
 from steinstream.validation import Block
 
@@ -201,12 +202,13 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     fitted = fit_preconditioner(proxied.subsample, config.replace(validate_scores=False))
     block = validation.concatenate(proxied.chains)
     count, dim = block.draws.shape
-    thinner = Thinner(dim, config.replace(preconditioner=fitted))
+    config = config.replace(preconditioner=fitted)
+    state = ThinnerState.create(dim, config)
     ratios, clipped = _ratios(proxied, clip)
     if clipped > _MAX_CLIPPED:
         warnings.warn(_poor_proxy(proxied.proxy, clipped), ProxyWarning, stacklevel=3)
     steps = np.arange(1, count + 1)
-    limits = step_limits(thinner.config, thinner.state, steps)
+    limits = step_limits(config, state, steps)
     kept, sizes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     log = StepLog(sizes, np.zeros(count), np.zeros(count), np.zeros((0, 3), dtype=np.int64))
     both = np.stack(fitted.apply(block.draws, block.scores), axis=1)
@@ -225,7 +227,7 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     recorded = np.union1d(recorder.history().step, count) - 1
     rows = np.sort(kept[:size])
     settings = {
-        **thinner.settings,
+        **Thinner.from_state(config, state).settings,
         "seen": count + proxied.skipped,
         "skipped": proxied.skipped,
         "steps": count,

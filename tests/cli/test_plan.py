@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream.thinner.config import PLAN, settings_of
 from tests.conftest import write_chain
 
 
@@ -55,6 +56,24 @@ def test_the_command_that_plan_prints_carries_it_out(steinstream, tmp_path, opti
         if "-o" in options:
             with np.load(tmp_path / options[1]) as preconditioner:
                 assert np.array_equal(written["preconditioner"], preconditioner["preconditioner"])
+
+
+#: Every setting of a plan, as a user types it.
+TYPED = {
+    "candidates": ["--candidates", "2"],
+    "kernel": ["--kernel", "imq:c=2"],
+    "preconditioner": ["--preconditioner", "scales"],
+    "validate_scores": ["--no-validate-scores"],
+}
+
+
+def test_the_command_that_plan_prints_has_every_setting_that_was_given(steinstream, tmp_path):
+    assert set(TYPED) == set(settings_of(PLAN))
+    write_chain(tmp_path / "chain.npz", 1000)
+    planned = steinstream("plan", "chain.npz", "--radius", 1.2, *(word for words in TYPED.values() for word in words))
+    (line,) = (line for line in planned.stdout.splitlines() if line.startswith("next"))
+    for words in TYPED.values():
+        assert shlex.join(words) in line
 
 
 def test_the_preconditioner_of_a_plan_has_its_centre(steinstream, tmp_path):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream import __version__, schedules, validation
+from steinstream import schedules, validation
 from steinstream._typing import Array, Integers
 from steinstream.api import ArraySource, ChainSource, DrawSource, RunHooks, fit_source
 from steinstream.discrepancy.ksd import ksd, run_rows_in_threads
@@ -30,7 +30,7 @@ from steinstream.postprocess._greedy import greedy_order, half_diagonal, select_
 from steinstream.preconditioning import KINDS, Preconditioner
 from steinstream.result import History, Kept
 from steinstream.thinner import Thinner
-from steinstream.thinner.config import BASELINES, ThinConfig, settings_of
+from steinstream.thinner.config import BASELINES, ThinConfig, run_settings, settings_of
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class SelectionProblem(NamedTuple):
         Number of parameters.
     size : int
         Number of draws to select.
-    kernel : Kernel
-        Base kernel.
+    config : ThinConfig
+        Settings, of which all methods have the kernel and the preconditioner.
     preconditioner : Preconditioner
-        Preconditioner of the draws.
+        The fitted preconditioner.
     has_scores : bool, default True
         Whether the draws have scores. Otherwise the scores of a block have no columns.
     seed : int, default 0
@@ -79,13 +79,18 @@ class SelectionProblem(NamedTuple):
     total: int
     dim: int
     size: int
-    kernel: Kernel
+    config: ThinConfig
     preconditioner: Preconditioner
     has_scores: bool = True
     seed: int = 0
     skipped: int = 0
     subsample: Block | None = None
     package_preconditioner: str | float | None = None
+
+    @property
+    def kernel(self) -> Kernel:
+        """Base kernel."""
+        return self.config.kernel
 
     def load(self) -> Block:
         """Read the whole stream into memory.
@@ -146,7 +151,7 @@ def problem_from_source(
         fit.valid,
         source.dim,
         int(size),
-        config.kernel,
+        config,
         fit.preconditioner,
         has_scores=fit.subsample.block.has_scores,
         seed=seed,
@@ -239,16 +244,15 @@ def to_kept(problem: SelectionProblem, method: str, selected: Block) -> Kept:
         History.single(problem.total, len(draws), value),
         kernel=problem.kernel,
         preconditioner=problem.preconditioner,
-        settings={
-            "steinstream": __version__,
-            "method": method,
-            "kernel": repr(problem.kernel),
-            "preconditioner": str(problem.preconditioner),
-            "size": problem.size,
-            "seed": problem.seed,
-            "seen": problem.total + problem.skipped,
-            "skipped": problem.skipped,
-        },
+        settings=run_settings(
+            problem.config.replace(size=problem.size, preconditioner=problem.preconditioner),
+            problem.preconditioner,
+            ("size", *settings_of(BASELINES)),
+            method=method,
+            seed=problem.seed,
+            seen=problem.total + problem.skipped,
+            skipped=problem.skipped,
+        ),
         stream=problem.subsample,
     )
 

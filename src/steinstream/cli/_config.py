@@ -78,6 +78,35 @@ def _option(name: str) -> Option:
     )
 
 
+def given_settings(part: str, **replaced: object) -> list[str]:
+    """Return the settings of a part of the package that the user gave, as words of a command line.
+
+    Parameters
+    ----------
+    part : str
+        Name of the part.
+    **replaced
+        Settings by name that replace those that were given.
+
+    Returns
+    -------
+    list of str
+        Options and their values.
+
+    """
+    from steinstream.thinner.config import settings_of
+
+    typed = click.get_current_context().params
+    given = {name: typed[name] for name in settings_of(part) if was_given(name)} | replaced
+    words = []
+    for name, value in given.items():
+        dashed = name.replace("_", "-")
+        words += (
+            [f"--{dashed}" if value else f"--no-{dashed}"] if isinstance(value, bool) else [f"--{dashed}", str(value)]
+        )
+    return words
+
+
 def _default_text(name: str) -> str | None:
     """Return the default of a setting as it would be typed; None if there is none."""
     from steinstream.thinner.config import ThinConfig

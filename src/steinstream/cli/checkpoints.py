@@ -206,10 +206,9 @@ def _rows_of(thinner: Thinner, has_initial: bool) -> dict[tuple[int, ...], list[
         for at, id in enumerate(map(tuple, ids.tolist())):
             found.setdefault(id, []).append(partial(same, at))
 
-    kept, pending, dim = thinner.state.dictionary, thinner.state.pending, thinner.dim
-    add(pending.draws, pending.scores[:, :dim], pending.ids)
-    if kept is not None:
-        contents = kept.contents()
+    pending, contents = thinner.pending, thinner.stored
+    add(pending.draws, pending.scores[:, : thinner.dim], pending.ids)
+    if contents is not None:
         own = contents.ids[:, 2] > 0 if has_initial else np.ones(len(contents.ids), dtype=np.bool_)
         add(contents.draws[own], contents.scores[own], contents.ids[own, :2])
     return found

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="Measure KSD of a chain or a kept set.")
 @chain_options
-@setting_options("kernel", "preconditioner", "validate_scores")
+@setting_options(part="ksd")
 @option("--cumulative", type=PATH, metavar="FILE", help="Write KSD of the first 1, 2, ... draws to this csv file, too.")
 @message_options
 def ksd(*, chain: Path, cumulative: Path | None, config: ThinConfig, files: InputOptions, messages: Messages) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steinstream.cli._config import fitted_or_fixed, setting_options
+from steinstream.cli._config import fitted_or_fixed, given_settings, setting_options
 from steinstream.cli.help import Command, option
 from steinstream.cli.messages import Messages, message_options
-from steinstream.cli.options import PATH, InputOptions, as_typed, chain_options, completions, require_scores, was_given
+from steinstream.cli.options import PATH, InputOptions, as_typed, chain_options, completions, require_scores
 from steinstream.cli.paths import check_distinct, check_writable, input_files
 from steinstream.cli.progress import count
 from steinstream.errors import InputError
@@ -128,13 +128,7 @@ def _write(preconditioner: Preconditioner, path: Path) -> None:
 
 def _command(chain: Path, files: InputOptions, planned: Plan, output: Path | None) -> str:
     """Return the command line that carries out a plan."""
-    given = click.get_current_context().params
     words = ["steinstream", "thin", as_typed(chain), "-o", "kept.npz"]
     words += ["--growth", planned.growth, "--budget", str(planned.budget), "--stream-weight", "0"]
-    for name in ("candidates", "kernel", "preconditioner"):
-        if name == "preconditioner" and output is not None:
-            words += ["--preconditioner", str(output)]
-        elif was_given(name):
-            words += [f"--{name}", str(given[name])]
-    words += files.command_line()
-    return shlex.join(words + (["--no-validate-scores"] if given["validate_scores"] is False else []))
+    words += given_settings("plan", **({} if output is None else {"preconditioner": output}))
+    return shlex.join(words + files.command_line())

@@ -27,9 +27,8 @@ from steinstream.io.atomic import replacing
 from steinstream.io.errors import DAMAGE, require_distinct
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
-from steinstream.schedules import Schedule
 from steinstream.thinner import Thinner
-from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.config import ThinConfig, described_functions
 from steinstream.thinner.dictionary import Dictionary
 from steinstream.thinner.dictionary_f32 import WideDictionary
 from steinstream.thinner.state import ThinnerState
@@ -64,15 +63,14 @@ def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync
         Wait until the file is on the disk.
 
     """
-    write(path, {"config": thinner.config.to_dict(), "state": thinner.state.to_dict(rows=rows)}, sync)
+    write(path, thinner.to_dict(rows=rows), sync)
 
 
 def load(
     path: str | PathLike[str],
     *,
-    growth: Schedule | None = None,
-    budget: Schedule | None = None,
     read_rows: ReadRows | None = None,
+    **settings: Any,
 ) -> Thinner:
     """Read a thinner that `save` wrote.
 
@@ -80,12 +78,10 @@ def load(
     ----------
     path : path
         The file.
-    growth : callable, optional
-        Growth, if it is a function, which a file cannot hold.
-    budget : callable, optional
-        Budget, if it is a function.
     read_rows : callable, optional
         Returns draws and scores that were written without ``rows``.
+    **settings
+        Settings of the thinner; those that are functions are required, because a file cannot hold them.
 
     Returns
     -------
@@ -95,12 +91,13 @@ def load(
     Raises
     ------
     CheckpointError
-        If the file is not a checkpoint, or if a function is missing or differs.
+        If the file is not a checkpoint, if a function is missing, or if a setting differs.
 
     """
+    ThinConfig.of(None, **settings)  # raises an error for an unknown name, or an invalid value
     content = read(path)
     with _invalid(path):
-        config = _config(path, content["config"], {"growth": growth, "budget": budget})
+        config = _config(path, content["config"], settings)
         state: dict[str, Any] = content["state"]
         without_rows = state["kept"] is not None and "points" not in state["kept"]
         ids = validation.as_ids(state["kept"]["ids"][:, :2], len(state["kept"]["ids"])) if without_rows else None
@@ -109,11 +106,11 @@ def load(
         state["kept"] |= {name: np.ascontiguousarray(value) for name, value in rows.items()}
     with _invalid(path):
         check_state(config, state)
-        thinner = Thinner.from_state(config, ThinnerState.from_dict(config, state))
-        _check_ksd(config.kernel, thinner.state.dictionary)
-        if state["kept"] is not None and thinner.state.dictionary is not None:
-            _check_sums(config.kernel, thinner.state.dictionary, state["kept"])
-        return thinner
+        restored = ThinnerState.from_dict(config, state)
+        _check_ksd(config.kernel, restored.dictionary)
+        if state["kept"] is not None and restored.dictionary is not None:
+            _check_sums(config.kernel, restored.dictionary, state["kept"])
+        return Thinner.from_state(config, restored)
 
 
 def _check_ksd(kernel: Kernel, kept: Dictionary | WideDictionary | None) -> None:
@@ -174,18 +171,17 @@ def _invalid(path: str | PathLike[str]) -> Iterator[None]:
         ) from error
 
 
-def _config(path: str | PathLike[str], stored: Mapping[str, Any], given: Mapping[str, Schedule | None]) -> ThinConfig:
+def _config(path: str | PathLike[str], stored: Mapping[str, Any], given: Mapping[str, Any]) -> ThinConfig:
     """Return the stored configuration; functions, which a file cannot hold, must be given again."""
-    functions = {name: value for name, value in given.items() if isinstance(stored[name], Mapping)}
-    for name, value in functions.items():
-        if value is None:
+    functions = described_functions(stored)
+    for name in functions:
+        if given.get(name) is None:
             raise CheckpointError(
                 f"{path} was written with a {name} that is a function, which a file cannot hold.",
                 f"Pass it again: Thinner.load(path, {name}=...).",
             )
-    config = ThinConfig.from_dict(stored, **functions)
-    others = {name: value for name, value in given.items() if value is not None and name not in functions}
-    for name, before, now in config.differences(config.replace(**others)):
+    config = ThinConfig.from_dict(stored, **{name: given[name] for name in functions})
+    for name, before, now in config.differences(config.replace(**given)):
         raise CheckpointError(
             f"{path} was written with {name} {before}, but {now} was given.",
             f"Leave out {name} to continue with the stored one.",

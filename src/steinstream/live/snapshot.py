@@ -209,7 +209,7 @@ class ThinnerObserver:
         thinner = self.thinner
         seen, skipped = thinner.seen, thinner.skipped
         if self._problem is None or seen >= _CHECK_GROWTH * self._checked:
-            self._problem, self._checked = self._sanity_checks.problem(thinner.state.subsample.block), seen
+            self._problem, self._checked = self._sanity_checks.problem(thinner.subsample), seen
         bad = f"{skipped} of {seen} draws were not finite and were skipped." if skipped else ""
         scores = [_check("scores", self._problem)] if self._sanity_checks.scores and thinner.has_scores else []
         return (*scores, _check("finite draws", bad))
@@ -251,8 +251,7 @@ class ThinnerObserver:
 
     def _mmd_is_due(self) -> bool:
         """Return whether there is a stream term and enough time has passed since MMD was computed."""
-        thinner = self.thinner
-        has_term = thinner.config.stream_weight > 0 and thinner.state.dictionary is not None
+        has_term = self.thinner.config.stream_weight > 0 and not self.thinner.in_warmup
         return has_term and time.monotonic() >= self._next_mmd
 
     def _copy(self, now: float) -> Snapshot:
@@ -260,9 +259,8 @@ class ThinnerObserver:
         shown = {min(column, thinner.dim - 1) for column in self._columns}
         columns = sorted(shown.union(range(min(thinner.dim, TABLE_ROWS))))
         arrived, values = thinner.peek([max(column, 0) for column in columns])
-        current, ended = thinner.current_pass, thinner.state.dictionary is not None
+        current, ended = thinner.current_pass, not thinner.in_warmup
         by_column = zip(columns, values.T, strict=True)
-        worth = thinner.state.worth
         return Snapshot(
             time=now,
             pass_number=current.number,
@@ -276,9 +274,9 @@ class ThinnerObserver:
             changes=thinner.preconditioner_changes,
             arrived=arrived,
             columns={column: arrived.astype(float) if column == ARRIVAL else value for column, value in by_column},
-            stream=thinner.state.subsample.block,
-            burn_in=0 if worth is None else worth.burn_in,
-            burn_in_ends={} if worth is None else worth.burn_in_ends,
+            stream=thinner.subsample,
+            burn_in=thinner.burn_in,
+            burn_in_ends=thinner.burn_in_ends,
             warmup_ended=ended,
         )
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from steinstream.api import RunHooks, thin_source
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError, ScoresWarning
-from steinstream.integrations._common import schedule_functions
 from steinstream.io import checkpoint, read_kept
 from steinstream.io.atomic import replacing
 from steinstream.parallel.sources import WorkerSource
@@ -90,7 +89,7 @@ class Worker:
         return without_history(kept)
 
     def _load(self, path: Path, origin: dict[str, Any]) -> Thinner:
-        thinner = checkpoint.load(path, **schedule_functions(self.config))
+        thinner = checkpoint.load(path, **self.config.functions())
         _require_origin(path, thinner.note.get("origin"), origin)
         return thinner
 

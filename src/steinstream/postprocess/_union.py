@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from steinstream import __version__
 from steinstream._typing import Array, Flags, Integers
 from steinstream.discrepancy.ksd import run_rows_in_threads
-from steinstream.kernels import Kernel
 from steinstream.postprocess._stream import ComparedSets, compared
 from steinstream.postprocess._subset_search import Pool, RowSubset, restarts, scattered
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import MODEL_GROUPS, History, Kept, SummarisedStream, Variable
 from steinstream.thinner.chain_worth import stream_factor, trust_in
+from steinstream.thinner.config import MERGE, ThinConfig, run_settings, settings_of
 from steinstream.validation import Block, concatenate
 
 #: Counts of draws in ``Kept.settings`` that are added when sets are merged.
@@ -38,12 +37,11 @@ class Squares(NamedTuple):
 class Union:
     """All draws of some kept sets with their masses, under one preconditioner, and the streams of these sets."""
 
-    def __init__(
-        self, sets: Sequence[Kept], mass: Array, kernel: Kernel, preconditioner: Preconditioner, stream_weight: float
-    ) -> None:
+    def __init__(self, sets: Sequence[Kept], mass: Array, config: ThinConfig, preconditioner: Preconditioner) -> None:
         from steinstream._engine.merging import RowSums  # loads numba
 
-        self._sets, self._mass, self.preconditioner, self._kernel = sets, mass, preconditioner, kernel
+        self._sets, self._mass, self.preconditioner, self._config = sets, mass, preconditioner, config
+        self._kernel = kernel = config.kernel
         preconditioner.require(sets[0].draws.shape[1])
         self._draws = np.concatenate([kept.draws for kept in sets], dtype=np.float64)
         scores = [kept.scores for kept in sets if kept.scores is not None]
@@ -56,8 +54,8 @@ class Union:
         self._sums = RowSums(np.zeros(len(x)), np.zeros(len(x)), np.zeros(len(x)))
         self._left: Flags = np.ones(len(x), dtype=np.bool_)
         self._edges = np.cumsum([0, *map(len, sets)])
-        self.stream_weight, self._compared = stream_weight, None
-        if stream_weight:
+        self.stream_weight, self._compared = config.stream_weight, None
+        if self.stream_weight:
             self._compared = compared(sets, mass, kernel, preconditioner)
         worth = [kept.settings.get("effective_draws") for kept in sets]
         self._effective_draws = None if None in worth else math.fsum(value or 0.0 for value in worth)
@@ -198,15 +196,15 @@ class Union:
             names=first.names if all(kept.names == first.names for kept in self._sets) else None,
             weights=None if equal else masses / masses.sum(),
             mmd=mmd,
-            settings={
-                "steinstream": __version__,
-                "kernel": repr(self._kernel),
-                "preconditioner": str(self.preconditioner),
+            settings=run_settings(
+                self._config.replace(preconditioner=self.preconditioner),
+                self.preconditioner,
+                settings_of(MERGE),
                 **counts,
-                "has_scores": self._scores is not None,
+                has_scores=self._scores is not None,
                 **self._chain_worth(),
-                "merged": merged,
-            },
+                merged=merged,
+            ),
             variables=_common_variables([kept.variables for kept in self._sets], order),
             groups=_common_groups([kept.groups for kept in self._sets], order),
             stream=_joined_subsample(self._sets, self._mass),

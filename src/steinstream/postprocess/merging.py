@@ -189,7 +189,7 @@ class MergeRule(NamedTuple):
         sets, mass = [child.kept for child in children], np.array([child.mass for child in children])
         budget = None if self.budgets is None else self.budgets[min(level, len(self.budgets) - 1)]
         size, stream_weight = self.config.size, self.config.stream_weight
-        union = Union(sets, mass, self.config.kernel, self.preconditioner, stream_weight)
+        union = Union(sets, mass, self.config, self.preconditioner)
         before = union.squares
         union.thin(size if last else self.inner_size, budget, last)
         spent = 0.0 if size is None and budget is None else None if stream_weight else budget

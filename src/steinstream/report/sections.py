@@ -351,8 +351,10 @@ def reproduce(kept: Kept, file: str) -> Markup:
         parts += [element("h3", "Command line"), element("pre", element("code", "\n".join(typed)))]
     if code:
         parts += [element("h3", "Python"), element("pre", element("code", code))]
-        missing = "An initial set, costs and pins are not recorded: add them if they were used."
-        parts.append(element("p", missing, class_="muted"))
+        arrays = "The arrays hold all draws of the run: (n, d), or (chains, n, d) for several chains."
+        parts.append(element("p", arrays, class_="muted"))
+    else:
+        parts.append(element("p", f"Python code is not shown: {provenance.obstacle(kept)}.", class_="muted"))
     recorded = {name: value for name, value in kept.settings.items() if name not in ("commands", "config")}
     everything = {"method": _method(kept)} | provenance.stored_config(kept) | recorded
     rows = [(name, element("code", _brief(value))) for name, value in everything.items()]

@@ -459,7 +459,8 @@ class Kept:
             return replace(self.take(good), weights=None).with_scores(s[good])
         SteinIdentity(x.shape[1]).updated(x, s).require_plausible()
         value = ksd(x, s, kernel=self.kernel, preconditioner=self.preconditioner, weights=self.weights)
-        return replace(self, scores=s, ksd=value, settings={**self.settings, "has_scores": True})
+        settings = {**self.settings, "has_scores": True, "scores_added": True}
+        return replace(self, scores=s, ksd=value, settings=settings)
 
     # -- weights, order, names -----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ kept draws in the arrays of the compiled engine. `config` holds the settings, `s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from steinstream import __version__, validation
+from steinstream import validation
 from steinstream._typing import Array, Ids, Integers
 from steinstream.errors import InputError, positive
 from steinstream.kernels import Kernel
@@ -29,7 +29,7 @@ from steinstream.preconditioning import Preconditioner, Warmup
 from steinstream.result import History, Kept
 from steinstream.thinner import passes
 from steinstream.thinner.chain_worth import trust_of_factor
-from steinstream.thinner.config import PAPER, ThinConfig
+from steinstream.thinner.config import PAPER, ThinConfig, run_settings
 from steinstream.thinner.ingest import NewDraws, ingest
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
@@ -39,7 +39,7 @@ from steinstream.validation import Block
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
     from steinstream.live import Dashboard
-    from steinstream.schedules import Schedule
+    from steinstream.thinner.dictionary import Contents
 
 __all__ = ["PAPER", "Observer", "StepInfo", "ThinConfig", "Thinner"]
 
@@ -399,6 +399,40 @@ class Thinner:
         """
         return passes.start_pass(self.config, self.state, self.observer)
 
+    # -- a chain that was read before ----------------------------------------------------------------------------------
+
+    def accept_sign(self) -> None:
+        """Leave out the validation of the sign of the scores: all draws were read before, and it was right."""
+        self.state.sign_validated = True
+
+    def starts_with_sample(self, has_marks: bool) -> bool:
+        """Return whether the settings require an initial set from a subsample of the chain: see ``start``.
+
+        Parameters
+        ----------
+        has_marks : bool
+            Whether draws of the chain are pinned, or have costs or features.
+
+        Returns
+        -------
+        bool
+            Whether `start_with_sample` must be called.
+
+        """
+        return passes.starts_with_sample(self.config, self.state, has_marks)
+
+    @exclusive
+    def start_with_sample(self, sample: Block) -> None:
+        """Choose the initial set from a subsample of the chain.
+
+        Parameters
+        ----------
+        sample : Block
+            Evenly spaced draws of the chain.
+
+        """
+        passes.start_with_sample(self.config, self.state, sample)
+
     # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -454,6 +488,42 @@ class Thinner:
     @note.setter
     def note(self, note: dict[str, Any]) -> None:
         self.state.note = note
+
+    @property
+    def subsample(self) -> Block:
+        """Evenly spaced draws of the stream, at most 4096, with scores and ids."""
+        return self.state.subsample.block
+
+    @property
+    def in_warmup(self) -> bool:
+        """Whether a `Warmup` has not ended, so that all draws wait."""
+        return self.state.dictionary is None
+
+    @property
+    def burn_in_ends(self) -> Mapping[int, int]:
+        """Index of the first draw after the burn-in of each chain that has one, as far as it is known."""
+        return {} if self.state.worth is None else self.state.worth.burn_in_ends
+
+    @property
+    def burn_in(self) -> int:
+        """Number of draws of the burn-in of all chains."""
+        return 0 if self.state.worth is None else self.state.worth.burn_in
+
+    @property
+    def needs_another_pass(self) -> bool:
+        """Whether the setting ``passes`` requires another pass after the one that has ended."""
+        return passes.needs_another_pass(self.config, self.state)
+
+    @property
+    def pending(self) -> Block:
+        """Draws that wait for the end of a warm-up or for more candidates."""
+        return self.state.pending
+
+    @property
+    @exclusive
+    def stored(self) -> Contents | None:
+        """The kept draws in the precision in which they are stored, with the steps at which they were added."""
+        return None if self.state.dictionary is None else self.state.dictionary.contents()
 
     @property
     @exclusive
@@ -623,9 +693,8 @@ class Thinner:
         cls,
         path: str | PathLike[str],
         *,
-        growth: Schedule | None = None,
-        budget: Schedule | None = None,
         features: Callable[[Array], ArrayLike] | None = None,
+        **settings: Any,
     ) -> Thinner:
         """Read a checkpoint.
 
@@ -633,12 +702,11 @@ class Thinner:
         ----------
         path : path
             File that `save` wrote.
-        growth : callable, optional
-            Growth with which the thinner was created, if it was a function: a file cannot hold it.
-        budget : callable, optional
-            Budget with which the thinner was created, if it was a function.
         features : callable, optional
             The function of the features that the thinner was created with, if any.
+        **settings
+            Settings with which the thinner was created. Required if they are functions, ``growth`` or ``budget``: a
+            file cannot hold them.
 
         Returns
         -------
@@ -648,14 +716,31 @@ class Thinner:
         Raises
         ------
         CheckpointError
-            If the file is damaged or is not a checkpoint, or if a function is missing.
+            If the file is damaged or is not a checkpoint, if a function is missing, or if a setting differs.
 
         """
         from steinstream.io.checkpoint import load  # facade
 
-        thinner = load(path, growth=growth, budget=budget)
+        thinner = load(path, **settings)
         thinner.features = features
         return thinner
+
+    @exclusive
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return configuration and state as plain values and arrays, the content of a checkpoint.
+
+        Parameters
+        ----------
+        rows : bool, default True
+            Include draws and scores that are stored as float32.
+
+        Returns
+        -------
+        dict
+            The entries ``"config"`` and ``"state"``.
+
+        """
+        return {"config": self.config.to_dict(), "state": self.state.to_dict(rows=rows)}
 
     def _view(self) -> ThinnerState:
         return self.state.without_warmup(self.config)
@@ -701,22 +786,22 @@ def _history(state: ThinnerState) -> History:
 def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
     """Return configuration and statistics of a run."""
     current, kept = state.current_pass, state.dictionary
-    settings: dict[str, Any] = {
-        "steinstream": __version__,
-        "config": config.to_dict(arrays=False),
-        "kernel": repr(config.kernel),
-        "preconditioner": f"streaming: {state.preconditioner}" if state.estimator else str(state.preconditioner),
-        "seen": state.seen,
-        "skipped": state.skipped,
-        "initial": state.external_initial,
-        "steps": state.steps,
-        "passes": current.number,
-        "bound": state.bound if kept is not None else None,
-    }
+    settings = run_settings(
+        config,
+        f"streaming: {state.preconditioner}" if state.estimator else state.preconditioner,
+        seen=state.seen,
+        skipped=state.skipped,
+        initial=state.external_initial,
+        steps=state.steps,
+        passes=current.number,
+        bound=state.bound if kept is not None else None,
+    )
     if state.estimator is not None:
         settings["preconditioner_changed"] = state.estimator.changes
     if kept is not None:
         settings["has_scores"] = kept.layout.has_scores
+        if kept.layout.features is not None and not kept.layout.sketches_draws:
+            settings["features"] = kept.layout.features.width
     if state.worth is not None and kept is not None:
         settings["effective_draws"] = state.worth.current_effective_draws()
         settings["burn_in"] = state.worth.burn_in

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from steinstream import schedules
+from steinstream import __version__, schedules
 from steinstream.errors import InputError, one_of, positive
 from steinstream.kernels import IMQ, RBF, Kernel, as_kernel
 from steinstream.preconditioning import (
@@ -33,12 +33,13 @@ from steinstream.thinner.layout import STREAM_ON
 
 AUTO = "auto"
 _MOST_PASSES = 10_000
+_FUNCTION = "function"  # key of the description of a function
 
 #: Sections of the command line's help; `steinstream.cli.help` has their titles.
 Section = Literal["most used", "selection", "measure", "input"]
 
 # Parts of the package that have only some of the settings.
-BASELINES, GRADIENT_FREE, PLAN = "baselines", "gradient_free", "plan"
+BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN = "baselines", "gradient_free", "ksd", "merge", "plan"
 
 
 class CommandLine(NamedTuple):
@@ -128,6 +129,7 @@ class ThinConfig:
     size: int | None = _setting(
         None,
         CommandLine("Keep exactly N draws, or all if the chain is shorter.", "most used"),
+        parts=(GRADIENT_FREE, MERGE),
     )
     growth: str | float | Schedule | None = _setting(
         None,
@@ -180,7 +182,7 @@ class ThinConfig:
         CommandLine(
             "imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; imq:linear=1 adds a linear term.", "measure", ("imq", "rbf")
         ),
-        parts=(BASELINES, GRADIENT_FREE, PLAN),
+        parts=(BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN),
     )
     preconditioner: Preconditioner | Warmup | Streaming | str | None = _setting(
         None,
@@ -190,7 +192,7 @@ class ThinConfig:
             "measure",
             ("auto", "identity", "scale", "scales", "covariance", "streaming"),
         ),
-        parts=(BASELINES, GRADIENT_FREE, PLAN),
+        parts=(BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN),
     )
     stream_weight: float = _setting(
         1.0,
@@ -199,6 +201,7 @@ class ThinConfig:
             "paper.",
             "selection",
         ),
+        parts=(GRADIENT_FREE, MERGE),
     )
     stream_on: str | None = _setting(None)
     cost_weight: float = _setting(0.0, parts=())
@@ -211,7 +214,7 @@ class ThinConfig:
     validate_scores: bool = _setting(
         True,
         CommandLine("Check the sign of the scores, and whether they match the draws.", "input"),
-        parts=(BASELINES, GRADIENT_FREE, PLAN),
+        parts=(BASELINES, GRADIENT_FREE, KSD, PLAN),
     )
     storage: str = _setting("float64")
 
@@ -353,13 +356,25 @@ class ThinConfig:
         changed = [name for name in NAMES if not _same(mine[name], others[name])]
         return [Difference(name, self.text(name), other.text(name)) for name in changed]
 
+    def functions(self) -> dict[str, Any]:
+        """Return the settings that are functions, which a file cannot hold.
+
+        Returns
+        -------
+        dict
+            Function by name of the setting.
+
+        """
+        described = described_functions(self.to_dict(arrays=False))
+        return {name: getattr(self, name) for name in described}
+
     def unsupported_by(self, part: str) -> str | None:
         """Find a setting that is not the default and that a part of the package does not have.
 
         Parameters
         ----------
         part : str
-            Name of the part: ``BASELINES``, ``GRADIENT_FREE`` or ``PLAN``.
+            Name of the part, such as ``BASELINES``.
 
         Returns
         -------
@@ -436,6 +451,43 @@ def settings_of(part: str) -> tuple[str, ...]:
 
     """
     return tuple(one.name for one in fields(ThinConfig) if part in one.metadata["parts"])
+
+
+def described_functions(values: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that `ThinConfig.to_dict` only describes, because they are functions."""
+    return [name for name, value in values.items() if isinstance(value, Mapping) and _FUNCTION in value]
+
+
+def run_settings(
+    config: ThinConfig, preconditioner: object, names: Sequence[str] = NAMES, **statistics: Any
+) -> dict[str, Any]:
+    """Return the settings of a kept set: version, configuration, measure, and statistics of the run.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        The settings.
+    preconditioner : object
+        The preconditioner in which KSD was computed, or its description.
+    names : sequence of str, optional
+        The settings that the method has. Default: all.
+    **statistics
+        Statistics of the run, as plain values.
+
+    Returns
+    -------
+    dict
+        Plain values that fit into JSON.
+
+    """
+    values = config.to_dict(arrays=False)
+    return {
+        "steinstream": __version__,
+        "config": {name: values[name] for name in names},
+        "kernel": repr(config.kernel),
+        "preconditioner": str(preconditioner),
+        **statistics,
+    }
 
 
 #: The settings of the paper: ``ss.thin(draws, scores, **ss.PAPER)``.
@@ -547,13 +599,13 @@ def _as_history(value: Any) -> str | int | None:
 
 def _schedule_to_plain(schedule: Any, growth: Schedule) -> Any:
     name = schedule if isinstance(schedule, str) else schedules.name_of(schedule, growth)
-    return {"function": getattr(schedule, "__qualname__", repr(schedule))} if name is None else name
+    return {_FUNCTION: getattr(schedule, "__qualname__", repr(schedule))} if name is None else name
 
 
 def _schedule_from_plain(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         raise InputError(
-            f"{name} was a function ({value.get('function')}), which cannot be stored.", f"Pass it again: {name}=...."
+            f"{name} was a function ({value.get(_FUNCTION)}), which cannot be stored.", f"Pass it again: {name}=...."
         )
     return value
 

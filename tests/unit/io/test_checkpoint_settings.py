@@ -7,7 +7,7 @@ import pytest
 
 import steinstream as ss
 from steinstream import schedules
-from steinstream.errors import CheckpointError, OutputError
+from steinstream.errors import CheckpointError, InputError, OutputError
 
 X = np.random.default_rng(0).normal(size=(200, 2))
 
@@ -74,6 +74,16 @@ def test_a_schedule_that_contradicts_the_file_is_refused(tmp_path):
         ss.Thinner.load(path, budget=schedules.Constant(0.5))
     same = {"growth": schedules.SquareRoot(), "budget": schedules.Decaying(schedules.SquareRoot())}
     assert str(ss.Thinner.load(path, **same).config.growth) == "sqrt"
+
+
+def test_any_setting_that_is_given_must_be_that_of_the_file(tmp_path):
+    path = tmp_path / "run.npz"
+    thinner = saved(path, size=20)
+    assert ss.Thinner.load(path, size=20).ksd == thinner.ksd
+    with pytest.raises(CheckpointError, match="written with size 20, but 30 was given"):
+        ss.Thinner.load(path, size=30)
+    with pytest.raises(InputError, match=r"Unknown setting 'bugdet'. Did you mean budget\?"):
+        ss.Thinner.load(path, bugdet=0.1)
 
 
 def test_full_disk_while_saving_a_checkpoint(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ def parts(count=3, scores=True):
 
 
 def union_of(sets, mass, stream_weight=1.0):
-    return Union(sets, np.array(mass), ss.IMQ(), ss.Preconditioner.identity(), stream_weight)
+    return Union(sets, np.array(mass), ss.ThinConfig(stream_weight=stream_weight), ss.Preconditioner.identity())
 
 
 def squared_ksd(draws, scores, masses):

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steinstream as ss
+from steinstream.baselines import selector
+from steinstream.baselines.methods import problem_from_arrays, to_kept
 from steinstream.errors import InputError
-from steinstream.thinner.config import COMMAND_LINE, NAMES, ThinConfig
+from steinstream.thinner.config import BASELINES, COMMAND_LINE, MERGE, NAMES, ThinConfig, settings_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -139,6 +141,26 @@ def test_the_kept_set_holds_the_configuration():
     assert np.array_equal(again.ids, kept.ids) and again.ksd == kept.ksd
 
 
+@pytest.mark.parametrize("scores", [True, False])
+def test_kept_sets_of_other_functions_hold_the_settings_that_these_have(scores):
+    draws = np.random.default_rng(0).normal(size=(300, 2))
+    given = (draws, -draws if scores else None)
+    problem = problem_from_arrays(*given, 20, kernel="rbf", on_bad="skip")
+    by_stride = to_kept(problem, "stride", selector("stride")(problem))
+    merged = ss.merge([ss.thin(*given, 30), ss.thin(*given, 40)], size=25, stream_weight=0.5)
+    expected = {
+        ("size", *settings_of(BASELINES)): (by_stride, ThinConfig(size=20, kernel="rbf", on_bad="skip")),
+        settings_of(MERGE): (merged, ThinConfig(size=25, stream_weight=0.5)),
+    }
+    for names, (kept, config) in expected.items():
+        assert tuple(kept.settings["config"]) == names
+        restored = ThinConfig.from_dict(kept.settings["config"], preconditioner=kept.preconditioner)
+        assert restored == config.replace(preconditioner=kept.preconditioner)
+        assert kept.settings["kernel"] == repr(kept.kernel)
+        assert kept.settings["preconditioner"] == str(kept.preconditioner)
+        json.dumps(kept.settings)
+
+
 def test_every_setting_is_documented():
     described = {
         name.strip()
@@ -150,28 +172,49 @@ def test_every_setting_is_documented():
     assert all(one.help.endswith((".", "]")) for one in COMMAND_LINE.values())
 
 
+#: Where three or more settings are named together, and why that is not a list to which a new setting must be added.
+NOT_LISTS = {
+    "_engine/reference.py: Reference": "the specification of the engine, which has numbers in place of settings",
+    "_engine/reference.py: objective_matrix": "arguments of a formula",
+    "baselines/methods.py: _thinner": "the settings that define a method",
+    "gradient_free.py: ThinConfig": "the arguments of gradient_free_ksd",
+    "io/arviz_kept.py: Kept": "fields of a kept set",
+    "io/npz.py: Kept": "fields of a kept set",
+    "planning.py: Plan": "the result of a plan",
+    "planning.py: estimate_kappa": "the step is simulated with these alone",
+    "postprocess/_greedy.py: greedy_order": "arguments of a formula",
+    "postprocess/merging.py: PartFacts": "facts about a kept set",
+    "postprocess/merging.py: ThinConfig": "the arguments of merge",
+    "postprocess/merging.py: cls": "facts about a kept set",
+    "postprocess/merging.py: merge": "the signature names the few settings that merging has",
+    "result/kept.py: Kept": "fields of a kept set",
+}
+
+
 def test_no_other_module_lists_the_settings():
-    """A function, class, call or literal outside of config.py that names four or more settings is a second list."""
-    found = []
-    for path in sorted((ROOT / "src").rglob("*.py")):
+    """A function, class, call or literal outside of config.py that names three or more settings is a second list."""
+    found = set()
+    for path in sorted((ROOT / "src" / "steinstream").rglob("*.py")):
         if path.name == "config.py" and path.parent.name == "thinner":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names: set[str] = set()
+            title = type(node).__name__
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                names = {one.arg for one in [*node.args.args, *node.args.kwonlyargs]}
+                names, title = {one.arg for one in [*node.args.args, *node.args.kwonlyargs]}, node.name
             elif isinstance(node, ast.ClassDef):
                 fields_of = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
-                names = {one.id for one in fields_of if isinstance(one, ast.Name)}
+                names, title = {one.id for one in fields_of if isinstance(one, ast.Name)}, node.name
             elif isinstance(node, ast.Call):
                 names = {one.arg for one in node.keywords if one.arg}
                 names |= {str(one.value) for one in node.args if isinstance(one, ast.Constant)}
+                title = ast.unparse(node.func)
             elif isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
                 items = node.keys if isinstance(node, ast.Dict) else node.elts
                 names = {one.value for one in items if isinstance(one, ast.Constant) and isinstance(one.value, str)}
-            if len(names & set(NAMES)) >= 4:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert found == []
+            if len(names & set(NAMES)) >= 3:
+                found.add(f"{path.relative_to(ROOT / 'src' / 'steinstream').as_posix()}: {title}")
+    assert found == set(NOT_LISTS)
 
 
 def test_the_names_are_the_fields():

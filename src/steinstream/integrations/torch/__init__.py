@@ -34,8 +34,8 @@ from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.ensemble import EnsemblePrediction
-from steinstream.errors import InputError, one_of, positive
-from steinstream.integrations._common import live_thinner, need, schedule_functions
+from steinstream.errors import InputError, one_of
+from steinstream.integrations._common import live_thinner, need
 from steinstream.integrations.torch._predictions import PredictionsOn, evaluated
 from steinstream.integrations.torch._storage import FileStorage, MemoryStorage
 from steinstream.integrations.torch._weights import Tensors, Weights
@@ -169,8 +169,6 @@ class Collector:
         have the scores of the calls, or no scores.
     thinner : Thinner, optional
         A new thinner. Default: one with the settings below.
-    candidates : int, optional
-        Number of consecutive draws of a chain of which only the best is added (SPMCMC). Default: that of ``config``.
     folder : path, optional
         Folder for ``draws/CHAIN_DRAW.safetensors``, one file per kept draw with the weights under the names of the
         module, and the checkpoint ``thinner.npz``. Default: everything is in memory.
@@ -203,7 +201,7 @@ class Collector:
         Settings of a new thinner. Default: the default settings, with ``storage="float32"`` above 10 000 weights.
     **settings
         Settings by name, which replace those in ``config``: see `ThinConfig`. The default preconditioner is
-        `Streaming`.
+        `Streaming`. ``candidates`` are consecutive draws of one chain.
 
     Attributes
     ----------
@@ -226,7 +224,6 @@ class Collector:
         log_posterior: Callable[..., Any] | None = None,
         *,
         thinner: Thinner | None = None,
-        candidates: int | None = None,
         folder: str | PathLike[str] | None = None,
         resume: bool = False,
         sync: bool = True,
@@ -254,9 +251,7 @@ class Collector:
         self._weights = Weights(module)
         self.dim = self._weights.dim if subspace is None else int(subspace.dim)
         chosen = self._config(config, settings) if thinner is None else None
-        if candidates is None:
-            candidates = 1 if chosen is None else chosen.candidates
-        self.candidates = positive(candidates, "candidates")
+        self.candidates = 1 if chosen is None else chosen.candidates
         if chosen is not None:
             self.thinner = Thinner(self.dim, chosen.replace(candidates=1))  # the collector groups the candidates
         else:
@@ -490,7 +485,7 @@ class Collector:
         for leftover in path.parent.glob(f".{path.name}.*.tmp"):
             leftover.unlink()
         if path.exists():
-            stored = checkpoint.load(path, read_rows=self._stored_rows, **schedule_functions(self.thinner.config))
+            stored = checkpoint.load(path, read_rows=self._stored_rows, **self.thinner.config.functions())
             _require_same(stored, self.thinner)
             self.thinner = stored
         self._storage.reconcile(self.ids)
@@ -568,7 +563,7 @@ def _require_usable(thinner: Thinner) -> None:
 def _holds_back() -> InputError:
     return InputError(
         "The thinner would hold draws back, because it has candidates or a warm-up.",
-        "Pass candidates to the collector, and use a fixed preconditioner or Streaming.",
+        "Pass candidates= and other settings instead of a thinner, and use a fixed preconditioner or Streaming.",
     )
 
 
