@@ -26,35 +26,49 @@ def stored_bytes(path: Path) -> int:
     return sum(file.lstat().st_size for file in files if file.is_file())
 
 
+def largest_held(path: Path) -> int:
+    """Return the number of bytes that a part of a file may take in memory."""
+    return max(_HELD, _EXPANSION * stored_bytes(path))
+
+
 def require_held(path: Path, what: str, size: int, remedy: str) -> None:
-    """Raise an `InputError` if ``size`` bytes, which must be held at a time, are implausible for the size of a file."""
-    if size > _HELD and size > _EXPANSION * (stored := stored_bytes(path)):
+    """Raise an `InputError` if ``size`` bytes, which must be held at a time, are implausible for the size of a file.
+
+    There is no limit if ``path`` does not exist, because the draws are in memory.
+    """
+    if size > _HELD and path.exists() and size > largest_held(path):
         raise InputError(
-            f"{path}: {what} takes {size / 1e6:.0f} MB in memory, but only {stored / 1e3:.0f} kB are stored.", remedy
+            f"{path}: {what} takes {size / 1e6:.0f} MB in memory, but the file has {stored_bytes(path) / 1e6:.3g} MB.",
+            remedy,
         )
 
 
 def require_length(path: Path, draws: int, dim: int) -> None:
     """Raise an `InputError` if a file describes more draws or parameters than it can hold."""
-    stored = f"{path}: {draws} draws of {dim} parameters"
-    if draws * dim > _LENGTH and draws * dim > _DEFLATE * (size := stored_bytes(path)):
+    numbers = draws * max(dim, 1)
+    if numbers > _LENGTH and path.exists() and numbers > _DEFLATE * stored_bytes(path):
         raise InputError(
-            f"{stored} do not fit into {size / 1e3:.0f} kB.",
+            f"{path}: {draws} draws of {dim} parameters do not fit into {stored_bytes(path) / 1e6:.3g} MB.",
             "The file is damaged, or its draws were never filled in. Write the draws that exist.",
         )
     require_held(path, f"a draw of {dim} parameters", _PARAMETER * dim, "Write the draws without compression.")
 
 
+def require_distinct(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raise an `InputError` if two members of an archive have the same name: programs differ in which one they read."""
+    names = archive.namelist()
+    if len(set(names)) < len(names):
+        name = next(name for at, name in enumerate(names) if name in names[:at])
+        raise InputError(f"{path} has two members {name[:100]!r}.", "Write it again.")
+
+
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Raise an `InputError` if a zip file cannot be read in bounded memory, or is read differently by other programs.
+    """Raise an `InputError` if a member of a zip file cannot be read in bounded memory.
 
     The sizes of members are those of the directory of the archive, which may be forged; a member never yields more.
     Only deflate is decompressed in parts: the other methods of `zipfile` expand a whole input buffer at once.
     """
-    names, members = archive.namelist(), archive.infolist()
-    if len(set(names)) < len(names):
-        name = next(name for at, name in enumerate(names) if name in names[:at])
-        raise InputError(f"{path} has two members {name[:100]!r}.", "Write it again.")
+    members = archive.infolist()
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             method = _METHODS.get(member.compress_type, f"method {member.compress_type}")

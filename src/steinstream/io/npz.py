@@ -20,7 +20,7 @@ from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError, NotKeptError, SteinstreamError
 from steinstream.io._kept_checks import checked_kept, parse_kernel
-from steinstream.io._limits import check_archive, require_held, require_length
+from steinstream.io._limits import check_archive, require_distinct, require_held, require_length
 from steinstream.io.base import (
     NAMES_HINT,
     SCORES,
@@ -52,6 +52,7 @@ class NpzChain(Chain):
         reject_scores_file(request, "arrays")
         path, self._members = request.path, [request.draws_name, request.scores_name]
         with reading(path, "npz"), zipfile.ZipFile(path) as archive:
+            require_distinct(path, archive)
             check_archive(path, archive)
             draws = _header(path, archive, request.draws_name)
             others = _arrays_like(path, archive, draws, self._members)
@@ -280,6 +281,7 @@ def read_npz(path: Path) -> Kept:
 def read_arrays(path: Path) -> dict[str, AnyArray]:
     """Read all arrays of an npz file."""
     with zipfile.ZipFile(path) as archive:
+        require_distinct(path, archive)
         check_archive(path, archive)
         require_held(path, "all arrays", sum(member.file_size for member in archive.infolist()), _UNCOMPRESSED)
     with np.load(path, allow_pickle=False) as stored:
