@@ -76,6 +76,10 @@ class ScoresWarning(UserWarning):
     """The scores do not match the draws: they belong to another density, or are in another order."""
 
 
+class ParametersWarning(UserWarning):
+    """Variables of a file are left out, because they are functions of other variables."""
+
+
 class FailedRunsWarning(UserWarning):
     """Some evaluations of a function of the kept draws failed and are left out."""
 

@@ -167,3 +167,23 @@ def test_a_log_density_that_cannot_be_used_is_refused(steinstream, chain, tmp_pa
     ):
         ran = steinstream("thin", *words, "-o", "kept.npz", "--size", 5, "--gradient-free")
         assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
+
+
+def test_deterministic_variables_are_left_out_with_a_warning(steinstream, tmp_path):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    rng, dims = np.random.default_rng(0), ("chain", "draw")
+    mu, log_tau, z = rng.normal(size=(2, 200)), rng.normal(size=(2, 200)), rng.normal(size=(2, 200, 8))
+    theta = mu[..., None] + np.exp(log_tau)[..., None] * z  # as of a model that is not centred
+    arrays = {"mu": (dims, mu), "theta_t": ((*dims, "school"), z), "tau": (dims, np.exp(log_tau))}
+    posterior = xarray.Dataset({**arrays, "theta": ((*dims, "school"), theta)}, attrs={"inference_library": "pymc"})
+    xarray.DataTree.from_dict({"posterior": posterior}).to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
+    for more in ([], ["--workers", 0]):
+        ran = steinstream("thin", "fit.nc", "-o", "kept.npz", "--size", 20, "--strict", *more)
+        assert ran.returncode == 3, ran.stderr
+        assert ran.stderr.count("Left out as functions of other variables: posterior/theta.") == 1
+        assert "name all parameters with parameters (--parameters" in ran.stderr
+        assert ss.Kept.load(tmp_path / "kept.npz").draws.shape == (20, 10)
+    ran = steinstream("thin", "fit.nc", "-o", "kept.npz", "--size", 20, "--parameters", "mu,tau,theta")
+    assert ran.returncode == 0 and "Left out" not in ran.stderr
+    assert ss.Kept.load(tmp_path / "kept.npz").names[:2] == ("mu", "tau")

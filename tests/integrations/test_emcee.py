@@ -63,6 +63,14 @@ def test_scores_are_the_gradient_of_the_log_density():
         np.testing.assert_allclose(thinned().kept.scores, exact, rtol=1e-8, atol=1e-8)
 
 
+def test_scores_can_be_computed_by_finite_differences(stored):
+    made = ss.integrations.emcee.Backend(size=SIZE, score="finite", log_density=log_density)
+    sampler(made, log_density, blobs=False).run_mcmc(start(), 120)
+    with_blobs = thinned().kept
+    np.testing.assert_array_equal(made.kept.ids, with_blobs.ids)
+    np.testing.assert_allclose(made.kept.scores, with_blobs.scores, rtol=1e-5, atol=1e-4)
+
+
 def test_a_new_sampler_continues_from_the_backend(stored):
     backend = thinned(70)
     first = emcee.EnsembleSampler(WALKERS, DIM, both, backend=backend, blobs_dtype=[("score", float, DIM)])

@@ -93,6 +93,44 @@ def test_scores_can_be_computed_by_torch(chain, stored):
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
+def test_scores_can_be_computed_by_finite_differences(chain, stored, block):
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return log_density(x)
+
+    kept = thin(chain, score="finite", log_density=counted, block=block, size=SIZE)
+    np.testing.assert_array_equal(kept.ids, stored.ids)
+    np.testing.assert_allclose(kept.scores, stored.scores, rtol=1e-5, atol=1e-4)
+    assert len(calls) == 2 * DIM * len(np.unique(chain, axis=0))  # a random walk returns to no earlier state
+
+
+def test_steps_of_finite_differences_follow_the_scales_of_the_draws():
+    calls, widths = [], np.array([1e-3, 1e4])
+    draws = np.random.default_rng(0).normal(size=(500, 2)) * widths
+
+    def rough(x):  # accurate to 1e-6, as a solver
+        calls.append(x)
+        density = -0.5 * np.sum((x / widths) ** 2)
+        return density * (1 + 1e-6 * np.sin(1e6 * x[0]))
+
+    kept = thin(draws, score="finite", log_density=rough, accuracy=1e-6, size=SIZE)
+    np.testing.assert_allclose(kept.scores * widths, -kept.draws / widths, atol=1e-2)
+    steps = np.abs(calls[0] - calls[1])[0] / 2, np.abs(calls[2] - calls[3])[1] / 2
+    np.testing.assert_allclose(steps, 1e-2 * draws.std(axis=0), rtol=1e-6)
+
+
+def test_finite_differences_need_a_log_density_and_other_scores_no_accuracy(chain):
+    with pytest.raises(InputError, match="'finite' needs a log density"):
+        thin(chain, score="finite")
+    with pytest.raises(InputError, match="accuracy is for finite differences"):
+        thin(chain, score=score, accuracy=1e-6)
+    with pytest.raises(InputError, match="accuracy must lie between 0 and 1"):
+        thin(chain, score="finite", log_density=log_density, accuracy=2.0)
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
 def test_draws_alone_are_thinned_without_scores(chain, block, caplog):
     thinner = ss.Thinner(DIM, size=SIZE)
     thinner.extend(chain)

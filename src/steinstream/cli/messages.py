@@ -69,9 +69,11 @@ class Messages:
             click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """Print a warning to standard error; with ``--strict`` it changes the exit code."""
+        """Print a warning to standard error, once; with ``--strict`` it changes the exit code."""
         context = click.get_current_context(silent=True)
         text = text if context is None else for_command(text, context)
+        if text in self.warnings:
+            return
         self.warnings.append(text)
         click.echo(f"warning: {text}", err=True)
 

@@ -18,7 +18,7 @@ from steinstream.cli.help import MOST_USED, WORKERS, option
 from steinstream.cli.options import CheckpointOptions, grouped, reject_unused
 from steinstream.cli.progress import bar, count
 from steinstream.cli.summary import kept_of, merged_measures_of
-from steinstream.errors import InputError
+from steinstream.errors import InputError, ParametersWarning
 
 if TYPE_CHECKING:
     from steinstream.cli.messages import Messages
@@ -159,6 +159,7 @@ def _run(request: ThinRequest, workers: WorkerOptions, saving: CheckpointOptions
     read = {name: value for name, value in options.items() if value is not None}
     with bar("starting", 1.0) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # skipped chains are listed at the end
+        warnings.simplefilter("default", ParametersWarning)
 
         def show(what: str, done: int, total: int) -> None:
             progress.show(done / total, f"{what}: {count(done)} of {count(total)}")

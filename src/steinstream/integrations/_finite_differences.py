@@ -23,6 +23,7 @@ from steinstream.errors import InputError, one_of, positive
 from steinstream.integrations._stored_draws import for_distinct_states
 from steinstream.io.atomic import replacing
 from steinstream.io.errors import reading
+from steinstream.running_moments import Moments
 
 _log = logging.getLogger("steinstream")
 
@@ -86,8 +87,7 @@ def finite_difference_scores(
     """
     one_of(("raise", "nan"), on_error, "on_error")
     positive(processes, "processes")
-    if not 0 < accuracy < 1:
-        raise InputError(f"accuracy must lie between 0 and 1, got {accuracy!r}.")
+    _require_accuracy(accuracy)
 
     def scores_of(states: Array) -> Array:
         steps = _as_steps(step, accuracy, draws, states.shape[1])
@@ -111,6 +111,52 @@ def finite_difference_scores(
             result[..., 0].size,
         )
     return result
+
+
+class RunningFiniteDifferences:
+    """Scores of a stream of draws by central differences, with steps that follow the scales of the draws so far.
+
+    The step in each parameter is the cube root of ``accuracy`` times the standard deviation of the parameter over the
+    draws so far. A state that repeats one of the same or the previous block is not evaluated again.
+
+    Parameters
+    ----------
+    log_density : callable
+        Function of one draw (d,) that returns the log density of the target, up to a constant.
+    accuracy : float, default 1e-15
+        Relative accuracy of the log density.
+
+    Examples
+    --------
+    >>> score = RunningFiniteDifferences(lambda x: -0.5 * x @ x)
+    >>> bool(np.allclose(score([[1.0, 2.0], [3.0, 4.0]]), [[-1.0, -2.0], [-3.0, -4.0]]))
+    True
+
+    """
+
+    def __init__(self, log_density: Callable[[Array], float], accuracy: float = 1e-15) -> None:
+        _require_accuracy(accuracy)
+        self._log_density, self._accuracy = log_density, accuracy
+        self._moments: Moments | None = None
+        self._largest: Array = np.zeros(1)
+        self._known: dict[bytes, Array] = {}
+
+    def __call__(self, draws: ArrayLike) -> Array:
+        """Return the scores of the next draws (n, d); NaN where the log density is not finite."""
+        x = np.asarray(draws, dtype=np.float64)
+        finite = x[np.isfinite(x).all(axis=1)]
+        self._moments = self._moments or Moments(x.shape[1])
+        self._moments.add(finite)
+        self._largest = np.maximum(self._largest, np.abs(finite).max(axis=0, initial=0.0))
+        steps = _steps(np.sqrt(self._moments.variances), self._largest, self._accuracy)
+        known: dict[bytes, Array] = {}
+        for state in x:
+            key = state.tobytes()
+            if key not in known:
+                score = self._known.get(key)
+                known[key] = central_difference(self._log_density, steps, state) if score is None else score
+        self._known = known
+        return np.array([known[state.tobytes()] for state in x]).reshape(x.shape)
 
 
 class _Work:
@@ -162,15 +208,24 @@ class _Work:
         self.scores, self.done = arrays["scores"].astype(np.float64), arrays["done"]
 
 
+def _require_accuracy(accuracy: float) -> None:
+    if not 0 < accuracy < 1:
+        raise InputError(f"accuracy must lie between 0 and 1, got {accuracy!r}.")
+
+
+def _steps(spread: Array, size: Array, accuracy: float) -> Array:
+    """Return the step of each parameter by its standard deviation, or by its largest value if it is constant."""
+    constant = spread <= 1e-12 * size
+    return np.asarray(accuracy ** (1 / 3) * np.where(constant, np.where(size > 0, size, 1.0), spread))
+
+
 def _as_steps(step: ArrayLike | None, accuracy: float, draws: ArrayLike, dim: int) -> Array:
     """Return the step of each parameter."""
     if step is None:
         rows = np.asarray(draws, dtype=np.float64).reshape(-1, dim)
         rows = rows[np.isfinite(rows).all(axis=1)]
         spread = rows.std(axis=0) if len(rows) else np.zeros(dim)
-        size = np.abs(rows).max(axis=0, initial=0.0)
-        constant = spread <= 1e-12 * size
-        return np.asarray(accuracy ** (1 / 3) * np.where(constant, np.where(size > 0, size, 1.0), spread))
+        return _steps(spread, np.abs(rows).max(axis=0, initial=0.0), accuracy)
     try:
         steps = np.broadcast_to(np.asarray(step, dtype=np.float64), (dim,)).copy()
     except (TypeError, ValueError):

@@ -31,12 +31,15 @@ class Backend(_Base):  # type: ignore[misc]
 
     Parameters
     ----------
-    score : callable or {"jax", "torch", "blob"}, optional
-        Function of one position that returns its score; the package that differentiates ``log_density``; or ``"blob"``
-        if the score is the only blob and has no name. Default: the score is the blob ``field``. Without such a blob,
-        the draws are thinned without scores.
+    score : callable or {"jax", "torch", "finite", "blob"}, optional
+        Function of one position that returns its score; how ``log_density`` is differentiated, by JAX, by PyTorch or
+        by finite differences; or ``"blob"`` if the score is the only blob and has no name. Default: the score is the
+        blob ``field``. Without such a blob, the draws are thinned without scores.
     log_density : callable, optional
-        Log density of one position, written with JAX or PyTorch.
+        Log density of one position, written with JAX or PyTorch, or any function for finite differences.
+    accuracy : float, optional
+        Relative accuracy of the log density, for finite differences: see
+        :func:`steinstream.integrations.generic.batched_score`. Default: 1e-15.
     field : str, optional
         Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``; an error if it is
         missing. Default: ``"score"``, if there is one.
@@ -63,6 +66,7 @@ class Backend(_Base):  # type: ignore[misc]
         *,
         score: str | Callable[[Any], Any] | None = None,
         log_density: Callable[[Any], Any] | None = None,
+        accuracy: float | None = None,
         field: str | None = None,
         names: tuple[str, ...] | None = None,
         transform: Callable[[Array], dict[str, Any]] | None = None,
@@ -74,7 +78,8 @@ class Backend(_Base):  # type: ignore[misc]
         super().__init__()
         self._config = ThinConfig.of(config, **settings)
         self._unnamed_blob = score == "blob"
-        self._score, self._field = batched_score(None if self._unnamed_blob else score, log_density), field
+        self._score = batched_score(None if self._unnamed_blob else score, log_density, accuracy)
+        self._field = field
         self._names, self._transform, self._discard = names, transform, discard
         self.thinner: Thinner | None = None
 
@@ -128,7 +133,7 @@ class Backend(_Base):  # type: ignore[misc]
         return (
             "let log_prob_fn return (log probability, score) and pass "
             f'blobs_dtype=[("{self._field or "score"}", float, {self.ndim})] to EnsembleSampler, or pass score= to the '
-            "backend."
+            'backend, for example score="finite" with log_density.'
         )
 
     def _blob(self, blobs: Any) -> Array | None:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError
 from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
-from steinstream.integrations._finite_differences import finite_difference_scores
+from steinstream.integrations._finite_differences import RunningFiniteDifferences, finite_difference_scores
 from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations._stored_draws import ScoredDraws, for_distinct_states
 from steinstream.result import Kept, Variable
@@ -32,8 +32,8 @@ __all__ = ["ScoredDraws", "batched_score", "finite_difference_scores", "scores",
 #: A function of draws (n, d) that returns their scores (n, d).
 BatchedScore = Callable[[ArrayLike], Array]
 
-#: Packages that can differentiate a log density.
-DIFFERENTIATORS = ("jax", "torch")
+#: Ways to differentiate a log density: packages, or finite differences.
+DIFFERENTIATORS = ("jax", "torch", "finite")
 
 
 def thin(
@@ -41,6 +41,7 @@ def thin(
     *,
     score: str | Callable[[Any], Any] | None = None,
     log_density: Callable[[Any], Any] | None = None,
+    accuracy: float | None = None,
     chain: int = 0,
     block: int = 1000,
     names: tuple[str, ...] | None = None,
@@ -56,10 +57,13 @@ def thin(
     source : iterable
         Yields pairs (draw, score) of shape (d,) each or (n, d) each; or draws (d,) or (n, d) alone, whose scores are
         computed by ``score``. Without ``score``, draws alone are thinned without scores.
-    score : callable or {"jax", "torch"}, optional
-        Function of one draw that returns its score, or the package that differentiates ``log_density``.
+    score : callable or {"jax", "torch", "finite"}, optional
+        Function of one draw that returns its score, or how ``log_density`` is differentiated: by JAX, by PyTorch, or
+        by finite differences.
     log_density : callable, optional
-        Log density of one draw, written with JAX or PyTorch.
+        Log density of one draw, written with JAX or PyTorch, or any function for finite differences.
+    accuracy : float, optional
+        Relative accuracy of the log density, for finite differences: see `batched_score`. Default: 1e-15.
     chain : int, default 0
         Chain number of the draws: their ids are (chain, 0), (chain, 1), ...
     block : int, default 1000
@@ -98,7 +102,7 @@ def thin(
     """
     if block < 1:
         raise InputError(f"block must be at least 1, got {block!r}.")
-    gradient = batched_score(score, log_density)
+    gradient = batched_score(score, log_density, accuracy)
     running: Thinner | None = None
     for piece in _pieces(source, gradient is None, block):
         draws, scores = piece.draws, piece.scores if gradient is None else gradient(piece.draws)
@@ -152,17 +156,24 @@ def scores(score: Callable[[Any], Any], draws: ArrayLike) -> Array:
 
 
 def batched_score(
-    score: str | Callable[[Any], Any] | None, log_density: Callable[[Any], Any] | None = None
+    score: str | Callable[[Any], Any] | None,
+    log_density: Callable[[Any], Any] | None = None,
+    accuracy: float | None = None,
 ) -> BatchedScore | None:
     """Convert the score of one draw to a function of many draws.
 
     Parameters
     ----------
-    score : callable or {"jax", "torch"}, optional
-        Function of one draw that returns its score, or the package that differentiates ``log_density``.
+    score : callable or {"jax", "torch", "finite"}, optional
+        Function of one draw that returns its score, or how ``log_density`` is differentiated.
     log_density : callable, optional
         Log density of one draw, written with that package. JAX computes in float32 unless ``jax_enable_x64`` is set;
-        PyTorch computes in float64.
+        PyTorch computes in float64. ``"finite"`` evaluates any function 2 d times per draw; repeated states of one call
+        and the call before are evaluated once.
+    accuracy : float, optional
+        Relative accuracy of the log density, for ``"finite"``; for a simulation, the tolerance of its solver. The step
+        in each parameter is the cube root of ``accuracy`` times the standard deviation of the parameter over the
+        draws so far. Default: 1e-15.
 
     Returns
     -------
@@ -172,7 +183,7 @@ def batched_score(
     Raises
     ------
     InputError
-        If the score is unknown, or requires a log density that is not given.
+        If the score is unknown, requires a log density that is not given, or has no use for ``accuracy``.
 
     Examples
     --------
@@ -180,16 +191,21 @@ def batched_score(
     array([[-1., -2.]])
 
     """
-    if score in DIFFERENTIATORS:
+    if accuracy is not None and score != "finite":
+        raise InputError("accuracy is for finite differences.", 'Leave it out, or pass score="finite".')
+    if isinstance(score, str):
+        if score not in DIFFERENTIATORS:
+            raise InputError(f"Unknown score {score!r}.", f"Use one of {', '.join(DIFFERENTIATORS)}, or a function.")
         if log_density is None:
             raise InputError(f"score={score!r} needs a log density to differentiate.", "Pass log_density.")
+        if score == "finite":
+            return RunningFiniteDifferences(log_density, 1e-15 if accuracy is None else accuracy)
         return (_by_jax if score == "jax" else _by_torch)(log_density)
-    if isinstance(score, str):
-        raise InputError(f"Unknown score {score!r}.", f"Use one of {', '.join(DIFFERENTIATORS)}, or a function.")
     if score is None:
         if log_density is not None:
             raise InputError(
-                "log_density was given without score.", 'Choose the package that differentiates it: score="jax".'
+                "log_density was given without score.",
+                'Choose how it is differentiated: score="jax", score="torch" or score="finite".',
             )
         return None
     one = score

@@ -1,4 +1,4 @@
-"""Validation of a kept set that was read from a file, which may be damaged or forged.
+"""Validation of a kept set that was read from a file, which may be damaged or forged, and of weights in memory.
 
 Draws and scores are validated as those of a chain. Everything else must have the shape, the type and the range that
 `Kept` documents, so that no code after this point meets anything else.
@@ -68,15 +68,21 @@ def checked_kept(kept: Kept, where: str) -> Kept:
     )
 
 
+def require_weights(kept: Kept, where: str) -> None:
+    """Raise an `InputError` if the weights of a kept set are negative, or do not have the sum 1."""
+    if kept.weights is not None:
+        _Check(where).weights(kept.weights, len(kept))
+
+
 class _Check:
-    """Checks of single values of one file."""
+    """Checks of single values of one kept set."""
 
     def __init__(self, where: str) -> None:
         self._where = where
 
     def wrong(self, what: str) -> InputError:
         """Return the error."""
-        return InputError(f"{self._where} is not a valid kept set: {what}.", "Write it again with steinstream.")
+        return InputError(f"{self._where} is not a valid kept set: {what}.", "Create it again with steinstream.")
 
     def array(self, name: str, values: Any, shape: tuple[int | None, ...], kinds: str) -> AnyArray:
         """Return values as an array of a shape, in which None is any length, and of a kind."""

@@ -9,16 +9,18 @@ named by their paths, separated by commas: a variable, or a group with all its v
 Without scores (also if the gradient is NaN throughout, or is not accompanied by unconstrained draws), the draws are
 ``sample_stats/unconstrained_draw``, or the variables of ``unconstrained_posterior`` and ``posterior``: numbers with one
 value or array per draw, without log densities, without values per observation (dimension ``__obs__`` of Bambi), and
-without variables of which there is a transformed one (``sigma`` if there is ``sigma_log__``), and without linear
-functions of other variables and monotone functions of one. A file does not tell which other variables of ``posterior``
-are deterministic functions of the parameters; the user may name the parameters.
+without variables of which there is a transformed one (``sigma`` if there is ``sigma_log__``), and without variables
+that :mod:`steinstream.io._dependent_variables` recognises as functions of others, about which there is a
+`ParametersWarning`. A file does not tell which other variables of ``posterior`` are deterministic functions of the
+parameters; the user may name the parameters.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,7 @@ import numpy as np
 
 from steinstream._formatting import listing, nearest
 from steinstream._typing import Array, Integers
-from steinstream.errors import InputError
+from steinstream.errors import InputError, ParametersWarning
 from steinstream.io._arviz_layout import (
     GRADIENT,
     PARAMETER,
@@ -73,7 +75,7 @@ from steinstream.validation import Block
 
 _DEPENDENCE_DRAWS, _DEPENDENCE_WIDTH = 512, 1000  # draws, and elements of a variable, to look for functions of others
 _BUFFER = 32 << 20  # bytes of small arrays, in total, that are read once and held
-_COMPUTED = "variables that are nonlinear functions of others are not recognised: name the parameters with --parameters"
+_COMPUTED = "not all variables that are functions of others are recognised: name the parameters with --parameters"
 _LARGE_SLAB = 32  # megabytes of a slab that `notes` reports
 _MIN_DRAWS = 100  # draws that show whether scores were stored
 
@@ -83,6 +85,8 @@ _ROUTES = (
     "PyMC: steinstream.integrations.pymc.scores(model, idata); nutpie: sample with store_gradient=True, "
     f"store_unconstrained=True; {SCORES_GUIDE}"
 )
+#: Libraries that store deterministic variables among the parameters.
+PYMC, NUMPYRO = "pymc", "numpyro"
 _TRANSFORM = re.compile(r"(.+)_[a-z][a-z0-9-]*__")  # a transformed variable of PyMC: sigma_log__
 _IN_ORDER = "List the variables in the order of the gradient: draws_name (--draws-name) GROUP/NAME,GROUP/NAME,..."
 
@@ -102,7 +106,8 @@ class _Found(NamedTuple):
 
     draws: list[_Part]
     scores: list[_Part]  # empty if the draws have no scores
-    left_out: dict[str, str]  # variable that is not read -> why not
+    left_out: Mapping[str, str]  # variable that is not read -> why not
+    functions: Mapping[str, str] = {}  # those of them that are functions of others
     unused: str = ""  # why scores that are in the file are not used
 
 
@@ -157,7 +162,7 @@ class _Finder:
             place = next((place for place in (UNCONSTRAINED, DRAWS) if self._lookup(place) is not None), DRAWS)
         if place != DRAWS or self._lookup(DRAWS) is not None:
             if place.strip("/") not in self._tree.names:
-                return _Found(self._named(place), [], {}, unused)
+                return _Found(self._named(place), [], {}, unused=unused)
             pool = self._group(place.strip("/"))
         else:
             groups = [group for group in (TRANSFORMED, POSTERIOR) if group in self._tree.names]
@@ -165,7 +170,8 @@ class _Finder:
         if request.parameters is not None:
             return self._chosen(pool, request.parameters, unused)
         reasons = _reasons(pool)
-        reasons |= _dependent([part for part in pool if part.title not in reasons])
+        functions = _dependent([part for part in pool if part.title not in reasons], _library(self._tree) == NUMPYRO)
+        reasons |= functions
         draws = [part for part in pool if part.title not in reasons]
         if not draws:
             raise InputError(
@@ -173,7 +179,7 @@ class _Finder:
                 f"(sample, ...) among {listing(self._known())}.",
                 f"{_NAME_THEM} {PARAMETERS_HINT}",
             )
-        return _Found(draws, [], reasons, unused)
+        return _Found(draws, [], reasons, functions, unused)
 
     def _chosen(self, pool: list[_Part], parameters: Sequence[str], unused: str) -> _Found:
         """Return the variables that contain the chosen parameters, which are selected later by their elements."""
@@ -186,7 +192,7 @@ class _Finder:
                     f"{self._path} has no parameter {name}; it has {listing(known)}.",
                     nearest(name, known) + PARAMETERS_HINT,
                 )
-        return _Found(draws, [], {part.title: NOT_CHOSEN for part in pool if part not in draws}, unused)
+        return _Found(draws, [], {part.title: NOT_CHOSEN for part in pool if part not in draws}, unused=unused)
 
     def _default_scores(self) -> str | None:
         return next((place for place in (GRADIENT, SCORES) if self._lookup(place) is not None), None)
@@ -285,17 +291,17 @@ def _reasons(pool: Sequence[_Part]) -> dict[str, str]:
     return reasons
 
 
-def _dependent(parts: Sequence[_Part]) -> dict[str, str]:
+def _dependent(parts: Sequence[_Part], sorted_by_name: bool) -> dict[str, str]:
     """Return which variables are functions of the others, and of which, by the first draws of the first chain."""
     values: dict[str, Array] = {}
     for title, array, _ in parts:
         dims = sample_dims(array) or ()
         within = (slice(0, 1), slice(0, _DEPENDENCE_DRAWS))[-len(dims) :]
         if math.prod(array.row_shape(dims)) <= _DEPENDENCE_WIDTH:
-            some = array.part(dims, *within).astype(np.float64)
+            some = array.part(dims, *within)
             values[title] = some[0] if len(dims) > 1 else some
     lengths = {len(one) for one in values.values()}
-    return dependent_variables(values) if len(lengths) == 1 else {}
+    return dependent_variables(values, sorted_by_name=sorted_by_name) if len(lengths) == 1 else {}
 
 
 def _untransformed_names(part: _Part) -> list[str]:
@@ -339,10 +345,20 @@ def _parameter_names(parts: Sequence[_Part]) -> list[str]:
     return [str(name) for name in last.values()] if last is not None and last.is_text else []
 
 
-def _is_of_pymc(tree: ArrayTree) -> bool:
-    """Return whether PyMC wrote the file, with deterministic variables among the parameters."""
+def _library(tree: ArrayTree) -> str:
+    """Return the name of the library that sampled the draws, in lower case."""
     attributes = tree.attributes(POSTERIOR) if POSTERIOR in tree.names else tree.attrs
-    return str(attributes.get("inference_library", "")).lower() == "pymc"
+    return str(attributes.get("inference_library", "")).lower()
+
+
+def _warn_of_functions(titles: Iterable[str]) -> None:
+    """Warn that variables are left out because they are functions of others."""
+    warnings.warn(
+        f"Left out as functions of other variables: {listing(titles, 6)}. To keep one, name all "
+        "parameters with parameters (--parameters a,b,c).",
+        ParametersWarning,
+        stacklevel=4,
+    )
 
 
 def _titles(parts: Sequence[_Part]) -> str:
@@ -360,7 +376,7 @@ class ArvizChain(Chain):
         self._tree, self._kind = tree, kind
         path = request.path
         with reading(path, kind):
-            draws, scores, left_out, unused = _Finder(tree, request).find()
+            draws, scores, left_out, functions, unused = _Finder(tree, request).find()
             self._dims = _common_dims([*draws, *scores], path)
             self._ids = DrawIds(draws[0].array.sizes, draws[0].coords, self._dims)
             self._draws, self._scores = ([part.array for part in parts] for parts in (draws, scores))
@@ -379,10 +395,13 @@ class ArvizChain(Chain):
             left_out=left_out,
         )
         self.draws_from, self.scores_from = _titles(draws), _titles(scores) if scores else ""
-        self._may_have_computed = not scores and request.parameters is None and _is_of_pymc(tree) and len(draws) > 1
+        guessed = not scores and request.parameters is None and len(draws) > 1
+        self._may_have_computed = guessed and _library(tree) in (PYMC, NUMPYRO)
         self.scores_hint = f"{unused}; {_ROUTES}" if unused else _ROUTES
         if request.parameters is not None:
             self.select(request.parameters)
+        if functions:
+            _warn_of_functions(functions)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArvizChain, self._arguments, {"negated": self.negated}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, cast
 
@@ -31,7 +31,7 @@ from steinstream.io._columns import (
     split_names,
     variables_of_kept,
 )
-from steinstream.io._csv_rows import CsvFile, open_text, parse_number, regroup
+from steinstream.io._csv_rows import LONGEST_LINE, CsvFile, open_text, parse_number, regroup
 from steinstream.io.base import DRAWS, SCORES, Chain, Request, default_names, find_parameters, no_scores
 from steinstream.io.errors import reading
 from steinstream.result import Kept, Variable
@@ -164,10 +164,13 @@ def _open(path: Path) -> CsvFile:
 
 
 def _reject_transposed(path: Path) -> None:
-    """Raise if a file without titles has many more columns than lines: its lines are parameters, not draws."""
+    """Raise if a file without titles has many more columns than lines: its lines are parameters, not draws.
+
+    At most 64 MB are read. The number of lines of a longer file is estimated.
+    """
     columns, lines, start = 1, 0, b""
-    with reading(path, "csv"), open_text(path) as (_, text):
-        for chunk in iter(lambda: text.read(1 << 20), b""):
+    with reading(path, "csv"), open_text(path) as (file, text):
+        for chunk in islice(iter(lambda: text.read(1 << 20), b""), LONGEST_LINE >> 20):
             start = start or chunk[:4096]
             if lines == 0:
                 first, newline, chunk = chunk.partition(b"\n")
@@ -178,9 +181,10 @@ def _reject_transposed(path: Path) -> None:
             lines += chunk.count(b"\n")
             if 10 * lines >= columns:
                 return
+        lines = round(lines * path.stat().st_size / max(file.tell(), 1))  # a device has size and position 0
     fields = start.partition(b"\n")[0].split(b",")[:-1]  # the last one may be incomplete
     values = [parse_number(field) for field in fields[1:]]
-    if columns < _WIDE or not values or None in values:
+    if columns < _WIDE or 10 * lines >= columns or not values or None in values:
         return
     numbered = values == [cast(float, values[0]) + i for i in range(len(values))]  # a header of pandas
     named = not fields[0].strip() if numbered else parse_number(fields[0]) is None

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import Array
-from steinstream.errors import InputError, OutputError, ScoresWarning, one_of
+from steinstream.errors import InputError, OutputError, ParametersWarning, ScoresWarning, one_of
 from steinstream.io.atomic import make_folder
 from steinstream.io.base import require_one_model
 from steinstream.io.file_lock import FileLock
@@ -251,7 +251,7 @@ def open_sources(
     sources: list[WorkerSource] = []
     failures: list[Failure] = []
     models: list[tuple[Path, tuple[str, ...], bool]] = []
-    chain = 0
+    chain, warning = 0, ""
     for one in given:
         if not isinstance(one, UnopenedFile):
             new = one(chain)
@@ -263,6 +263,7 @@ def open_sources(
                 chain += 1
                 continue
             models.append((Path(one.path), contents.names, contents.has_scores))
+            warning = warning or contents.warning
             new = file_sources(one, contents, chain)
             chain += contents.chains
         sources += new
@@ -270,6 +271,8 @@ def open_sources(
         raise _unreadable(failures, len(given))
     if models:
         require_one_model(models)
+    if warning:
+        warnings.warn(warning, ParametersWarning, stacklevel=3)
     return sources, failures
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ import numpy as np
 from steinstream import validation
 from steinstream._typing import Integers
 from steinstream.api import MarkedBlock
-from steinstream.errors import InputError
+from steinstream.errors import InputError, ParametersWarning
 from steinstream.io import Chain, open_chain
 from steinstream.result import Variable
 from steinstream.validation import Block
@@ -85,7 +86,9 @@ class FileSource(WorkerSource):
     """Number of draws of the file before this chain."""
 
     def _open(self) -> Chain:
-        return open_chain(self.path, **self.options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ParametersWarning)  # given by `open_sources`
+            return open_chain(self.path, **self.options)
 
     @property
     def _offset(self) -> int:
@@ -243,17 +246,22 @@ class FileContents(NamedTuple):
     chains: int
     chain_length: int | None
     """Number of draws in each chain, if the chains can be read separately."""
+    warning: str
+    """A `ParametersWarning`, or nothing."""
 
 
 def inspect_file(file: UnopenedFile) -> FileContents:
     """Open a file and count its chains. A file with a chain number per draw is read once."""
-    chain = open_chain(file.path, **file.options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ParametersWarning)
+        chain = open_chain(file.path, **file.options)
+    warning = next((str(one.message) for one in caught if issubclass(one.category, ParametersWarning)), "")
     if chain.chains != 1:  # a file with few draws of a large model may be one chain of many
         chain.require_plausible_axes()
     if chain.chains is None:
         last = max(int(block.ids[:, 0].max()) for block in chain.blocks(ROWS))
-        return FileContents(chain.names, chain.has_scores, last + 1, None)
-    return FileContents(chain.names, chain.has_scores, chain.chains, chain.chain_length)
+        return FileContents(chain.names, chain.has_scores, last + 1, None, warning)
+    return FileContents(chain.names, chain.has_scores, chain.chains, chain.chain_length, warning)
 
 
 def file_sources(file: UnopenedFile, contents: FileContents, chain: int) -> list[WorkerSource]:

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError, positive
+from steinstream.io._kept_checks import require_weights
 from steinstream.kernels import IMQ, Kernel
 from steinstream.postprocess._merge_bound import merge_ledger
 from steinstream.postprocess._stream import largest_stream_weight
@@ -92,7 +93,8 @@ def merge(
     Raises
     ------
     InputError
-        If the parts have different kernels or dimensions, if only some of them have scores, or a part is empty.
+        If the parts have different kernels or dimensions, if only some of them have scores, if weights of a part are
+        negative or do not have the sum 1, or a part is empty.
 
     Examples
     --------
@@ -109,12 +111,13 @@ def merge(
 
     """
     sets = [part.kept if isinstance(part, Thinner) else part for part in parts]
-    for kept in sets:
+    for place, kept in enumerate(sets):
         if not isinstance(kept, Kept):
             raise InputError(
                 f"The parts to merge must be thinners or kept sets, got {type(kept).__name__}.",
                 "Thin each chain first: ss.merge([ss.thin(draws, scores) for ...]).",
             )
+        require_weights(kept, f"Part {place}")
     facts = [PartFacts.of(kept) for kept in sets]
     kernel, budgets = common_kernel(facts), as_budgets(merge_budget)
     width = as_fan_in(fan_in) or len(sets)

@@ -6,8 +6,10 @@ import time
 import tracemalloc
 import warnings
 import zipfile
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import steinstream as ss
 from fuzz import seeds
 from fuzz.mutations import mutate_bytes
 from steinstream.errors import InputError, OutputError, SteinstreamError
-from steinstream.io import _csv_rows, check_output, open_chain, read_kept, write_kept
+from steinstream.io import _csv_rows, check_output, csv, open_chain, read_kept, write_kept
 from steinstream.io.zarr import is_own_store
 from steinstream.report.provenance import recorded_commands
 from steinstream.result import Kept, Variable
@@ -165,6 +167,36 @@ def test_a_file_without_line_ends_is_not_read_whole(tmp_path, monkeypatch):
         finally:
             tracemalloc.stop()
         assert peak < 25e6  # of 42 MB; 16 of them are asked for and never touched
+
+
+def test_a_file_of_zero_bytes_is_not_read_whole(tmp_path, monkeypatch):
+    read = []
+
+    @contextmanager
+    def counting(path, kind="csv"):
+        with _csv_rows.open_text(path, kind) as (file, text):
+            yield file, SimpleNamespace(read=lambda size: read.append(size) or assert_few(read) or text.read(size))
+
+    def assert_few(sizes):
+        assert sum(sizes) < 1 << 28
+
+    monkeypatch.setattr(csv, "open_text", counting)
+    path = tmp_path / "zeros.csv"
+    with path.open("wb") as file:
+        file.truncate(1 << 36)  # needs no space
+    with pytest.raises(InputError, match="a line is longer than 64 MB"):
+        open_chain(path)
+    assert read
+
+
+def test_a_long_file_with_one_line_per_parameter_is_refused_by_its_first_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv, "LONGEST_LINE", 1 << 20)
+    path, line = tmp_path / "long.csv", ",".join(["0.25"] * 150_000) + "\n"
+    path.write_text(line * 4)  # 3 MB
+    with pytest.raises(InputError, match=r"150000 columns and \d lines: it seems to have one line per parameter"):
+        open_chain(path)
+    path.write_text((",".join(["0.25"] * 4000) + "\n") * 500)  # a tenth of the columns after 2 of 10 MB
+    assert open_chain(path).dim == 4000
 
 
 def test_names_that_are_not_utf8_are_replaced(tmp_path):

@@ -410,3 +410,10 @@ def test_what_cannot_be_merged_is_refused():
     ):
         with pytest.raises(InputError):
             ss.merge(parts, **wrong)
+
+
+@pytest.mark.parametrize("weights", [[2.0, -0.5, -0.5], [1.0, 1.0, 1.0], [0.5, 0.5], [np.nan, 0.5, 0.5]])
+def test_invalid_weights_in_memory_are_refused_as_those_of_a_file(weights):
+    first, second = parts_of([50, 50], size=3)
+    with pytest.raises(InputError, match="Part 1 is not a valid kept set: weights"):
+        ss.merge([first, replace(second, weights=np.array(weights))])
