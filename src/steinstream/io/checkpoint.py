@@ -28,7 +28,7 @@ from steinstream.io.errors import DAMAGE, require_distinct
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner import Thinner
-from steinstream.thinner.config import ThinConfig, described_functions
+from steinstream.thinner.config import NAMES, ThinConfig, described_functions
 from steinstream.thinner.dictionary import Dictionary
 from steinstream.thinner.dictionary_f32 import WideDictionary
 from steinstream.thinner.state import ThinnerState
@@ -173,6 +173,9 @@ def _invalid(path: str | PathLike[str]) -> Iterator[None]:
 
 def _config(path: str | PathLike[str], stored: Mapping[str, Any], given: Mapping[str, Any]) -> ThinConfig:
     """Return the stored configuration; functions, which a file cannot hold, must be given again."""
+    missing = [name for name in NAMES if name not in stored]
+    if missing:
+        raise InputError(f"The setting {missing[0]} is missing.")
     functions = described_functions(stored)
     for name in functions:
         if given.get(name) is None:

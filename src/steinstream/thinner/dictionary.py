@@ -74,6 +74,11 @@ class StepRecords(NamedTuple):
         return self
 
 
+def _joined(parts: list[Integers]) -> Integers:
+    """Return the rows of all parts, without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts])
+
+
 class Contents(NamedTuple):
     """The kept draws as given by the user, sorted by id."""
 
@@ -181,7 +186,7 @@ class Dictionary:
         batch = self._batch(block, candidates, start, marks)
         steps, done = len(limits.floor), 0
         sizes, squared_ksds, squared_mmds = np.zeros(steps, dtype=np.int64), np.zeros(steps), np.zeros(steps)
-        dropped = [np.zeros((0, 3), dtype=np.int64)]
+        dropped: list[Integers] = []
         while done < steps:
             work = int(self._state.scalars["slots"]) * candidates
             shareable = worth_sharing(work, self._kernel_dim)
@@ -210,7 +215,9 @@ class Dictionary:
         update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
         if not self.layout.has_scores:
             squared_ksds[:] = np.nan
-        return StepRecords(sizes, squared_ksds, squared_mmds, np.concatenate(dropped))
+        return StepRecords(
+            sizes, squared_ksds, squared_mmds, np.concatenate(dropped) if len(dropped) > 1 else dropped[0]
+        )
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
         """Return the draws of a block for the engine."""
