@@ -1,7 +1,9 @@
 """Thin a chain that can be read from start to end: the function `thin`, and the pipeline behind it.
 
-`thin_source` is the only pipeline: take a subsample, fit the preconditioner, run the thinner, make further passes. It
-serves arrays, files and workers. `fit_source` is its first part, which the baselines share.
+`thin_source` is the pipeline of arrays, files and workers: take a subsample, fit the preconditioner, run the thinner,
+make further passes. `fit_source` is its first part, which the baselines share. The exception is gradient-free thinning:
+its density ratios depend on the whole chain, so :mod:`steinstream.gradient_free` computes them before the first step,
+and its compiled loop has no further passes, costs or checkpoints.
 """
 
 from __future__ import annotations
