@@ -33,7 +33,7 @@ endif
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE # without bytecode, each test process compiles every test module: ten seconds
 
-.PHONY: demo test coverage test-all test-r lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
+.PHONY: demo test test-busy coverage test-all test-r lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -52,6 +52,10 @@ test-all: $(VENV)/test $(ALL)/all-tools $(if $(NEWER),$(PPL)/ppl) ## what `make 
 	$(ALLBIN)/python -m pytest $(PARALLEL) @$(ALL)/left-out.txt --junitxml=$(ALL)/ran.xml
 ifneq ($(NEWER),)
 	$(BIN)/python tests/ran.py --left-out $(ALL)/ran.xml > $(PPL)/left-out.txt
+test-busy: ## make test next to eight busy processes
+	@pids=; trap 'kill $$pids 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
+	for _ in 1 2 3 4 5 6 7 8; do $(PYTHON) -c "while True: pass" & pids="$$pids $$!"; done; $(MAKE) test
+
 	$(PPL)/$(BINDIR)/python -m pytest $(PARALLEL) @$(PPL)/left-out.txt --junitxml=$(PPL)/ran.xml
 endif
 	$(if $(HAS_R),$(MAKE) test-r)
