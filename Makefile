@@ -24,6 +24,15 @@ NEWER := $(shell for python in $(PYTHON) python3.13 python3.12 $(HOME)/.pyenv/ve
 endif
 endif
 
+# The wheel is tried with the first Python found of each version.
+ifneq ($(filter wheel check,$(MAKECMDGOALS)),)
+ifeq ($(origin PYTHONS),undefined)
+PYTHONS := $(shell for minor in 11 12 13; do \
+	for python in $(PYTHON) python3.$$minor $(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
+	$$python -c "import sys; sys.exit(sys.version_info[:2] != (3, $$minor))" 2>/dev/null && echo $$python && break; done; done)
+endif
+endif
+
 # The functions for R are tested if the machine has R with rstan.
 R_PACKAGES := r-base-core r-cran-rstan r-cran-brms r-cran-rstanarm r-cran-posterior g++ make
 ifneq ($(filter test-r test-all check,$(MAKECMDGOALS)),)
@@ -43,6 +52,10 @@ test: $(VENV)/test ## tests of the core and of the file formats; prints what was
 	$(BIN)/python -m pytest $(PARALLEL) $(COVERAGE) --junitxml=$(VENV)/ran.xml
 	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml"
 
+test-busy: ## make test next to eight busy processes
+	@pids=; trap 'kill $$pids 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
+	for _ in 1 2 3 4 5 6 7 8; do $(PYTHON) -c "while True: pass" & pids="$$pids $$!"; done; $(MAKE) test
+
 coverage: ## make test, with the coverage of the source: takes half as long again
 	$(MAKE) test COVERAGE="--cov --cov-report=term:skip-covered"
 
@@ -52,10 +65,6 @@ test-all: $(VENV)/test $(ALL)/all-tools $(if $(NEWER),$(PPL)/ppl) ## what `make 
 	$(ALLBIN)/python -m pytest $(PARALLEL) @$(ALL)/left-out.txt --junitxml=$(ALL)/ran.xml
 ifneq ($(NEWER),)
 	$(BIN)/python tests/ran.py --left-out $(ALL)/ran.xml > $(PPL)/left-out.txt
-test-busy: ## make test next to eight busy processes
-	@pids=; trap 'kill $$pids 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
-	for _ in 1 2 3 4 5 6 7 8; do $(PYTHON) -c "while True: pass" & pids="$$pids $$!"; done; $(MAKE) test
-
 	$(PPL)/$(BINDIR)/python -m pytest $(PARALLEL) @$(PPL)/left-out.txt --junitxml=$(PPL)/ran.xml
 endif
 	$(if $(HAS_R),$(MAKE) test-r)
@@ -93,12 +102,14 @@ pictures: $(DOCS)/docs ## the pictures of the explanations, the animation, and t
 	$(DOCSBIN)/python docs/pictures.py
 	$(DOCSBIN)/python -m experiments.animation -o docs/thinning.gif
 
-wheel: $(VENV)/build ## build the wheel and try it in an empty environment, outside this folder
-	rm -rf dist .venv-wheel
+wheel: $(VENV)/build ## build the wheel and try it in an empty environment of each Python found, outside this folder
+	rm -rf dist .venv-wheel*
 	$(BIN)/python -m build --quiet --wheel --outdir dist .
-	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/$(BINDIR)/python -m pip $(PIP_OPTIONS) install dist/*.whl
-	cd / && $(CURDIR)/.venv-wheel/$(BINDIR)/python $(CURDIR)/tests/smoke.py
+	set -e; for python in $(or $(strip $(PYTHONS)),$(PYTHON)); do \
+		$$python --version; $$python -m venv --clear .venv-wheel; \
+		.venv-wheel/$(BINDIR)/python -m pip $(PIP_OPTIONS) install dist/*.whl; \
+		(cd / && $(CURDIR)/.venv-wheel/$(BINDIR)/python $(CURDIR)/tests/smoke.py); \
+	done
 
 dist: $(VENV)/build ## source distribution and wheel, for a release
 	rm -rf dist
@@ -171,14 +182,6 @@ $(ALL)/%: pyproject.toml $(ALL)/pip
 	$(ALLBIN)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group $* --constraint tests/constraints.txt
 	touch $@
 
-$(PPL)/ppl: pyproject.toml
-	$(NEWER) -m venv $(PPL)
-	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
-	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group ppl
-	touch $@
-
-clean: ## remove everything that make created
-	rm -rf $(VENV) $(ALL) $(PPL) $(DOCS) .venv-wheel* dist docs/_build
 $(DOCS)/pip:
 	$(PYTHON) -m venv $(DOCS)
 	$(DOCSBIN)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
@@ -188,3 +191,11 @@ $(DOCS)/%: pyproject.toml $(DOCS)/pip
 	$(DOCSBIN)/python -m pip $(PIP_OPTIONS) install --editable . --group $* --constraint tests/constraints.txt
 	touch $@
 
+$(PPL)/ppl: pyproject.toml
+	$(NEWER) -m venv $(PPL)
+	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
+	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group ppl
+	touch $@
+
+clean: ## remove everything that make created
+	rm -rf $(VENV) $(ALL) $(PPL) $(DOCS) .venv-wheel* dist docs/_build
