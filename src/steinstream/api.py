@@ -185,7 +185,7 @@ class DrawSource(Protocol):
         """Whether reading costs nothing, so that all draws are validated before the first step."""
 
     @property
-    def has_marks(self) -> bool:
+    def has_pins_or_features(self) -> bool:
         """Whether some draws are pinned, or have features."""
 
     def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterable[MarkedBlock]:
@@ -250,7 +250,7 @@ class ArraySource:
         return int(self.chains[0].block.draws.shape[1])
 
     @property
-    def has_marks(self) -> bool:
+    def has_pins_or_features(self) -> bool:
         """Whether some draws are pinned, or have features."""
         return any(chain.pinned is not None or chain.block.features is not None for chain in self.chains)
 
@@ -287,7 +287,7 @@ class ChainSource:
     rows: int = _ROWS
     repeatable: bool = True
     in_memory: bool = False
-    has_marks: bool = False
+    has_pins_or_features: bool = False
 
     @property
     def title(self) -> str:
@@ -489,7 +489,7 @@ def _started(
     thinner = Thinner(source.dim, config, initial=initial)
     if validated:
         thinner.accept_sign()
-    if thinner.starts_with_sample(source.has_marks):
+    if thinner.starts_with_sample(source.has_pins_or_features):
         read = read or _read(source, config, hooks)
         thinner.start_with_sample(read.subsample.block)
     return thinner, read is not None and source.in_memory and thinner.accepts_all(read.largest)

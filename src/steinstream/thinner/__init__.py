@@ -453,13 +453,13 @@ class Thinner:
         """Leave out the validation of the sign of the scores: all draws were read before, and it was right."""
         self.state.sign_validated = True
 
-    def starts_with_sample(self, has_marks: bool) -> bool:
+    def starts_with_sample(self, has_pins_or_features: bool) -> bool:
         """Return whether the settings require an initial set from a subsample of the chain: see ``start``.
 
         Parameters
         ----------
-        has_marks : bool
-            Whether draws of the chain are pinned, or have costs or features.
+        has_pins_or_features : bool
+            Whether draws of the chain are pinned, or have features.
 
         Returns
         -------
@@ -467,7 +467,7 @@ class Thinner:
             Whether `start_with_sample` must be called.
 
         """
-        return passes.starts_with_sample(self.config, self.state, has_marks)
+        return passes.starts_with_sample(self.config, self.state, has_pins_or_features)
 
     @exclusive
     def start_with_sample(self, sample: Block) -> None:
