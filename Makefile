@@ -11,6 +11,8 @@ VENV := .venv
 BIN := $(VENV)/$(BINDIR)
 ALL := .venv-all
 ALLBIN := $(ALL)/$(BINDIR)
+DOCS := .venv-docs# site and checks, apart from the light environment of the tests
+DOCSBIN := $(DOCS)/$(BINDIR)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
 # PyMC, nutpie and ArviZ need Python 3.12: their tests have an environment of their own, if the machine has that Python.
@@ -19,6 +21,15 @@ ifneq ($(filter test-all check,$(MAKECMDGOALS)),)
 ifeq ($(origin NEWER),undefined)
 NEWER := $(shell for python in $(PYTHON) python3.13 python3.12 $(HOME)/.pyenv/versions/3.1[23].*/bin/python; do \
 	$$python -c "import sys; sys.exit(not (3, 12) <= sys.version_info < (3, 14))" 2>/dev/null && echo $$python && break; done)
+endif
+endif
+
+# The wheel is tried with the first Python found of each version.
+ifneq ($(filter wheel check,$(MAKECMDGOALS)),)
+ifeq ($(origin PYTHONS),undefined)
+PYTHONS := $(shell for minor in 11 12 13; do \
+	for python in $(PYTHON) python3.$$minor $(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
+	$$python -c "import sys; sys.exit(sys.version_info[:2] != (3, $$minor))" 2>/dev/null && echo $$python && break; done; done)
 endif
 endif
 
@@ -31,7 +42,7 @@ endif
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE # without bytecode, each test process compiles every test module: ten seconds
 
-.PHONY: demo test coverage test-all test-r lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
+.PHONY: demo test test-busy coverage test-all test-r lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -40,6 +51,10 @@ COVERAGE := # options of pytest-cov
 test: $(VENV)/test ## tests of the core and of the file formats; prints what was left out
 	$(BIN)/python -m pytest $(PARALLEL) $(COVERAGE) --junitxml=$(VENV)/ran.xml
 	@$(BIN)/python tests/ran.py "$$($(BIN)/python --version) in $(VENV)=$(VENV)/ran.xml"
+
+test-busy: ## make test next to eight busy processes
+	@pids=; trap 'kill $$pids 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
+	for _ in 1 2 3 4 5 6 7 8; do $(PYTHON) -c "while True: pass" & pids="$$pids $$!"; done; $(MAKE) test
 
 coverage: ## make test, with the coverage of the source: takes half as long again
 	$(MAKE) test COVERAGE="--cov --cov-report=term:skip-covered"
@@ -65,33 +80,36 @@ else
 	@echo "R with rstan and posterior was not found. Debian and Ubuntu: apt-get install --no-install-recommends $(R_PACKAGES)"
 endif
 
-lint: $(VENV)/lint ## style, import layers and cycles, docstrings, spelling and language
-	$(BIN)/ruff check --output-format concise .
-	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-	$(BIN)/codespell
-	$(BIN)/python -m pytest tests/test_language.py tests/test_structure.py
+lint: $(DOCS)/lint ## style, import layers and cycles, docstrings, spelling and language
+	$(DOCSBIN)/ruff check --output-format concise .
+	$(DOCSBIN)/ruff format --check .
+	$(DOCSBIN)/lint-imports
+	$(DOCSBIN)/codespell
+	$(DOCSBIN)/python -m pytest tests/test_language.py tests/test_structure.py tests/test_docstrings.py \
+		tests/unit/thinner/test_config.py::test_no_other_module_lists_the_settings
 
-types: $(VENV)/lint ## strict types
-	$(BIN)/mypy
+types: $(DOCS)/lint ## strict types
+	$(DOCSBIN)/mypy
 
 doctest: $(ALL)/all-tools ## the examples in the source, the README and the docs
 	$(ALLBIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md" \
 		--ignore=docs/integrations --ignore=src/steinstream/integrations/pymc.py # tests/integrations has these
 
-docs: $(VENV)/docs ## the site, in docs/_build/html; warnings are errors
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
+docs: $(DOCS)/docs ## the site, in docs/_build/html; warnings are errors
+	$(DOCSBIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
 
-pictures: $(VENV)/docs ## the pictures of the explanations, the animation, and the numbers in their captions
-	$(BIN)/python docs/pictures.py
-	$(BIN)/python -m experiments.animation -o docs/thinning.gif
+pictures: $(DOCS)/docs ## the pictures of the explanations, the animation, and the numbers in their captions
+	$(DOCSBIN)/python docs/pictures.py
+	$(DOCSBIN)/python -m experiments.animation -o docs/thinning.gif
 
-wheel: $(VENV)/build ## build the wheel and try it in an empty environment, outside this folder
-	rm -rf dist .venv-wheel
+wheel: $(VENV)/build ## build the wheel and try it in an empty environment of each Python found, outside this folder
+	rm -rf dist .venv-wheel*
 	$(BIN)/python -m build --quiet --wheel --outdir dist .
-	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/$(BINDIR)/python -m pip $(PIP_OPTIONS) install dist/*.whl
-	cd / && $(CURDIR)/.venv-wheel/$(BINDIR)/python $(CURDIR)/tests/smoke.py
+	set -e; for python in $(or $(strip $(PYTHONS)),$(PYTHON)); do \
+		$$python --version; $$python -m venv --clear .venv-wheel; \
+		.venv-wheel/$(BINDIR)/python -m pip $(PIP_OPTIONS) install dist/*.whl; \
+		(cd / && $(CURDIR)/.venv-wheel/$(BINDIR)/python $(CURDIR)/tests/smoke.py); \
+	done
 
 dist: $(VENV)/build ## source distribution and wheel, for a release
 	rm -rf dist
@@ -164,6 +182,15 @@ $(ALL)/%: pyproject.toml $(ALL)/pip
 	$(ALLBIN)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group $* --constraint tests/constraints.txt
 	touch $@
 
+$(DOCS)/pip:
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCSBIN)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
+	touch $@
+
+$(DOCS)/%: pyproject.toml $(DOCS)/pip
+	$(DOCSBIN)/python -m pip $(PIP_OPTIONS) install --editable . --group $* --constraint tests/constraints.txt
+	touch $@
+
 $(PPL)/ppl: pyproject.toml
 	$(NEWER) -m venv $(PPL)
 	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
@@ -171,4 +198,4 @@ $(PPL)/ppl: pyproject.toml
 	touch $@
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) $(ALL) $(PPL) .venv-wheel dist docs/_build
+	rm -rf $(VENV) $(ALL) $(PPL) $(DOCS) .venv-wheel* dist docs/_build

@@ -81,9 +81,7 @@ def permuted(state, random):
     labels = np.concatenate([labels[slot] for slot in slots])
     return {
         **state,
-        **{
-            name: state[name][slots] for name in ("points", "raw", "copies", "influence", "stream_sum") if name in state
-        },
+        **{name: state[name][slots] for name in ("draws", "raw", "copies", "influence", "stream_sum") if name in state},
         **{name: state[name][labels] for name in ("ids", "cost", "pinned") if name in state},
         "latest": np.array(slots.index(latest) if latest >= 0 else latest),
     }

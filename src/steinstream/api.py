@@ -1,7 +1,9 @@
 """Thin a chain that can be read from start to end: the function `thin`, and the pipeline behind it.
 
-`thin_source` is the only pipeline: take a subsample, fit the preconditioner, run the thinner, make further passes. It
-serves arrays, files and workers. `fit_source` is its first part, which the baselines share.
+`thin_source` is the pipeline of arrays, files and workers: take a subsample, fit the preconditioner, run the thinner,
+make further passes. `fit_source` is its first part, which the baselines share. The exception is gradient-free thinning:
+its density ratios depend on the whole chain, so :mod:`steinstream.gradient_free` computes them before the first step,
+and its compiled loop has no further passes, costs or checkpoints.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+from steinstream.thinner.ingest import NewMarks
 from steinstream.thinner.subsample import Subsample, fit_preconditioner
-from steinstream.validation import Block
+from steinstream.validation import Block, Magnitudes
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
@@ -145,7 +148,10 @@ def thin(
 
 
 class MarkedBlock(NamedTuple):
-    """Draws, with features if there are any, and with their costs and pins."""
+    """Draws, with features if there are any, and with their costs and pins.
+
+    The arrays of a source in memory are contiguous, with 64 bits per number.
+    """
 
     block: Block
     costs: AnyArray | None = None
@@ -179,7 +185,7 @@ class DrawSource(Protocol):
         """Whether reading costs nothing, so that all draws are validated before the first step."""
 
     @property
-    def has_marks(self) -> bool:
+    def has_pins_or_features(self) -> bool:
         """Whether some draws are pinned, or have features."""
 
     def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterable[MarkedBlock]:
@@ -244,7 +250,7 @@ class ArraySource:
         return int(self.chains[0].block.draws.shape[1])
 
     @property
-    def has_marks(self) -> bool:
+    def has_pins_or_features(self) -> bool:
         """Whether some draws are pinned, or have features."""
         return any(chain.pinned is not None or chain.block.features is not None for chain in self.chains)
 
@@ -281,7 +287,7 @@ class ChainSource:
     rows: int = _ROWS
     repeatable: bool = True
     in_memory: bool = False
-    has_marks: bool = False
+    has_pins_or_features: bool = False
 
     @property
     def title(self) -> str:
@@ -419,16 +425,16 @@ def thin_source(
 
     """
     hooks = hooks or RunHooks()
-    thinner = thinner or _started(source, config, initial, hooks)
+    thinner, in_range = (thinner, False) if thinner else _started(source, config, initial, hooks)
     hooks.on_thinner(thinner)
     _log.info(
         "thinning %s: %d dimensions, %s, preconditioner %s", source.title, source.dim, config, thinner.preconditioner
     )
-    _run_pass(source, thinner, hooks)
+    _run_pass(source, thinner, hooks, in_range)
     while thinner.needs_another_pass:
         _log.info("pass %d: kept %d draws, KSD %.4g", thinner.current_pass.number, len(thinner), thinner.ksd)
         thinner.start_pass()
-        _run_pass(source, thinner, hooks)
+        _run_pass(source, thinner, hooks, in_range)
     if thinner.seen == thinner.skipped:
         raise InputError(f"{source.title} has no valid draws.")
     if len(thinner) == 0:
@@ -455,7 +461,7 @@ def fit_source(source: DrawSource, config: ThinConfig, hooks: RunHooks | None = 
         Subsample, preconditioner and numbers of draws.
 
     """
-    subsample, valid, skipped = _subsample(source, config, hooks or RunHooks())
+    subsample, valid, skipped, _ = _read(source, config, hooks or RunHooks())
     fitted = fit_preconditioner(subsample, config)
     fitted.require(source.dim)
     return Fit(subsample, fitted, valid, skipped)
@@ -470,41 +476,53 @@ def too_short(title: str, draws: int, candidates: int) -> InputError:
 
 def _started(
     source: DrawSource, config: ThinConfig, initial: tuple[ArrayLike, ArrayLike | None] | None, hooks: RunHooks
-) -> Thinner:
-    """Create the thinner for a source."""
+) -> tuple[Thinner, bool]:
+    """Create the thinner for a source, and return whether all its draws are known to be valid."""
     chosen = "auto" if config.preconditioner is None else config.preconditioner
     config = config.replace(preconditioner=chosen)
     fits = source.repeatable and isinstance(chosen, str) and chosen != "identity"
-    subsample: Subsample | None = None
+    read = _read(source, config, hooks) if fits or source.in_memory else None
     validated = False
-    if fits or source.in_memory:
-        subsample, _, _ = _subsample(source, config, hooks)
-        if fits or isinstance(chosen, str | Preconditioner):
-            config = config.replace(preconditioner=fit_preconditioner(subsample, config))
-            validated = config.validate_scores
+    if read is not None and (fits or isinstance(chosen, str | Preconditioner)):
+        config = config.replace(preconditioner=fit_preconditioner(read.subsample, config))
+        validated = config.validate_scores
     thinner = Thinner(source.dim, config, initial=initial)
     if validated:
         thinner.accept_sign()
-    if thinner.starts_with_sample(source.has_marks):
-        if subsample is None:
-            subsample, _, _ = _subsample(source, config, hooks)
-        thinner.start_with_sample(subsample.block)
-    return thinner
+    if thinner.starts_with_sample(source.has_pins_or_features):
+        read = read or _read(source, config, hooks)
+        thinner.start_with_sample(read.subsample.block)
+    return thinner, read is not None and source.in_memory and thinner.accepts_all(read.largest)
 
 
-def _subsample(source: DrawSource, config: ThinConfig, hooks: RunHooks) -> tuple[Subsample, int, int]:
-    """Read the source once and return a subsample, the number of valid draws and that of invalid ones."""
-    subsample, valid, skipped = Subsample(source.dim), 0, 0
+class _Reading(NamedTuple):
+    """What is known after the first reading of a source."""
+
+    subsample: Subsample
+    valid: int
+    """Number of valid draws."""
+    skipped: int
+    """Number of invalid draws."""
+    largest: Magnitudes
+    """Largest absolute values of all draws."""
+
+
+def _read(source: DrawSource, config: ThinConfig, hooks: RunHooks) -> _Reading:
+    """Read the source once."""
+    subsample, valid, skipped, largest = Subsample(source.dim), 0, 0, Magnitudes(0.0, 0.0, 0.0)
     for block, _, _ in source.blocks():
-        rows = validation.finite_rows(block, config.on_bad)
-        good = block if rows.all() else block.take(rows)
+        own = Magnitudes.of(block)
+        largest = largest.joined(own)
+        good = block
+        if not max(own) < validation.OVERFLOW_LIMIT:
+            good = block.take(validation.finite_rows(block, config.on_bad))
         subsample.add(good)
         valid += len(good.draws)
         skipped += len(block.draws) - len(good.draws)
         hooks.on_subsample(valid + skipped)
         if hooks.stop():
             raise Stopped(None)
-    return subsample, valid, skipped
+    return _Reading(subsample, valid, skipped, largest)
 
 
 def _reads_in_turns(config: ThinConfig) -> bool:
@@ -515,13 +533,19 @@ def _reads_in_turns(config: ThinConfig) -> bool:
     return config.stream_weight > 0
 
 
-def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks) -> None:
-    """Add the draws of the source that the current pass has not received yet."""
+def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks, in_range: bool) -> None:
+    """Add the draws of the source that the current pass has not received yet.
+
+    Draws in memory were validated before. A file is validated whenever it is read, because it may have changed.
+    """
     saved = time.monotonic()
     received, interleaved = thinner.current_pass.received, _reads_in_turns(thinner.config)
     for block, costs, pinned in source.blocks(received, interleaved=interleaved):
-        scores = block.scores if block.has_scores else None
-        thinner.extend(block.draws, scores, ids=block.ids, costs=costs, pinned=pinned, features=block.features)
+        if source.in_memory:
+            thinner.extend_block(block, NewMarks(costs, pinned), in_range=in_range)
+        else:
+            scores = block.scores if block.has_scores else None
+            thinner.extend(block.draws, scores, ids=block.ids, costs=costs, pinned=pinned, features=block.features)
         hooks.on_block(thinner)
         if hooks.save_interval is not None and time.monotonic() - saved > hooks.save_interval:
             hooks.save(thinner)

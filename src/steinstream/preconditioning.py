@@ -303,6 +303,25 @@ class Preconditioner:
         """
         return self._require_range("score", self._transform_scores(scores))
 
+    def keeps_in_range(self, draw: float, score: float, limit: float = OVERFLOW_LIMIT) -> bool:
+        """Return whether all draws and scores up to these magnitudes stay below a limit in the new coordinates.
+
+        Parameters
+        ----------
+        draw, score : float
+            Largest magnitudes.
+        limit : float, default 1e100
+            The limit.
+
+        Returns
+        -------
+        bool
+            True if none can exceed the limit.
+
+        """
+        draw_growth, score_growth = self._largest_growth
+        return (draw + self._distance) * draw_growth < limit and (score + self._distance) * score_growth < limit
+
     def rows_in_range(self, block: Block, on_bad: str, limit: float = OVERFLOW_LIMIT) -> Flags:
         """Return a mask of the rows that stay below a limit in the new coordinates.
 

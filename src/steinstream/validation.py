@@ -129,7 +129,9 @@ def empty_block(dim: int, has_scores: bool = True) -> Block:
 
 def consecutive_ids(chain: int, first: int, count: int) -> Integers:
     """Return the ids (chain, first), (chain, first + 1), ..., as an array (count, 2)."""
-    return np.column_stack([np.full(count, chain, dtype=np.int64), np.arange(first, first + count, dtype=np.int64)])
+    ids = np.empty((count, 2), dtype=np.int64)
+    ids[:, 0], ids[:, 1] = chain, np.arange(first, first + count)
+    return ids
 
 
 def as_ids(ids: ArrayLike, count: int) -> Integers:
@@ -512,7 +514,8 @@ def overflow_limit(linear: bool, storage: str = "float64") -> float:
 
 def largest_magnitude(values: Array) -> float:
     """Return the largest absolute value; infinite if a value is not finite."""
-    return float(np.nan_to_num(max(-values.min(initial=0.0), values.max(initial=0.0)), nan=np.inf, posinf=np.inf))
+    largest = max(-float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+    return largest if largest < math.inf else math.inf  # NaN too
 
 
 def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
@@ -556,6 +559,24 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
                     'Correct the sampler\'s output, or skip such draws with on_bad="skip" (--on-bad skip).',
                 )
     return rows
+
+
+class Magnitudes(NamedTuple):
+    """Largest absolute values of draws, scores and features; infinite if a value is not finite."""
+
+    draw: float
+    score: float
+    feature: float
+
+    @classmethod
+    def of(cls, block: Block) -> Magnitudes:
+        """Return those of a block."""
+        parts = block.draws, block.scores, block.features
+        return cls(*(0.0 if part is None else largest_magnitude(part) for part in parts))
+
+    def joined(self, other: Magnitudes) -> Magnitudes:
+        """Return those of two blocks together."""
+        return Magnitudes(*map(max, self, other))
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_no_drift_after_a_million_steps_and_a_start_beyond_the_exact_range():
     matrix = ss.IMQ().matrix(kept.draws, kept.scores, kept.draws, kept.scores)
     state = thinner.state.dictionary.state()
     influence = state["influence"].sum(axis=1)
-    stored = state["points"]
+    stored = state["draws"]
     order = np.lexsort(state["ids"].T[::-1][1:])
     row_sums = influence + 0.5 * (np.sum(stored[:, 2:] ** 2, axis=1) + 2)
     np.testing.assert_allclose(row_sums[order], matrix.sum(axis=1), rtol=1e-10)

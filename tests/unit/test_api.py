@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream import validation
 from steinstream.api import ArraySource, RunHooks, Stopped, fit_source, thin_source
 from steinstream.errors import InputError
 from steinstream.thinner.config import ThinConfig
@@ -247,3 +248,28 @@ def test_masked_entries_are_called_masked():
     with pytest.raises(InputError, match=r"The draws have 1 masked entries, the first at \(7, 1\).*on_bad"):
         ss.thin(x, size=10)
     assert ss.thin(x, size=10, on_bad="skip").settings["skipped"] == 1
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_draws_in_memory_are_validated_once(monkeypatch, passes):
+    draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    measured = []
+
+    def largest(values, original=validation.largest_magnitude):
+        measured.append(len(values))
+        return original(values)
+
+    monkeypatch.setattr(validation, "largest_magnitude", largest)
+    kept = ss.thin(draws, -draws, size=20, passes=passes)
+    assert sum(measured) == 2 * 2000  # draws and scores
+    assert len(kept) == 20
+
+
+def test_draws_beyond_the_range_of_the_preconditioner_are_found_without_a_second_look():
+    x = np.random.default_rng(0).normal(size=(500, 2))
+    x[100, 0] = 1e80
+    narrow = ss.Preconditioner.scales([1e-30, 1.0])
+    with pytest.raises(InputError, match="chain 0, draw 100"):
+        ss.thin(x, -x, size=20, preconditioner=narrow, validate_scores=False)
+    kept = ss.thin(x, -x, size=20, preconditioner=narrow, on_bad="skip", validate_scores=False)
+    assert kept.settings["skipped"] == 1 and 100 not in kept.indices

@@ -99,7 +99,7 @@ from steinstream.io import checkpoint
 from steinstream.draw_store import DrawStore
 
 folder, kills = Path(sys.argv[1]), int(sys.argv[2])
-saved, names, dim = folder / "thinner.npz", ("points", "scores"), 40
+saved, names, dim = folder / "thinner.npz", ("draws", "scores"), 40
 
 
 def draw(number):

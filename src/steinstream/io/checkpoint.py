@@ -29,13 +29,13 @@ from steinstream.io.errors import DAMAGE
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner import Thinner
-from steinstream.thinner.config import ThinConfig, described_functions
+from steinstream.thinner.config import NAMES, ThinConfig, described_functions
 from steinstream.thinner.dictionary import Dictionary
-from steinstream.thinner.dictionary_f32 import WideDictionary
+from steinstream.thinner.dictionary_f32 import DictionaryF32
 from steinstream.thinner.state import ThinnerState
 from steinstream.thinner.state_checks import check_state
 
-FORMAT = 6
+FORMAT = 7
 
 _SMALL = 500  # kept draws whose kernel matrix is computed with NumPy, without loading compiled code
 _MOST_CHECKED = 20_000  # draws whose KSD is computed again, which takes a second
@@ -100,7 +100,7 @@ def load(
     with _invalid(path):
         config = _config(path, content["config"], settings)
         state: dict[str, Any] = content["state"]
-        without_rows = state["kept"] is not None and "points" not in state["kept"]
+        without_rows = state["kept"] is not None and "draws" not in state["kept"]
         ids = validation.as_ids(state["kept"]["ids"][:, :2], len(state["kept"]["ids"])) if without_rows else None
     if read_rows is not None and ids is not None:
         rows = read_rows(state["kept"]["ids"])
@@ -114,7 +114,7 @@ def load(
         return Thinner.from_state(config, restored)
 
 
-def _check_ksd(kernel: Kernel, kept: Dictionary | WideDictionary | None) -> None:
+def _check_ksd(kernel: Kernel, kept: Dictionary | DictionaryF32 | None) -> None:
     """Raise an `InputError` if the stored sums do not belong to the stored draws, kernel and preconditioner."""
     if kept is None or not kept.layout.has_scores or not 0 < kept.size <= _MOST_CHECKED:
         return
@@ -131,11 +131,11 @@ def _check_ksd(kernel: Kernel, kept: Dictionary | WideDictionary | None) -> None
         raise InputError(f"KSD is {kept.ksd:.6g}, but {math.sqrt(max(exact, 0.0)):.6g} for the stored draws.")
 
 
-def _check_sums(kernel: Kernel, kept: Dictionary | WideDictionary, stored: Mapping[str, AnyArray]) -> None:
+def _check_sums(kernel: Kernel, kept: Dictionary | DictionaryF32, stored: Mapping[str, AnyArray]) -> None:
     """Raise an `InputError` if a stored sum over the kernel is not that of the stored draws; a sample of many sums."""
     if not kept.layout.has_scores or not kept.size:
         return
-    points = stored["points"]
+    points = stored["draws"]
     if "matrix" in stored:
         x = kept.preconditioner.apply_to_draws(np.asarray(points, dtype=np.float64))
         s = kept.preconditioner.apply_to_scores(np.asarray(stored["scores"], dtype=np.float64))
@@ -174,6 +174,9 @@ def _invalid(path: str | PathLike[str]) -> Iterator[None]:
 
 def _config(path: str | PathLike[str], stored: Mapping[str, Any], given: Mapping[str, Any]) -> ThinConfig:
     """Return the stored configuration; functions, which a file cannot hold, must be given again."""
+    missing = [name for name in NAMES if name not in stored]
+    if missing:
+        raise InputError(f"The setting {missing[0]} is missing.")
     functions = described_functions(stored)
     for name in functions:
         if given.get(name) is None:

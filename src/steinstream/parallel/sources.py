@@ -36,7 +36,7 @@ class WorkerSource(ABC):
     """Number of the chain, or of the first one."""
     repeatable: ClassVar[bool] = True
     in_memory: ClassVar[bool] = False
-    has_marks: ClassVar[bool] = False
+    has_pins_or_features: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -30,11 +30,11 @@ from steinstream.result import History, Kept
 from steinstream.thinner import passes
 from steinstream.thinner.chain_worth import trust_of_factor
 from steinstream.thinner.config import PAPER, ThinConfig, run_settings
-from steinstream.thinner.ingest import NewDraws, ingest
+from steinstream.thinner.ingest import NewDraws, NewMarks, all_in_range, ingest, ingest_block
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
 from steinstream.thinner.thread_lock import exclusive, new_lock
-from steinstream.validation import Block
+from steinstream.validation import Block, Magnitudes
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
@@ -252,10 +252,41 @@ class Thinner:
             pinned=pinned,
             features=features,
         )
+        candidates = self.config.candidates
         with DeferredInterrupt():
-            block = ingest(self.config, self.state, new, self.config.candidates)
-            held, self.state.pending = self.state.pending, self.state.pending.append(block)
-        return advance(self.config, self.state, held, block, self.config.candidates, self.observer)
+            block = ingest(self.config, self.state, new, candidates)
+            held = self._append_pending(block)
+        return advance(self.config, self.state, held, block, candidates, self.observer)
+
+    @exclusive
+    def extend_block(self, block: Block, new: NewMarks, *, in_range: bool = False) -> StepInfo:
+        """Add draws whose shapes and types were validated before: see `extend`.
+
+        Parameters
+        ----------
+        block : Block
+            Draws with scores, ids and features.
+        new : NewMarks
+            Costs and pins of the draws.
+        in_range : bool, default False
+            Whether all values are known to be finite and in the range of the preconditioner.
+
+        Returns
+        -------
+        StepInfo
+            What changed.
+
+        """
+        candidates = self.config.candidates
+        with DeferredInterrupt():
+            valid = ingest_block(self.config, self.state, block, candidates, new, in_range=in_range)
+            held = self._append_pending(valid)
+        return advance(self.config, self.state, held, valid, candidates, self.observer)
+
+    def _append_pending(self, block: Block) -> Block:
+        """Append draws to the pending ones, and return those that were pending before."""
+        held, self.state.pending = self.state.pending, self.state.pending.append(block)
+        return held
 
     @exclusive
     def select(
@@ -401,17 +432,34 @@ class Thinner:
 
     # -- a chain that was read before ----------------------------------------------------------------------------------
 
+    def accepts_all(self, largest: Magnitudes) -> bool:
+        """Return whether all draws up to these magnitudes are valid, because the preconditioner does not change.
+
+        Parameters
+        ----------
+        largest : Magnitudes
+            Largest absolute values of draws, scores and features of the chain.
+
+        Returns
+        -------
+        bool
+            Whether blocks of the chain can be passed to `extend_block` as ``in_range``.
+
+        """
+        fixed = isinstance(self.state.preconditioner, Preconditioner) and self.state.estimator is None
+        return fixed and all_in_range(self.config, self.state.preconditioner, largest)
+
     def accept_sign(self) -> None:
         """Leave out the validation of the sign of the scores: all draws were read before, and it was right."""
         self.state.sign_validated = True
 
-    def starts_with_sample(self, has_marks: bool) -> bool:
+    def starts_with_sample(self, has_pins_or_features: bool) -> bool:
         """Return whether the settings require an initial set from a subsample of the chain: see ``start``.
 
         Parameters
         ----------
-        has_marks : bool
-            Whether draws of the chain are pinned, or have costs or features.
+        has_pins_or_features : bool
+            Whether draws of the chain are pinned, or have features.
 
         Returns
         -------
@@ -419,7 +467,7 @@ class Thinner:
             Whether `start_with_sample` must be called.
 
         """
-        return passes.starts_with_sample(self.config, self.state, has_marks)
+        return passes.starts_with_sample(self.config, self.state, has_pins_or_features)
 
     @exclusive
     def start_with_sample(self, sample: Block) -> None:

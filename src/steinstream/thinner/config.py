@@ -12,6 +12,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
@@ -257,14 +258,14 @@ class ThinConfig:
 
     # -- derived values ----------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def growth_schedule(self) -> Schedule:
         """Least number of draws to keep, as a function of the step."""
         if self.growth is not None:
             return schedules.growth(self.growth)
         return schedules.growth("sqrt" if self.size is None else self.size)
 
-    @property
+    @cached_property
     def budget_schedule(self) -> Schedule:
         """Allowed increase of the objective, as a function of the step."""
         return schedules.budget(self.budget, self.growth_schedule)

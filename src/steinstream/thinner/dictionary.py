@@ -53,7 +53,7 @@ from steinstream.validation import Block, overflow_limit
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
-    from steinstream.thinner.dictionary_f32 import WideDictionary
+    from steinstream.thinner.dictionary_f32 import DictionaryF32
 
 
 class StepRecords(NamedTuple):
@@ -68,10 +68,15 @@ class StepRecords(NamedTuple):
     dropped: Integers
     """Chain, index and step of arrival of the removed draws, in order of their removal."""
 
-    def corrected(self, kept: Dictionary | WideDictionary) -> StepRecords:
+    def corrected(self, kept: Dictionary | DictionaryF32) -> StepRecords:
         """Write the values after a change of the kept draws, or of their coordinates, to the last step."""
         self.sizes[-1], self.squared_ksds[-1], self.squared_mmds[-1] = kept.size, kept.squared_ksd, kept.squared_mmd
         return self
+
+
+def _joined(parts: list[Integers]) -> Integers:
+    """Return the rows of all parts, without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts])
 
 
 class Contents(NamedTuple):
@@ -181,7 +186,7 @@ class Dictionary:
         batch = self._batch(block, candidates, start, marks)
         steps, done = len(limits.floor), 0
         sizes, squared_ksds, squared_mmds = np.zeros(steps, dtype=np.int64), np.zeros(steps), np.zeros(steps)
-        dropped = [np.zeros((0, 3), dtype=np.int64)]
+        dropped: list[Integers] = []
         while done < steps:
             work = int(self._state.scalars["slots"]) * candidates
             shareable = worth_sharing(work, self._kernel_dim)
@@ -210,7 +215,9 @@ class Dictionary:
         update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
         if not self.layout.has_scores:
             squared_ksds[:] = np.nan
-        return StepRecords(sizes, squared_ksds, squared_mmds, np.concatenate(dropped))
+        return StepRecords(
+            sizes, squared_ksds, squared_mmds, np.concatenate(dropped) if len(dropped) > 1 else dropped[0]
+        )
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
         """Return the draws of a block for the engine."""
@@ -526,7 +533,7 @@ class Dictionary:
         slot = np.repeat(np.arange(len(state["copies"])), state["copies"])
         ids = state["ids"]
         order = np.lexsort((ids[:, 1], ids[:, 0]))
-        columns = np.hstack([state["points"], state["raw"]]) if self._as_given else state["raw"]
+        columns = np.hstack([state["draws"], state["raw"]]) if self._as_given else state["raw"]
         draws, scores, second_scores, sketches = self.layout.split(columns[slot[order]])
         return Contents(draws.copy(), scores.copy(), ids[order], second_scores.copy(), sketches)
 
@@ -553,7 +560,7 @@ class Dictionary:
         points = state.tiles.transpose(0, 3, 2, 1).reshape(-1, 2 * state.tiles.shape[1])
         latest = np.flatnonzero(order == state.scalars["latest"])
         arrays: dict[str, AnyArray] = {
-            "points": points[order],
+            "draws": points[order],
             "raw": state.raw[order],
             "copies": state.copies[order].astype(np.int64),
             "influence": np.column_stack([state.influence[order], state.influence_low[order]]),
@@ -589,7 +596,7 @@ class Dictionary:
         new = empty_state(self._kernel_dim, self._columns, slots + LANES, labels + LANES)
         tiles = new.tiles.transpose(0, 3, 2, 1)  # (tile, lane, draw or score, coordinate)
         slot = np.arange(slots)
-        tiles[slot // LANES, slot % LANES] = state["points"].reshape(slots, 2, self._kernel_dim)
+        tiles[slot // LANES, slot % LANES] = state["draws"].reshape(slots, 2, self._kernel_dim)
         new.copies[:slots] = state["copies"]
         new.influence[:slots], new.influence_low[:slots] = state["influence"].T
         new.raw[:slots] = state["raw"]

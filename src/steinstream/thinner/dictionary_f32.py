@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
 
 
-class WideDictionary:
+class DictionaryF32:
     """Kept draws in float32. The preconditioner is the identity, a length scale or scales.
 
     The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; costs and a linear term of the
@@ -353,11 +353,11 @@ class WideDictionary:
         if not rows:
             return small
         contents = self.contents()
-        return {"points": contents.draws, "scores": contents.scores, **small}
+        return {"draws": contents.draws, "scores": contents.scores, **small}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over the state that :meth:`state` returned."""
-        self._draws, self._scores = (list(state[name].astype(np.float32)) for name in ("points", "scores"))
+        self._draws, self._scores = (list(state[name].astype(np.float32)) for name in ("draws", "scores"))
         self._set_matrix(state["matrix"], state["ids"])
         if self._stream is not None:
             self._stream.restore(state["stream_term"])

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
-from steinstream.preconditioning import Preconditioner
+from steinstream.preconditioning import Preconditioner, Warmup
 from steinstream.thinner.layout import DrawLayout, as_layout
-from steinstream.validation import IDENTITY_MAX_DRAWS, OVERFLOW_LIMIT, Block
+from steinstream.validation import IDENTITY_MAX_DRAWS, OVERFLOW_LIMIT, Block, Magnitudes
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
@@ -32,6 +32,13 @@ class NewDraws(NamedTuple):
     costs: ArrayLike | None = None
     pinned: ArrayLike | None = None
     features: ArrayLike | None = None
+
+
+class NewMarks(NamedTuple):
+    """Costs and pins of draws as a user passes them."""
+
+    costs: ArrayLike | None = None
+    pinned: ArrayLike | None = None
 
 
 class CostsAndPins(NamedTuple):
@@ -104,21 +111,57 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
     else:
         ids = validation.as_ids(new.ids, len(x))
     features = None if new.features is None else validation.as_features(new.features, len(x))
-    layout = _as_layout(config, state, Block(x, s, ids, features), second is not None)
-    block = Block(x, s, ids, features)
+    marks = NewMarks(new.costs, new.pinned)
+    return ingest_block(config, state, Block(x, s, ids, features), candidates, marks, second_scores=second)
+
+
+def ingest_block(
+    config: ThinConfig,
+    state: ThinnerState,
+    block: Block,
+    candidates: int | None,
+    new: NewMarks,
+    *,
+    second_scores: Array | None = None,
+    in_range: bool = False,
+) -> Block:
+    """Do the same as `ingest` with arrays that have the right shapes and types.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings of the thinner.
+    state : ThinnerState
+        State of the thinner.
+    block : Block
+        The draws.
+    candidates : int or None
+        Number of consecutive draws of which one is added. None: one of all of them.
+    new : NewMarks
+        Their costs and pins.
+    second_scores : array, optional
+        Their second scores, (n, d).
+    in_range : bool, default False
+        Whether all values are known to be finite and in range.
+
+    Returns
+    -------
+    Block
+        The draws that take part in this pass, with second scores as further columns.
+
+    """
+    (x, _, ids, _), second = block, second_scores
+    layout = _as_layout(config, state, block, second is not None)
     marks = _as_costs_and_pins(new.costs, new.pinned, len(x), config.cost_weight > 0)
     if config.storage == "float32" and (marks is not None or second is not None):
         raise InputError(
             'storage="float32" supports neither pins nor second scores.',
             'Leave out pinned and second_scores, or use storage="float64".',
         )
-    linear = config.kernel.linear > 0
     validated = [block] if second is None else [block, Block(x, second, ids)]
     valid = np.ones(len(x), dtype=bool)
-    for each in validated:
-        valid &= validation.finite_rows(each, config.on_bad, linear, config.storage)
-        if isinstance(state.preconditioner, Preconditioner):
-            valid &= state.preconditioner.rows_in_range(each, config.on_bad, validation.overflow_limit(linear))
+    for each in validated if not in_range else ():
+        valid &= _valid_rows(config, state, each)
     received = block if valid.all() else block.take(valid)
     offered = state.current_pass.offered(ids, valid)
     if not offered.all():
@@ -132,7 +175,7 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
         _validate_sign(state, block)
     if state.layout is None:
         state.set_layout(config, layout)
-    _count_ids(state, ids, new)
+    _count_ids(state, ids)
     state.pending_marks = pending
     state.current_pass.received += len(x)
     first_pass = state.current_pass.number == 1
@@ -148,6 +191,43 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
     if first_pass:
         state.second_score_noise.add(block.scores, second[offered])
     return block._replace(scores=np.hstack([block.scores, second[offered]]))
+
+
+def _valid_rows(config: ThinConfig, state: ThinnerState, block: Block) -> Flags:
+    """Return a mask of the rows that are finite, and in range in the coordinates of the kernel."""
+    linear, fixed = config.kernel.linear > 0, state.preconditioner
+    if all_in_range(config, fixed, Magnitudes.of(block)):
+        return np.ones(len(block.draws), dtype=bool)
+    valid = validation.finite_rows(block, config.on_bad, linear, config.storage)
+    if not isinstance(fixed, Preconditioner):
+        return valid
+    return valid & fixed.rows_in_range(block, config.on_bad, validation.overflow_limit(linear))
+
+
+def all_in_range(config: ThinConfig, preconditioner: Preconditioner | Warmup, largest: Magnitudes) -> bool:
+    """Return whether all draws up to these magnitudes are valid under a preconditioner.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings of the thinner.
+    preconditioner : Preconditioner or Warmup
+        The current preconditioner.
+    largest : Magnitudes
+        Largest absolute values of the draws.
+
+    Returns
+    -------
+    bool
+        True if none can be invalid.
+
+    """
+    linear = config.kernel.linear > 0
+    if not max(largest) < validation.overflow_limit(linear, config.storage):
+        return False
+    return not isinstance(preconditioner, Preconditioner) or preconditioner.keeps_in_range(
+        largest.draw, largest.score, validation.overflow_limit(linear)
+    )
 
 
 def _as_layout(config: ThinConfig, state: ThinnerState, block: Block, has_second_scores: bool) -> DrawLayout:
@@ -231,13 +311,12 @@ def _validate_sign(state: ThinnerState, block: Block) -> None:
     state.stein_identity = identity
 
 
-def _count_ids(state: ThinnerState, ids: Integers, new: NewDraws) -> None:
+def _count_ids(state: ThinnerState, ids: Integers) -> None:
     """Update the index that the next draw of each chain gets."""
-    if new.ids is None:
-        state.next_index[new.chain] = state.next_index.get(new.chain, 0) + len(ids)
-        return
-    for chain in {int(ids[0, 0])} if len(ids) == 1 else np.unique(ids[:, 0]).tolist():
-        last = int(ids[ids[:, 0] == chain, 1].max())
+    chains, indices = ids.T
+    single = len(ids) > 0 and bool((chains == chains[0]).all())
+    for chain in chains[:1].tolist() if single else np.unique(chains).tolist():
+        last = int((indices if single else indices[chains == chain]).max())
         state.next_index[chain] = max(state.next_index.get(chain, 0), last + 1)
 
 

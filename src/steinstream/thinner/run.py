@@ -7,6 +7,7 @@ processed stay pending and are processed first when the thinner continues.
 from __future__ import annotations
 
 import logging
+import math
 from importlib import import_module
 from threading import current_thread, main_thread
 from types import FrameType
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from steinstream import schedules
-from steinstream._typing import Ids, Integers
+from steinstream._typing import Array, Ids, Integers
 from steinstream.preconditioning import Warmup
 from steinstream.validation import Block, id_tuples, overflow_limit
 
@@ -150,15 +151,20 @@ def step_limits(config: ThinConfig, state: ThinnerState, steps: Integers) -> Ste
         zeros = np.zeros(len(steps))
         return StepLimits(np.full(len(steps), current.held), zeros, zeros, cap=current.held)
     t = steps.astype(np.float64)
-    growth = np.minimum(schedules.evaluate(config.growth_schedule, t), t + state.initial_size)
-    if config.size is not None:
-        growth = np.minimum(growth, config.size)
-    floor = np.maximum(np.ceil(growth), 1.0).astype(np.int64)
-    budget = config.budget_schedule
+    floor, budget = _floor(config, state, t), config.budget_schedule
     share = budget.eta if isinstance(budget, schedules.Share) else 0.0
     cap = NO_CAP if config.size is None else config.size
     monotone = config.rule == "monotone"
     return StepLimits(floor, schedules.evaluate(budget, t), np.full(len(t), share), monotone, cap)
+
+
+def _floor(config: ThinConfig, state: ThinnerState, t: Array) -> Integers:
+    """Return the smallest number of draws to keep after each step."""
+    schedule, size = config.growth_schedule, math.inf if config.size is None else config.size
+    if isinstance(schedule, schedules.Constant) and min(schedule.value, size) <= t[0] + state.initial_size:
+        return np.full(len(t), max(math.ceil(min(schedule.value, size)), 1), dtype=np.int64)
+    growth = np.minimum(schedules.evaluate(schedule, t), t + state.initial_size)
+    return np.maximum(np.ceil(np.minimum(growth, size)), 1.0).astype(np.int64)
 
 
 def _run_pending(config: ThinConfig, state: ThinnerState, candidates: int, observer: Observer | None) -> Integers:

@@ -25,7 +25,7 @@ from steinstream.validation import IDENTITY_MAX_DRAWS, Block, SteinIdentity, emp
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
     from steinstream.thinner.dictionary import Dictionary
-    from steinstream.thinner.dictionary_f32 import WideDictionary
+    from steinstream.thinner.dictionary_f32 import DictionaryF32
 
 
 @dataclass
@@ -66,7 +66,7 @@ class ThinnerState:
     layout: DrawLayout | None = None
     """What the draws of the stream have: scores, second scores, features; None before the first draw."""
     second_score_noise: SecondScoreNoise | None = None
-    dictionary: Dictionary | WideDictionary | None = None
+    dictionary: Dictionary | DictionaryF32 | None = None
     """The kept draws; None during a warm-up."""
     sign_validated: bool = False
     """Whether the sign of the scores was validated before the first draw."""
@@ -95,11 +95,11 @@ class ThinnerState:
     def open_dictionary(self, config: ThinConfig, preconditioner: Preconditioner) -> None:
         """Create an empty set of kept draws with this preconditioner."""
         from steinstream.thinner.dictionary import Dictionary  # loads numba
-        from steinstream.thinner.dictionary_f32 import WideDictionary
+        from steinstream.thinner.dictionary_f32 import DictionaryF32
 
         preconditioner.require(self.dim)
         self.preconditioner = preconditioner
-        kind = WideDictionary if config.storage == "float32" else Dictionary
+        kind = DictionaryF32 if config.storage == "float32" else Dictionary
         self.dictionary = kind(
             self.layout or DrawLayout(self.dim), config, preconditioner, movable=self.estimator is not None
         )
@@ -147,7 +147,7 @@ class ThinnerState:
         end_warmup(config, view, view.pending)
         return view
 
-    def require_dictionary(self) -> Dictionary | WideDictionary:
+    def require_dictionary(self) -> Dictionary | DictionaryF32:
         """Return the kept draws, or raise an `InputError` during a warm-up."""
         if self.dictionary is None:
             raise InputError("The thinner is still in its warm-up.", "Add more draws first.")

@@ -413,7 +413,7 @@ def _kept(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) 
     if fields.keys != expected:
         raise InputError(f"state.kept has missing or unknown values: {', '.join(sorted(fields.keys ^ expected))}.")
     copies = fields.array("copies", np.int64, ("slots",), 1)
-    for name in ("points", "raw", "influence"):
+    for name in ("draws", "raw", "influence"):
         fields.like(empty, name, "slots")
     labels = len(fields.ids("ids", 3, "labels"))
     if copies.sum() != labels or (copies > labels).any():
@@ -434,7 +434,7 @@ def _kept(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) 
 
 def _coordinates(fields: _Fields, layout: DrawLayout, preconditioner: Preconditioner) -> None:
     """Check that the points of the kernel are the draws as given in the coordinates of the preconditioner."""
-    points, raw = fields["points"], fields["raw"]
+    points, raw = fields["draws"], fields["raw"]
     if raw.shape[1] != layout.width:  # the points are the draws as given
         return
     draws, scores, _, sketches = layout.split(raw)
@@ -446,7 +446,7 @@ def _coordinates(fields: _Fields, layout: DrawLayout, preconditioner: Preconditi
         expected = np.hstack([base, np.zeros_like(base)])
     scale = np.abs(expected).max(axis=0, initial=0.0)
     if (np.abs(points - expected) > _ROUNDING * scale).any():
-        raise fields.wrong("points", "they are not the stored draws in the coordinates of the preconditioner")
+        raise fields.wrong("draws", "they are not the stored draws in the coordinates of the preconditioner")
 
 
 def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
@@ -480,7 +480,7 @@ def _count_of_scalars() -> int:
 
 def _kept_float32(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) -> None:
     fields.same_keys(empty)
-    for name in ("points", "scores"):
+    for name in ("draws", "scores"):
         fields.like(empty, name, "draws")
     rows = len(fields.ids("ids", 3, "draws"))
     fields.array("matrix", np.float64, (rows, rows))

@@ -65,7 +65,7 @@ def test_a_changed_value_is_found_by_the_checksum(tmp_path):
     thinner.save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz") as archive:
         arrays = {name: archive[name] for name in archive.files}
-    arrays["state.kept.points"][0, 0] += 1.0
+    arrays["state.kept.draws"][0, 0] += 1.0
     np.savez(tmp_path / "run.npz", **arrays)
     with pytest.raises(CheckpointError, match="checksum does not match"):
         ss.Thinner.load(tmp_path / "run.npz")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from threading import Thread
 
 import numpy as np
@@ -41,13 +40,17 @@ pytestmark = [
 def test_a_worker_that_is_killed_in_any_phase_changes_nothing(tmp_path, client, phase, with_folder):
     paths, killed = write(tmp_path, 6), []
     wait_for_workers(client)
-    worker, process = next(iter(client.run(os.getpid).items()))
+    processes = client.run(os.getpid)
+
+    def holding():
+        return [worker for worker, results in client.has_what().items() if results]
 
     def kill(stage, done, total):
         if stage == phase and not killed:
-            time.sleep(1.0)  # tasks finish whose results are then lost
-            killed.append(process)
-            os.kill(process, signal.SIGKILL)
+            wait_until(holding)
+            worker = holding()[0]  # it holds results of finished tasks, which are lost with it
+            killed.append(worker)
+            os.kill(processes[worker], signal.SIGKILL)
             wait_until(lambda: worker not in client.nthreads())
 
     folder = tmp_path / "work" if with_folder else None
@@ -78,21 +81,31 @@ def test_a_run_whose_scheduler_is_lost_is_an_error_and_can_continue(tmp_path):
     assert same(kept, ss.parallel.thin(samplers, size=15, workers=0))
 
 
-class SlowSampler:
-    """Yields its draws after three seconds, several times the limit for a cluster without workers."""
+class WaitingSampler:
+    """Yields its draws when a file exists."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, path):
+        self.number, self.path = number, path
 
     def __call__(self):
-        time.sleep(3.0)
+        wait_until(self.path.exists)
         yield normal(self.number)
 
 
-def test_a_slow_leaf_is_waited_for(client, monkeypatch):
-    monkeypatch.setattr(backends, "WORKER_TIMEOUT", 0.5)
-    kept = ss.parallel.thin([normal(0), SlowSampler(1)], size=15, client=client)
-    assert same(kept, ss.parallel.thin([normal(0), lambda: iter([normal(1)])], size=15, workers=0))
+def test_a_slow_leaf_is_waited_for(client, tmp_path, monkeypatch):
+    looks, require = [], backends.DaskBackend._require_workers
+
+    def look(backend, since):
+        looks.append(since)
+        if len(looks) == 3:  # with this limit, a second look without workers is an error
+            (tmp_path / "go").touch()
+        return require(backend, since)
+
+    monkeypatch.setattr(backends, "WORKER_TIMEOUT", 0.0)
+    monkeypatch.setattr(backends.DaskBackend, "_require_workers", look)
+    monkeypatch.setattr(backends, "_with_workers", lambda client, tell: client)
+    kept = ss.parallel.thin([normal(0), WaitingSampler(1, tmp_path / "go")], size=15, client=client)
+    assert len(looks) >= 3 and same(kept, ss.parallel.thin([normal(0), lambda: iter([normal(1)])], size=15, workers=0))
 
 
 class FailingSampler:

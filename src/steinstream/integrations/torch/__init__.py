@@ -499,7 +499,7 @@ class Collector:
             tensors = self._storage.read_all(id)
             draws.append(self._weights.flat(tensors).astype(np.float32))
             scores.append(tensors[_SCORE].numpy() if _SCORE in tensors else np.zeros(0, np.float32))
-        return {"points": np.reshape(draws, (-1, self.dim)), "scores": np.reshape(scores, (len(draws), -1))}
+        return {"draws": np.reshape(draws, (-1, self.dim)), "scores": np.reshape(scores, (len(draws), -1))}
 
     # -- results -------------------------------------------------------------------------------------------------------
 
