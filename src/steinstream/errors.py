@@ -69,7 +69,20 @@ class SamplerError(SteinstreamError, RuntimeError):
 
 
 class ProxyWarning(UserWarning):
-    """The proxy of the gradient-free KSD is not close to the target."""
+    """The proxy of the gradient-free KSD is not close enough to the target.
+
+    Parameters
+    ----------
+    problem : str
+        What was found.
+    remedy : str
+        What to do in Python.
+
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem} {remedy}")
 
 
 class ScoresWarning(UserWarning):

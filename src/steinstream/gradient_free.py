@@ -20,6 +20,7 @@ scores: those of the proxy are not those of the target.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream import validation
-from steinstream._typing import Array, Flags
+from steinstream._typing import Array, Flags, Integers
 from steinstream.discrepancy.ksd import ksd
 from steinstream.discrepancy.mmd import StreamDistance, summarise_points
 from steinstream.errors import InputError, ProxyWarning
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 #: Name of the density ratio among the variables of a kept set.
 RATIO = "ratio"
 
-_MAX_CLIPPED = 0.1  # fraction of clipped ratios above which the proxy is too far from the target
+_OFFSETS = 4  # of evenly spaced draws, whose distance to the chain is averaged
 _MIN_CORRELATION = -0.5  # of log q and log p; below it the sign of log p is certainly wrong
 
 
@@ -196,17 +197,21 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
 
     unsupported = config.unsupported_by(GRADIENT_FREE)
     if unsupported is not None:
-        raise InputError(f"{unsupported} cannot be used with log_density.", "Leave it out, or leave out log_density.")
+        raise InputError(
+            f"{unsupported} cannot be used with the gradient-free KSD.",
+            "Leave it out, or leave out log_density=... (--gradient-free).",
+        )
     if isinstance(config.preconditioner, Streaming):
-        raise InputError("A streaming preconditioner cannot be used with log_density.", 'Use "auto".')
+        raise InputError(
+            "A streaming preconditioner cannot be used with the gradient-free KSD.",
+            'Use preconditioner="auto" (--preconditioner auto).',
+        )
     fitted = fit_preconditioner(proxied.subsample, config.replace(validate_scores=False))
     block = validation.concatenate(proxied.chains)
     count, dim = block.draws.shape
     config = config.replace(preconditioner=fitted)
     state = ThinnerState.create(dim, config)
     ratios, clipped = _ratios(proxied, clip)
-    if clipped > _MAX_CLIPPED:
-        warnings.warn(_poor_proxy(proxied.proxy, clipped), ProxyWarning, stacklevel=3)
     steps = np.arange(1, count + 1)
     limits = step_limits(config, state, steps)
     kept, sizes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -226,6 +231,9 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
     recorder.add(steps, StepRecords(log.sizes, log.squared_ksd, log.squared_mmd, log.dropped))
     recorded = np.union1d(recorder.history().step, count) - 1
     rows = np.sort(kept[:size])
+    found, spaced = stream.distances(both[:, 0], rows)
+    if found > spaced and clipped > 0:
+        warnings.warn(_poor_proxy(proxied.proxy, clipped, found, spaced), stacklevel=3)
     settings = {
         **Thinner.from_state(config, state).settings,
         "seen": count + proxied.skipped,
@@ -236,6 +244,7 @@ def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kep
         "proxy": proxied.proxy,
         "clip": float(clip),
         "clipped": clipped,
+        "mmd_ratio": found / spaced if spaced else 1.0,
     }
     ksds, mmds = np.sqrt(log.squared_ksd), np.sqrt(log.squared_mmd)
     return Kept(
@@ -261,6 +270,9 @@ class _Stream(NamedTuple):
     summary: SummarisedStream | None
     settings: dict[str, Any]
     """What the chain is worth."""
+    distance: StreamDistance
+    settled: Integers
+    """Draws after the burn-in."""
 
     @classmethod
     def of(cls, block: Block, both: Array, ratios: Array, config: ThinConfig, size: int) -> _Stream:
@@ -287,21 +299,43 @@ class _Stream(NamedTuple):
         """
         from steinstream._engine.density_ratio import WholeStream  # loads numba
 
-        count = len(ratios)
-        if config.stream_weight == 0.0:
-            return cls(WholeStream(np.zeros(count), 0.0, 0.0), None, {})
         worth = ChainWorth(block.draws.shape[1])
         worth.update(block.draws, block.ids)
         settled = np.flatnonzero(~is_burn_in(block.ids, worth.burn_in_ends))
         chosen, weights = summarise_points(config.kernel, both[settled, 0])
         distance = StreamDistance(config.kernel, both[settled[chosen], 0], weights)
+        if config.stream_weight == 0.0:
+            return cls(WholeStream(np.zeros(len(ratios)), 0.0, 0.0), None, {}, distance, settled)
         diagonal = ratios[settled] ** 2 * config.kernel.diagonal(both[settled, 1], both[settled, 0])
         gamma, equal = config.stream_weight * worth.stream_factor(size), np.full(len(settled), 1.0 / len(settled))
         weight = distance.weight(gamma, diagonal, equal)
         whole = WholeStream(distance.means(both[:, 0]), distance.mean, weight)
         settings: dict[str, Any] = {"effective_draws": worth.effective_draws, "burn_in": worth.burn_in}
         settings |= {"burn_in_ends": sorted(map(list, worth.burn_in_ends.items())), "trust": worth.trust(size)}
-        return cls(whole, SummarisedStream(block.draws[settled[chosen]], weights), settings)
+        summary = SummarisedStream(block.draws[settled[chosen]], weights)
+        return cls(whole, summary, settings, distance, settled)
+
+    def distances(self, base: Array, rows: Integers) -> tuple[float, float]:
+        """Return the MMD to the chain of some draws, and the rms of those of as many evenly spaced draws.
+
+        Parameters
+        ----------
+        base : array
+            Draws in the coordinates of the kernel, (n, d).
+        rows : array of int
+            The draws.
+
+        Returns
+        -------
+        tuple of float
+            Both distances.
+
+        """
+        size, equal = len(rows), np.full(len(rows), 1.0 / len(rows))
+        starts = (2 * np.arange(_OFFSETS)[:, None] + 1) * len(self.settled) // (2 * _OFFSETS * size)
+        spaced = self.settled[starts + np.arange(size) * len(self.settled) // size]
+        squares = [self.distance.squared_mmd(base[some], equal) for some in (rows, *spaced)]
+        return math.sqrt(squares[0]), math.sqrt(np.mean(squares[1:]))
 
 
 def _without_scores(block: Block) -> Block:
@@ -309,11 +343,12 @@ def _without_scores(block: Block) -> Block:
     return block._replace(scores=block.scores[:, :0])
 
 
-def _poor_proxy(proxy: str, clipped: float) -> str:
-    return (
-        f"The density ratio of the proxy {proxy!r} and the target was clipped at {clipped:.0%} of the draws: the proxy "
-        "is not close to the target. Leave out log_density, so that the kept draws represent the chain, or pass a "
-        "better proxy."
+def _poor_proxy(proxy: str, clipped: float, found: float, spaced: float) -> ProxyWarning:
+    return ProxyWarning(
+        f"The kept draws are farther from the chain (MMD {found:.3g}) than as many evenly spaced draws ({spaced:.3g}): "
+        f"the proxy {proxy!r} is not close enough to the target, or the chain does not represent it. The density ratio "
+        f"was clipped at {clipped:.0%} of the draws.",
+        "Leave out log_density, so that the kept draws represent the chain, or pass a better proxy.",
     )
 
 

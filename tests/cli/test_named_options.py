@@ -57,6 +57,7 @@ def test_a_command_names_its_own_options():
         ("thin", 'Skip them with on_bad="skip" (--on-bad skip).', "Skip them with --on-bad skip."),
         ("ksd", 'Skip them with on_bad="skip" (--on-bad skip).', "Skip them with steinstream thin --on-bad skip."),
         ("follow", "Match its moments (--weights chain).", "Match its moments (steinstream refine --weights chain)."),
+        ("thin", "Leave out log_density=... (--gradient-free).", "Leave out --gradient-free."),
         ("ksd", "Use steinstream follow --until-idle 5.", "Use steinstream follow --until-idle 5."),
         ("ksd", "Name them (--draws-name, --scores-name).", "Name them (--draws-name, --scores-name)."),
     ],

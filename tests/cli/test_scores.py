@@ -132,6 +132,8 @@ def test_two_stages_compute_scores_of_few_draws_and_represent_the_whole_chain(st
     assert "draws have no finite score" in ran.stderr and ran.stderr.count("finite score") == 1
     assert "parameters  2: a, b" in ran.stdout and "without scores: kept 200 of 4 000 draws" in ran.stdout
     assert len(calls.read_text()) <= 4 * 200  # two evaluations per dimension and distinct state
+    assert "scores (only kept draws have scores)" in ran.stdout
+    assert "no scores" not in ran.stdout and "without scores of the target" not in ran.stdout
     kept = ss.Kept.load(tmp_path / "kept.npz")
     assert len(kept) == 40 and kept.settings["seen"] == 4000 and kept.names == ("a", "b")
     np.testing.assert_allclose(kept.scores, -kept.draws, atol=1e-6)

@@ -158,6 +158,20 @@ def test_a_log_density_in_the_file_is_used_on_request(steinstream, tmp_path):
     np.testing.assert_array_equal(kept.draws, draws.reshape(-1, 2)[kept.ids[:, 1] - 5000])
 
 
+def test_a_poor_proxy_is_a_warning_that_names_the_option(steinstream, tmp_path):
+    a, b = np.random.default_rng(0).normal(size=(2, 4000))
+    banana = np.column_stack([a, 0.5 * b + 0.7 * (a**2 - 1.0)])
+    np.savez(tmp_path / "banana.npz", draws=banana, log_density=-0.5 * (a**2 + b**2))
+    words = ["thin", "banana.npz", "-o", "kept.npz", "--size", 50, "--gradient-free"]
+    ran = steinstream(*words, "--strict", "--stream-weight", 0)
+    assert ran.returncode == 3, ran.stderr
+    assert "than as many evenly spaced draws" in ran.stderr and "Leave out --gradient-free, so that" in ran.stderr
+    assert "log_density" not in ran.stderr and "better proxy" not in ran.stderr
+    ran = steinstream(*words, "--candidates", 3)
+    assert ran.returncode == 2 and "Leave it out, or leave out --gradient-free." in ran.stderr
+    assert "log_density" not in ran.stderr
+
+
 def test_a_log_density_that_cannot_be_used_is_refused(steinstream, chain, tmp_path):
     np.savez(tmp_path / "plain.npz", draws=np.zeros((10, 2)), log_density=np.zeros(3))
     for words, message in (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream.discrepancy.mmd import StreamDistance
 from steinstream.errors import InputError, ProxyWarning
 from steinstream.targets import Functions, Gaussian, Mixture
 
@@ -109,15 +110,15 @@ def test_the_result_is_that_of_a_slow_reference(stream, growth):
     np.testing.assert_array_equal(kept.ids[:, 1], slow(stein + weight * centred, np.maximum(np.ceil(floors), 1)))
 
 
-@pytest.mark.filterwarnings("ignore::steinstream.errors.ProxyWarning")
 def test_log_densities_lead_past_the_proxy_to_the_target(stream):
     draws, scores, log_density = stream
     sets = {
         "scores": ss.thin(draws, scores, size=60, stream_weight=0.0),
         "ratios": ss.thin(draws, log_density=log_density, size=60, stream_weight=0.0),
     }
-    with pytest.warns(ProxyWarning, match="clipped at 100%"):  # without ratios it is the distance to the proxy
-        sets["proxy"] = ss.thin(draws, log_density=log_density, size=60, clip=0.0, stream_weight=0.0)
+    # Without ratios it is the distance to the proxy.
+    sets["proxy"] = ss.thin(draws, log_density=log_density, size=60, clip=0.0, stream_weight=0.0)
+    assert sets["proxy"].settings["clipped"] == 1.0
     preconditioner = sets["scores"].preconditioner
     found = {name: ss.ksd(k.draws, scores[k.ids[:, 1]], preconditioner=preconditioner) for name, k in sets.items()}
     stride = ss.ksd(draws[::66], scores[::66], preconditioner=preconditioner)
@@ -128,10 +129,17 @@ def test_the_stream_term_repairs_a_poor_proxy():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 10_000))
     banana, log_density = np.column_stack([a, 0.5 * b + 0.7 * (a**2 - 1.0)]), -0.5 * a**2 - 0.5 * b**2
-    with pytest.warns(ProxyWarning, match=r"clipped at 1\d% of the draws.*Leave out log_density"):
-        alone, both = (ss.thin(banana, log_density=log_density, size=100, stream_weight=w) for w in (0.0, 1.0))
+    with pytest.warns(ProxyWarning, match=r"than as many evenly spaced draws.* clipped at 1\d%.*Leave out log_density"):
+        alone = ss.thin(banana, log_density=log_density, size=100, stream_weight=0.0)
+    both = ss.thin(banana, log_density=log_density, size=100)  # no warning
     errors = [np.abs((kept.mean() - banana.mean(axis=0)) / banana.std(axis=0)).max() for kept in (alone, both)]
     assert errors[1] < 0.1 < errors[0]
+    assert both.settings["mmd_ratio"] < 1.0 < alone.settings["mmd_ratio"]
+    stream, weights = both.preconditioner.apply_to_draws(both.stream_summary.draws), both.stream_summary.weights
+    distance, equal = StreamDistance(both.kernel, stream, weights), np.full(100, 0.01)
+    strides = [both.preconditioner.apply_to_draws(banana[start::100]) for start in (12, 37, 62, 87)]
+    spaced = np.sqrt(np.mean([distance.squared_mmd(x, equal) for x in strides]))
+    assert both.settings["mmd_ratio"] == pytest.approx(both.mmd / spaced, rel=1e-6)
 
 
 def test_what_needs_no_scores_works_on_the_result(stream):
@@ -236,7 +244,7 @@ def test_mistakes_are_named(stream):
     with pytest.raises(InputError, match="clip must be"):
         thin(draws, log_density=log_density, proxy="gaussian", clip=-1.0)
     for more in ({"candidates": 3}, {"passes": 2}, {"start": "sample"}, {"preconditioner": "streaming"}):
-        with pytest.raises(InputError, match="with log_density"):
+        with pytest.raises(InputError, match="with the gradient-free KSD"):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 
 

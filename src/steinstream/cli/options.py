@@ -191,7 +191,7 @@ def require_scores(chain: Chain, what: str) -> None:
     if not chain.has_scores:
         raise InputError(
             f"{what} needs scores, and {chain.title} has none.",
-            "Store the gradient of the log density with each draw, or say where it is: --scores FILE, --scores-name.",
+            "Compute them with steinstream scores, or name where they are: --scores FILE, --scores-name.",
         )
 
 

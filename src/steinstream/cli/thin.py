@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ from steinstream.cli.refine import Refinement, refine_options
 from steinstream.cli.report import report_option, write_report
 from steinstream.cli.serve import ServeOptions, serve_options
 from steinstream.cli.summary import kept_of, measures_of, print_result
-from steinstream.errors import CheckpointError, InputError, SteinstreamError
+from steinstream.errors import CheckpointError, InputError, ProxyWarning, SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
@@ -216,7 +217,14 @@ def _thin_gradient_free(request: ThinRequest) -> ThinResult:
     print_parameters(source, request.messages)
     block = concatenate([*source.blocks()])
     draws = block.draws.reshape(*log_density.shape, source.dim)
-    kept = thin_arrays(draws, log_density=log_density, config=request.config)
+    with warnings.catch_warnings(record=True) as caught:
+        kept = thin_arrays(draws, log_density=log_density, config=request.config)
+    for one in caught:
+        if isinstance(one.message, ProxyWarning):  # the proxy cannot be chosen on the command line
+            remedy = "Leave out --gradient-free, so that the kept draws represent the chain."
+            request.messages.warn(f"{one.message.problem} {remedy}")
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if log_density.ndim == 1:
         kept = replace(kept, ids=np.asarray(block.ids)[kept.ids[:, 1]])
     kept = request.write(_with_variables(replace(kept, names=source.names), source, request))

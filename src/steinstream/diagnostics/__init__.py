@@ -107,8 +107,8 @@ def diagnose(
     weights : array, optional
         Weights of the kept draws, (n,). Default: equal.
     settings : mapping, optional
-        Settings of the kept set: whether the scores are those of the target, and where burn-in ends. Default: they
-        are, and the end of the burn-in is estimated from the stream.
+        Settings of the kept set: whether its draws have scores, whether these are those of the target, and where
+        burn-in ends. Default: scores are those of the target, and the end of the burn-in is estimated from the stream.
 
     Returns
     -------
@@ -137,12 +137,16 @@ def diagnose(
         context, constant = DiagnosticContext(draws, ids, stream, names, weights, ends).without_constants()
         slow = check_slow(context)
         findings = [check_constant(constant), slow, *(check(context) for check in _SEPARATE.values())]
-        of_target = "the scores are not those of the target"
-        findings.append(skipped("scores", of_target) if proxy else check_scores(context, is_slow=slow.fired))
+        kept_only = not proxy and not context.has_scores and bool((settings or {}).get("has_scores"))
+        if proxy or kept_only:
+            reason = "only kept draws have scores" if kept_only else "the scores are not those of the target"
+            findings.append(skipped("scores", reason))
+        else:
+            findings.append(check_scores(context, is_slow=slow.fired))
         for name, check in _COMPARISONS.items():
             too_few = "the stream has too few effective draws"
             findings.append(skipped(name, too_few) if slow.fired else check(context))
-        notes += notes_of_data(context, slow.value, settings or {}, proxy=proxy)
+        notes += notes_of_data(context, slow.value, has_scores=kept_only or (context.has_scores and not proxy))
         findings = _with_causes(findings, context)
     return Diagnosis(tuple(findings), notes, len(draws), len(context.draws), slow.value)
 

@@ -39,14 +39,10 @@ def notes_of_settings(settings: Mapping[str, Any]) -> tuple[bool, tuple[str, ...
     return False, ()
 
 
-def notes_of_data(
-    context: DiagnosticContext, effective: float, settings: Mapping[str, Any], *, proxy: bool
-) -> tuple[str, ...]:
+def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: bool) -> tuple[str, ...]:
     """Return the notes about missing scores, few effective draws and heavy tails."""
     notes = []
-    if settings.get("has_scores") and not context.has_scores:
-        notes.append("the chain was given without its scores, so the scores were not checked")
-    elif proxy or not context.has_scores:
+    if not has_scores:
         notes.append("without scores of the target, nothing shows whether the stream itself represents the target")
     if effective < context.kept_count:
         notes.append(
