@@ -267,6 +267,12 @@ class ThinConfig:
         return schedules.budget(self.budget, self.growth_schedule)
 
     @property
+    def schedule_functions(self) -> dict[str, Any]:
+        """Schedules that are functions, by name: a checkpoint cannot hold them, and needs them again when loaded."""
+        plain = self.to_dict(arrays=False)
+        return {name: getattr(self, name) for name in ("growth", "budget") if isinstance(plain[name], Mapping)}
+
+    @property
     def live_preconditioner(self) -> Preconditioner | Warmup | Streaming:
         """The preconditioner for a stream that cannot be read in advance: names become `Streaming` or `Warmup`."""
         chosen = "auto" if self.preconditioner is None else self.preconditioner

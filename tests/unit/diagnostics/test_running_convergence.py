@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.validation import consecutive_ids
 from tests.chains import autoregression
 
