@@ -121,6 +121,20 @@ def test_scores_of_output_files_are_those_of_the_diagnostic_files(fit):
     assert scores(BridgeModel(), files[0]).draws.shape == (1, 100, 4)
 
 
+def test_scores_carry_the_convergence_of_the_fit(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    for chain in (1, 2):
+        sample_to_files(tmp_path, chain, samples=200, fake=["diverge=40"])
+    source = scores(BridgeModel(), [tmp_path / "out-1.csv", tmp_path / "out-2.csv"]).thin(size=20).settings["source"]
+    assert source["tool"] == "stan" and source["draws"] == [200, 200] and source["divergences"] == 10
+    assert 0.9 < source["rhat"] < 1.2 and source["rhat_of"] in ("mu_unc", "sigma_unc", "w_unc.1", "w_unc.2")
+    table = pandas.read_csv(tmp_path / "out-1.csv", comment="#")
+    source = scores(BridgeModel(), table).thin(size=20).settings["source"]
+    assert source["draws"] == [200] and source["divergences"] == 5
+    files = ss.io.open_chains([str(tmp_path / "out-diagnostic-*.csv")])
+    assert files.divergences() == 10
+
+
 def test_scores_can_be_computed_from_tables_and_arrays(fit):
     pandas = pytest.importorskip("pandas")
     draws = fit[1][0]

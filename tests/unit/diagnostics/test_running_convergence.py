@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from steinstream.diagnostics.running_convergence import RunningConvergence
+from steinstream.errors import CheckpointError
 from steinstream.validation import consecutive_ids
 from tests.chains import autoregression
 
@@ -74,3 +77,88 @@ def test_draws_that_are_not_finite_are_left_out():
     chain = autoregression(600, 2, 0.5, 0)
     bad = np.insert(chain, 100, np.nan, axis=0)
     assert watched([bad]) == watched([chain])
+
+
+def of_chains(chains, parameters=1000):
+    convergence = RunningConvergence(chains[0].shape[1], parameters)
+    for number, chain in enumerate(chains):
+        convergence.add(consecutive_ids(number, 0, len(chain)), chain)
+    return convergence
+
+
+def test_of_many_parameters_some_are_used_and_named_by_their_position():
+    chain = autoregression(400, 101, 0.0, 0)
+    chain[200:, [50, 60]] += np.array([2.0, 5.0])
+    assert of_chains([chain], 101).summary()["rhat_of"] == "x60"
+    assert of_chains([chain], 3).summary() == {
+        name: {"rhat_of": "x50", "ess_of": "x50"}.get(name, value)
+        for name, value in of_chains([chain[:, [0, 50, 100]]]).summary().items()
+    }
+
+
+def test_draws_of_too_many_chains_are_only_counted(monkeypatch):
+    monkeypatch.setattr("steinstream.diagnostics.running_convergence._MAX_RECORDS", 4)
+    chains = [autoregression(200, 2, 0.0, seed) + 9.0 * (seed == 3) for seed in range(4)]
+    summary = of_chains(chains).summary()
+    assert summary == {**of_chains(chains[:2]).summary(), "draws": [200] * 4}
+    again = RunningConvergence(2)
+    again.restore(of_chains(chains).state())
+    assert again.summary() == summary
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_restored_state_continues_to_the_same_bits(as_json):
+    chains = [autoregression(1500, 2, 0.5, seed) for seed in range(2)]
+    first = of_chains([chain[:333] for chain in chains])
+    first.add_divergences(2)
+    state = first.state()
+    if as_json:
+        lists = {
+            chain: {name: one.tolist() for name, one in arrays.items()} for chain, arrays in state["chains"].items()
+        }
+        state = json.loads(json.dumps({**state, "chains": lists}))
+    again = RunningConvergence(2)
+    again.restore(state)
+    for number, chain in enumerate(chains):
+        again.add(consecutive_ids(number, 333, len(chain) - 333), chain[333:])
+    again.add_divergences(3)
+    assert again.summary() == {**of_chains(chains).summary(), "divergences": 5}
+
+
+def damaged(**changes):
+    state = of_chains([autoregression(100, 2, 0.0, 0)]).state()
+    state["chains"]["0"] |= changes
+    return state
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        {},
+        damaged(sums=np.zeros((1, 2))),
+        damaged(first=np.zeros(3)),
+        damaged(numbers=np.array([0, 0, 0, 0])),
+        damaged(numbers=np.array([1, 99, 0, 99])),
+        damaged(numbers=np.array([1, 5, 0, 7])),
+        damaged(squares=["a"]),
+        {**damaged(), "divergences": "many"},
+    ],
+)
+def test_an_invalid_state_is_an_error(state):
+    with pytest.raises(CheckpointError, match="convergence in the checkpoint is invalid"):
+        RunningConvergence(2).restore(state)
+
+
+def test_parts_that_were_read_separately_are_compared():
+    chains = [autoregression(400, 2, 0.3, seed) + seed for seed in range(3)]
+    parts = [of_chains([chain]) for chain in chains]
+    joined = RunningConvergence(2)
+    for number, chain in enumerate(chains):
+        part = RunningConvergence(2)
+        part.add(consecutive_ids(number, 0, 400), chain)
+        part.add_divergences(number)
+        joined.join(part)
+    assert joined.summary() == {**of_chains(chains).summary(), "divergences": 3}
+    joined.join(parts[0])  # another part of chain 0
+    assert joined.summary()["draws"] == [800, 400, 400]
