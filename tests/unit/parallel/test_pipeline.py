@@ -54,7 +54,9 @@ def test_convergence_is_that_of_all_chains(tmp_path):
     for _ in range(2):  # the second time from the finished leaves
         kept = ss.parallel.thin(chains, folder=tmp_path / "work", **options)
         assert kept.settings["source"] == expected
-    halves = [half for x, s in chains for half in (da.from_array(x, chunks=(300, 2)), da.from_array(s, chunks=(300, 2)))]
+    halves = [
+        half for x, s in chains for half in (da.from_array(x, chunks=(300, 2)), da.from_array(s, chunks=(300, 2)))
+    ]
     pieces = ss.parallel.thin(list(zip(halves[::2], halves[1::2], strict=True)), **options).settings["source"]
     assert pieces["draws"] == expected["draws"] and abs(pieces["rhat"] - expected["rhat"]) < 0.05
 
