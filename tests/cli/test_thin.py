@@ -16,6 +16,8 @@ import pytest
 import steinstream as ss
 from steinstream.cli._hooks import ThinHooks
 from steinstream.cli.progress import Stop
+from steinstream.diagnostics.running_convergence import RunningConvergence
+from steinstream.validation import consecutive_ids
 from tests.conftest import write_chain
 
 thin_module = sys.modules["steinstream.cli.thin"]
@@ -40,6 +42,21 @@ def test_thin_equals_the_library(steinstream, chain, tmp_path):
         settings = json.loads(str(written["settings"]))
     assert settings["config"]["size"] == 50 and settings["steinstream"] == ss.__version__
     assert "kept 50 of 3 000 draws" in ran.stdout
+
+
+def test_convergence_of_the_chains_is_recorded(steinstream, tmp_path):
+    """R-hat of the chains, not of the kept draws, which all come from chains that disagree."""
+    x = np.random.default_rng(2).normal(size=(2, 600, 2))
+    x[1, :, 1] += 3.0
+    np.savez(tmp_path / "chain.npz", draws=x, log_density=-0.5 * (x**2).sum(axis=-1))
+    expected = RunningConvergence(2)
+    for chain, draws in enumerate(x):
+        expected.add(consecutive_ids(chain, 0, 600), draws)
+    for options in (["--passes", 3], ["--gradient-free"]):
+        assert steinstream("thin", "chain.npz", "-o", "kept.npz", "--size", 20, *options).returncode == 0
+        source = ss.Kept.load(tmp_path / "kept.npz").settings["source"]
+        assert source == {"tool": "file", **expected.summary()}
+    assert source["draws"] == [600, 600] and source["rhat"] > 1.5 and source["rhat_of"] == "x1"
 
 
 def test_paper_settings_are_those_of_the_library(steinstream, chain, tmp_path):

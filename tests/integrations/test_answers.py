@@ -185,6 +185,80 @@ def test_emcee():
     require_same_answer({"x": backend.kept.draws}, {"x": whole})
 
 
+# -- PyTorch -----------------------------------------------------------------------------------------------------------
+
+
+def hamiltonian(torch, log_density, dim, count=1200, warmup=100, step=0.18):
+    """Sample weights (count, dim) by Hamiltonian Monte Carlo."""
+    generator = torch.Generator().manual_seed(0)
+
+    def evaluate(weights):
+        weights = weights.detach().requires_grad_(True)
+        value = log_density(weights)
+        return value.detach(), torch.autograd.grad(value, weights)[0]
+
+    here, draws = torch.zeros(dim, dtype=torch.float64), []
+    value, gradient = evaluate(here)
+    for _ in range(warmup + count):
+        momentum = torch.randn(dim, generator=generator, dtype=torch.float64)
+        energy, there, slope = value - momentum @ momentum / 2, here, gradient
+        for _ in range(6):
+            momentum = momentum + step / 2 * slope
+            there = there + step * momentum
+            proposed, slope = evaluate(there)
+            momentum = momentum + step / 2 * slope
+        if torch.rand((), generator=generator).log() < proposed - momentum @ momentum / 2 - energy:
+            here, value, gradient = there, proposed, slope
+        draws.append(here)
+    return torch.stack(draws[warmup:])
+
+
+def test_networks_while_they_are_sampled_and_after_it():
+    """The predictions of the kept networks are those of all networks, on inputs that were not used for training."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    from steinstream.ensemble import EnsemblePrediction
+    from steinstream.integrations.torch import Collector, Posterior
+
+    generator = torch.Generator().manual_seed(1)
+    inputs, new = (torch.randn(count, 2, generator=generator, dtype=torch.float64) for count in (60, 20))
+    labels = (inputs[:, 0] * inputs[:, 1] > 0).long()
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(2, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2)).double()
+    network[0].requires_grad_(False)  # features; the weights of the last layer are sampled
+    features, entropy = network[:2](inputs), torch.nn.functional.cross_entropy
+
+    def log_density(weights):
+        logits = features @ weights[:12].view(2, 6).T + weights[12:]
+        return -entropy(logits, labels, reduction="sum") - 2.0 * torch.sum(weights**2)
+
+    def predict(module):
+        return torch.softmax(module(new), 1)[:, 1].detach().numpy()
+
+    draws = hamiltonian(torch, log_density, 14)
+    posterior = Posterior(lambda module, x, y: entropy(module(x), y), prior=0.5, examples=60)
+    collector = Collector(
+        network, posterior, data=[(inputs, labels)], predict_on=new, predictions=EnsemblePrediction("classes"),
+        size=SIZE,
+    )  # fmt: skip
+    whole = []
+    for weights in draws:
+        torch.nn.utils.vector_to_parameters(weights, network[2].parameters())
+        collector()
+        whole.append(predict(network))
+    whole = np.array(whole)
+    few = np.array([predict(module) for _, module in collector.networks()])
+    require_same_answer({"probability": few}, {"probability": whole})
+    np.testing.assert_allclose(collector.predictions.mean[:, 1], whole.mean(axis=0), atol=0.02)
+    scores = ss.integrations.torch.scores(log_density, draws)
+    stored = scores[collector.kept.ids[:, 1]]
+    np.testing.assert_allclose(collector.kept.scores, stored, rtol=1e-8, atol=1e-8)
+    later = ss.thin(draws.numpy(), scores, size=SIZE, features=whole)
+    require_same_answer({"probability": whole[later.ids[:, 1]]}, {"probability": whole})
+    source = collector.kept.settings["source"]
+    assert source["tool"] == "torch" and source["draws"] == [1200] and source["rhat"] < 1.05
+
+
 # -- a log density without a gradient, a live run ----------------------------------------------------------------------
 
 

@@ -318,6 +318,30 @@ def test_scores_can_be_computed_from_the_sampler_and_from_an_arviz_tree(whole):
     np.testing.assert_array_equal(ss.integrations.numpyro.scores(model, tree, Y).scores, scored.scores)
 
 
+def test_scores_carry_the_divergences_of_a_fit_that_has_them():
+    xarray = pytest.importorskip("xarray")
+    mcmc = infer.MCMC(
+        infer.HMC(model, num_steps=2, trajectory_length=None, step_size=50.0, adapt_step_size=False),
+        num_warmup=20, num_samples=60, num_chains=2, progress_bar=False, chain_method="sequential",
+    )  # fmt: skip
+    mcmc.run(jax.random.key(1), Y)
+    diverging = np.asarray(mcmc.get_extra_fields(group_by_chain=True)["diverging"])
+    assert diverging.sum() > 0
+    samples = mcmc.get_samples(group_by_chain=True)
+    arrays = {
+        name: (("chain", "draw", *(f"{name}_{i}" for i in range(values.ndim - 2))), np.asarray(values))
+        for name, values in samples.items()
+    }
+    stats = xarray.Dataset({"diverging": (("draw", "chain"), diverging.T)})
+    tree = xarray.DataTree.from_dict({"posterior": xarray.Dataset(arrays), "sample_stats": stats})
+    for fit in (mcmc, tree):
+        source = ss.integrations.numpyro.scores(model, fit, Y).thin(size=10, validate_scores=False).settings["source"]
+        assert source["tool"] == "numpyro" and source["draws"] == [60, 60]
+        assert source["divergences"] == diverging.sum() and "rhat" in source
+    source = ss.integrations.numpyro.scores(model, samples, Y).thin(size=10, validate_scores=False).settings["source"]
+    assert "divergences" not in source  # samples alone do not have them
+
+
 def test_samples_that_do_not_fit_the_model_are_errors(whole):
     run, samples = ss.integrations.numpyro.scores, whole[2]
     with pytest.raises(InputError, match="no sigma, which are sites"):

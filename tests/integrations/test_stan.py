@@ -83,7 +83,7 @@ def test_convergence_and_divergences_of_the_chains_are_recorded():
 
 
 class BridgeModel:
-    """The interface of ``bridgestan.StanModel`` for the model of ``fake_stan.py``; BridgeStan needs a C++ compiler."""
+    """The interface of ``bridgestan.StanModel`` for the model of ``fake_stan.py``, for machines without a compiled one."""
 
     def param_names(self):
         return ["mu", "sigma", "w.1", "w.2", "w.3"]
@@ -119,6 +119,36 @@ def test_scores_of_output_files_are_those_of_the_diagnostic_files(fit):
     assert kept.names == ("mu_unc", "sigma_unc", "w_unc.1", "w_unc.2") and set(kept.ids[:, 0]) == {0, 1}
     np.testing.assert_allclose(kept.variables["w"].values, constrain(kept.draws)[2])
     assert scores(BridgeModel(), files[0]).draws.shape == (1, 100, 4)
+
+
+def test_scores_of_bridgestan_are_those_of_the_diagnostic_files(fit):
+    """The compiled model of normal_simplex.stan, which is that of the program that stands for CmdStan here."""
+    bridgestan = pytest.importorskip("bridgestan", reason="BridgeStan is not installed")
+    library = os.environ.get("STEINSTREAM_TEST_BRIDGESTAN")
+    if library is None:
+        pytest.skip("STEINSTREAM_TEST_BRIDGESTAN is not the compiled model tests/integrations/normal_simplex.stan")
+    files, draws, expected = fit
+    model = bridgestan.StanModel(library)
+    scored = scores(model, files)
+    np.testing.assert_allclose(scored.draws, draws, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(scored.scores, expected, rtol=1e-8, atol=1e-8)
+    kept = scored.thin(size=20)
+    np.testing.assert_allclose(kept.variables["w"].values, constrain(kept.draws)[2])
+    assert kept.names == ("mu_unc", "sigma_unc", "w_unc.1", "w_unc.2") and kept.settings["source"]["tool"] == "stan"
+
+
+def test_scores_carry_the_convergence_of_the_fit(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    for chain in (1, 2):
+        sample_to_files(tmp_path, chain, samples=200, fake=["diverge=40"])
+    source = scores(BridgeModel(), [tmp_path / "out-1.csv", tmp_path / "out-2.csv"]).thin(size=20).settings["source"]
+    assert source["tool"] == "stan" and source["draws"] == [200, 200] and source["divergences"] == 10
+    assert 0.9 < source["rhat"] < 1.2 and source["rhat_of"] in ("mu_unc", "sigma_unc", "w_unc.1", "w_unc.2")
+    table = pandas.read_csv(tmp_path / "out-1.csv", comment="#")
+    source = scores(BridgeModel(), table).thin(size=20).settings["source"]
+    assert source["draws"] == [200] and source["divergences"] == 5
+    files = ss.io.open_chains([str(tmp_path / "out-diagnostic-*.csv")])
+    assert files.divergences() == 10
 
 
 def test_scores_can_be_computed_from_tables_and_arrays(fit):

@@ -14,9 +14,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 import steinstream as ss  # noqa: E402
+from steinstream.diagnostics.running_convergence import RunningConvergence  # noqa: E402
 from steinstream.ensemble import EnsemblePrediction  # noqa: E402
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError  # noqa: E402
 from steinstream.integrations.torch import Collector, Posterior  # noqa: E402
+from steinstream.validation import consecutive_ids  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -125,6 +127,24 @@ def test_the_result_is_that_of_the_stored_chain():
     assert np.array_equal(kept.ids, thinner.kept.ids)
     assert kept.ksd == pytest.approx(thinner.ksd, rel=1e-10)
     assert np.allclose(kept.scores, thinner.kept.scores, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("candidates", [1, 5])
+def test_convergence_of_the_chains_is_recorded(candidates):
+    module, chains = mlp(dtype=torch.float64), np.random.default_rng(0).normal(size=(2, 200, 51)) / 10
+    chains[1, :, 21] += 1.0
+    collector = Collector(module, candidates=candidates, size=10)
+    assert collector.dim == 51
+    for draw in range(200):
+        for chain in range(2):
+            weights = torch.tensor(chains[chain, draw])
+            torch.nn.utils.vector_to_parameters(weights, module.parameters())
+            collector(chain=chain)
+    expected = RunningConvergence(51)
+    for chain in range(2):
+        expected.add(consecutive_ids(chain, 0, 200), chains[chain])
+    source = collector.kept.settings["source"]
+    assert source == {"tool": "torch", **expected.summary()} and source["rhat_of"] == "x21" and source["rhat"] > 2
 
 
 def test_each_kind_of_score_is_computed_from_its_batch():
@@ -262,6 +282,7 @@ def test_a_resumed_run_gives_the_same_bits(tmp_path, storage):
     assert one.ids == other.ids and one.thinner.ksd == other.thinner.ksd and one.thinner.seen == other.thinner.seen
     assert np.array_equal(one.kept.scores, other.kept.scores)
     assert np.array_equal(one.predictions.mean, other.predictions.mean)
+    assert one.kept.settings["source"] == other.kept.settings["source"]
     for id in one.ids:
         name = f"draws/{id[0]}_{id[1]}.safetensors"
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()

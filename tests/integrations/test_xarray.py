@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
 
@@ -121,35 +119,24 @@ def test_any_kept_draws_select_the_groups():
     np.testing.assert_array_equal(small.log_likelihood["y"], tree.log_likelihood["y"].values[chain - 1, draw])
 
 
-class InferenceData:
-    """The interface of ``arviz.InferenceData`` in ArviZ 0.x, for environments without it."""
-
-    def __init__(self, **groups):
-        self._groups = groups
-
-    def groups(self):
-        return list(self._groups)
-
-    def __getitem__(self, name):
-        return self._groups[name]
-
-
-def test_inference_data_of_arviz_0_are_accepted_and_returned():
-    arviz = pytest.importorskip("arviz") if importlib.util.find_spec("arviz") else None
-    kind = InferenceData if arviz is None or arviz.__version__ >= "1" else arviz.InferenceData
-    tree = predicted()
-    idata = kind(**{name: tree[name].to_dataset() for name in tree.children})
-    kept, expected = ss.integrations.xarray.thin(idata, size=30), tree.stein.kept(size=30)
-    np.testing.assert_array_equal(kept.ids, expected.ids)
-    assert ss.integrations.xarray.ksd(idata) == tree.stein.ksd()
-    small = ss.integrations.xarray.thin_tree(idata, size=30)
-    assert type(small) is kind
-    assert dict(small["posterior"].sizes) == {"chain": 1, "draw": 30}
-    assert small["log_likelihood"]["y"].shape == (1, 30, 2)
-    if kind is not InferenceData:
-        assert arviz.summary(small, kind="stats").index.tolist() == ["level", "scale"]
+def test_other_objects_are_errors():
     with pytest.raises(InputError, match=r"Expected an xarray.DataTree or an arviz.InferenceData, got dict"):
         ss.integrations.xarray.thin({})
+
+
+@pytest.mark.parametrize("workers", [[], ["--workers", "0"]])
+def test_the_command_line_records_the_convergence_of_a_netcdf_file(workers, tmp_path, steinstream):
+    pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
+    tree = tree_of()
+    expected = ss.integrations.xarray.thin(tree, size=30).settings["source"]
+    assert expected["divergences"] == (DRAWS[..., 0] > 3).sum() > 0
+    tree.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
+    assert steinstream("thin", "fit.nc", "-o", "kept.nc", "--size", 30, *workers).returncode == 0
+    source = ss.Kept.load(tmp_path / "kept.nc").settings["source"]
+    assert source == {**expected, "tool": "parallel" if workers else "file"}
+    assert steinstream("thin", "fit.nc", "-o", "late.nc", "--size", 30, "--burn-in", 250).returncode == 0
+    source = ss.Kept.load(tmp_path / "late.nc").settings["source"]
+    assert source["draws"] == [250, 250] and source["divergences"] == (DRAWS[:, 250:, 0] > 3).sum()
 
 
 def test_settings_of_thin_are_accepted():

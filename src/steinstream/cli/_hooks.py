@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steinstream.io import Chain
     from steinstream.live import Dashboard
     from steinstream.thinner import Thinner
+    from steinstream.watched_source import WatchedSource
 
 _SAVE_INTERVAL = 30.0  # seconds between two checkpoints
 
@@ -29,9 +30,10 @@ class ThinHooks(RunHooks):
         stop: Stop,
         dashboard: Dashboard | None,
         note: Callable[[], dict[str, Any]],
+        watched: WatchedSource | None = None,
     ) -> None:
         self._source, self._checkpoint, self._stop = source, checkpoint, stop
-        self._dashboard, self._note = dashboard, note
+        self._dashboard, self._note, self._watched = dashboard, note, watched
         self._stage = ""
         self._received = 0  # draws at the start of the stage
         self.save_interval = _SAVE_INTERVAL if checkpoint else None
@@ -76,7 +78,9 @@ class ThinHooks(RunHooks):
         )
 
     def save(self, thinner: Thinner) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, with the convergence of the draws that were read."""
+        if self._watched is not None:
+            thinner.note["convergence"] = self._watched.state()
         self._checkpoint.save(thinner)
 
     def stop(self) -> bool:

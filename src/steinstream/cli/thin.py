@@ -46,9 +46,12 @@ from steinstream.errors import CheckpointError, InputError, ProxyWarning, Steins
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
+    from steinstream.cli._hooks import ThinHooks
+    from steinstream.diagnostics.running_convergence import RunningConvergence
     from steinstream.io import Chain
     from steinstream.result import Kept
     from steinstream.thinner import ThinConfig, Thinner
+    from steinstream.watched_source import WatchedSource
 
 _ROWS = 2048  # draws per block: between two checks of the clock, the progress bar and Ctrl-C
 
@@ -177,6 +180,7 @@ def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> T
     """Thin a chain with the online method and write the kept draws."""
     from steinstream.api import ChainSource, Stopped, thin_source
     from steinstream.cli._hooks import ThinHooks
+    from steinstream.watched_source import WatchedSource
 
     config, messages = request.config, request.messages
     source, started = request.open(), working_time()
@@ -185,16 +189,18 @@ def _thin(request: ThinRequest, checkpoint: Checkpoint, live: ServeOptions) -> T
         print_parameters(source, messages)
     initial = _read_initial(request.initial, source)
     with live.dashboard(request.chain) as dashboard, stoppable() as stop:
-        resumed = _resume(source, checkpoint, request)
-        with ThinHooks(source, checkpoint, stop, dashboard, lambda: _note(source, request)) as hooks:
+        watched = WatchedSource(ChainSource(source, _ROWS))
+        resumed = _resume(source, watched, checkpoint, request)
+        with ThinHooks(source, checkpoint, stop, dashboard, lambda: _note(source, request), watched) as hooks:
             try:
-                thinner = thin_source(ChainSource(source, _ROWS), config, thinner=resumed, initial=initial, hooks=hooks)
+                thinner = thin_source(watched, config, thinner=resumed, initial=initial, hooks=hooks)
                 if stop.signal:
                     raise Stopped(thinner)
             except Stopped as stopped:
-                _save_stopped(stopped.thinner, checkpoint, messages)
+                _save_stopped(stopped.thinner, checkpoint, hooks, messages)
                 sys.exit(stop.code)
-    kept = request.write(_with_variables(replace(thinner.kept, names=source.names), source, request))
+    kept = replace(thinner.kept, names=source.names)
+    kept = request.write(_with_variables(kept, source, watched.convergence, request))
     checkpoint.remove()
     passes = thinner.current_pass.number
     in_passes = f" and {passes} passes" if passes > 1 else ""
@@ -207,6 +213,7 @@ def _thin_gradient_free(request: ThinRequest) -> ThinResult:
     import numpy as np
 
     from steinstream.api import thin as thin_arrays
+    from steinstream.diagnostics.running_convergence import RunningConvergence
     from steinstream.validation import concatenate
 
     source, started = request.open(), working_time()
@@ -227,7 +234,9 @@ def _thin_gradient_free(request: ThinRequest) -> ThinResult:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if log_density.ndim == 1:
         kept = replace(kept, ids=np.asarray(block.ids)[kept.ids[:, 1]])
-    kept = request.write(_with_variables(replace(kept, names=source.names), source, request))
+    convergence = RunningConvergence(source.dim)
+    convergence.add(block.ids, block.draws)
+    kept = request.write(_with_variables(replace(kept, names=source.names), source, convergence, request))
     seconds = working_time() - started
     return ThinResult(kept, source, f"kept {kept_of(kept)} in {seconds:.1f} s  ·  {measures_of(kept)}")
 
@@ -247,9 +256,13 @@ def print_parameters(source: Chain, messages: Messages) -> None:
         messages.say(f"{label:<12}{text}")
 
 
-def _with_variables(kept: Kept, source: Chain, request: ThinRequest) -> Kept:
-    """Add the variables that the file has for the kept draws."""
+def _with_variables(kept: Kept, source: Chain, convergence: RunningConvergence, request: ThinRequest) -> Kept:
+    """Add the variables that the file has for the kept draws, and the convergence of its chains."""
+    from steinstream.watched_source import with_source
+
     try:
+        convergence.add_divergences(source.divergences())
+        kept = with_source(kept, "file", convergence)
         variables = {**kept.variables, **source.variables(kept.ids)}
         return replace(kept, variables=variables, groups=request.groups(kept, source))
     except SteinstreamError:
@@ -290,7 +303,7 @@ def _note(source: Chain, request: ThinRequest) -> dict[str, Any]:
     }
 
 
-def _resume(source: Chain, checkpoint: Checkpoint, request: ThinRequest) -> Thinner | None:
+def _resume(source: Chain, watched: WatchedSource, checkpoint: Checkpoint, request: ThinRequest) -> Thinner | None:
     """Return the thinner in the checkpoint, if there is one; raise a `CheckpointError` if the command differs."""
     thinner = checkpoint.load()
     if thinner is None:
@@ -311,17 +324,18 @@ def _resume(source: Chain, checkpoint: Checkpoint, request: ThinRequest) -> Thin
                 "Give the same chain as before, or delete the checkpoint to start again.",
             )
         checkpoint.check_files(note["data"], data_files(request.chain, request.files))
+        watched.restore(note["convergence"])
     checkpoint.check_draws(thinner, source, request.initial is not None)
     request.messages.note(f"continuing after {_position(thinner)}")
     return thinner
 
 
-def _save_stopped(thinner: Thinner | None, checkpoint: Checkpoint, messages: Messages) -> None:
+def _save_stopped(thinner: Thinner | None, checkpoint: Checkpoint, hooks: ThinHooks, messages: Messages) -> None:
     """Save the state of a run that was stopped, and print how to continue."""
     if thinner is None or not checkpoint:
         messages.note("stopped; nothing was written (with --checkpoint FILE, a run can be continued)")
         return
-    checkpoint.save(thinner)
+    hooks.save(thinner)
     messages.note(f"stopped after {_position(thinner)}; add --resume to the same command to continue")
 
 

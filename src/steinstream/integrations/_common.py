@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from steinstream.errors import InputError
-from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.io.errors import need
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
+from steinstream.watched_source import with_source
 
 __all__ = ["live_thinner", "log_missing_scores", "need", "result_of", "with_source"]
 
@@ -60,9 +60,3 @@ def result_of(thinner: Thinner, names: Sequence[str] | None = None) -> Kept:
             "Check that the sampler computes scores; on_bad='raise' shows the first invalid draw.",
         )
     return replace(thinner.kept, names=None if names is None else tuple(names))
-
-
-def with_source(kept: Kept, tool: str, convergence: RunningConvergence) -> Kept:
-    """Add length, R-hat, ESS and divergences of the chains as ``settings["source"]``."""
-    names = kept.names or tuple(f"x{i}" for i in range(kept.draws.shape[1]))
-    return replace(kept, settings={**kept.settings, "source": {"tool": tool, **convergence.summary(names)}})

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array
 from steinstream.api import thin
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
 from steinstream.integrations._common import with_source
-from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.result import Kept, Variable
 from steinstream.validation import as_floats, consecutive_ids
 
@@ -81,6 +81,14 @@ class ScoredDraws(NamedTuple):
             ids = consecutive_ids(chain, 0, len(draws))
             convergence.add(ids, draws, None if diverging is None else diverging[chain])
         return convergence
+
+
+def diverging_in(fit: Any) -> AnyArray | None:
+    """Return whether each draw of a DataTree or an InferenceData, (chains, n), diverged; None if that is not stored."""
+    stats = getattr(fit, "sample_stats", None)
+    if stats is None or "diverging" not in stats:
+        return None
+    return np.asarray(stats["diverging"].transpose("chain", "draw").values)
 
 
 def for_distinct_states(scores: Callable[[Array], Array], draws: ArrayLike) -> Array:

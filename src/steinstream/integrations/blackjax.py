@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
 from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
 from steinstream.integrations._jax import (
@@ -22,7 +23,6 @@ from steinstream.integrations._jax import (
     nothing,
     unflatten,
 )
-from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig

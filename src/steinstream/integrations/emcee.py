@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from steinstream._typing import Array, Flags
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
 from steinstream.integrations._common import log_missing_scores, need, result_of, with_source
-from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations.generic import batched_score, variables_of
 from steinstream.result import Kept
 from steinstream.thinner import Thinner

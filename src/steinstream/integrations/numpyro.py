@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
 from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
 from steinstream.integrations._jax import (
@@ -31,8 +32,7 @@ from steinstream.integrations._jax import (
     nothing,
     unflatten,
 )
-from steinstream.integrations._running_convergence import RunningConvergence
-from steinstream.integrations._stored_draws import ScoredDraws
+from steinstream.integrations._stored_draws import ScoredDraws, diverging_in
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
@@ -215,7 +215,7 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
     -------
     ScoredDraws
         Unconstrained draws and scores, (n, d) or (chains, n, d), for :func:`steinstream.thin`; its method ``thin``
-        keeps the sites of the model.
+        keeps the sites of the model, and records the divergences if ``samples`` is an object that has them.
 
     Raises
     ------
@@ -268,6 +268,7 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
         entry_names(position),
         variables,
         "numpyro",
+        _diverging(samples),
     )
 
 
@@ -290,6 +291,14 @@ def _as_samples(samples: Any) -> dict[str, AnyArray]:
             f"Expected samples by site, got {type(samples).__name__}.", "Pass mcmc.get_samples(group_by_chain=True)."
         )
     return {name: np.asarray(values) for name, values in samples.items()}
+
+
+def _diverging(samples: Any) -> AnyArray | None:
+    """Return whether each stored draw ended a divergent transition; None if that is not stored."""
+    if isinstance(samples, need("numpyro.infer", "numpyro").MCMC):
+        found = samples.get_extra_fields(group_by_chain=True).get("diverging")
+        return None if found is None else np.asarray(found)
+    return diverging_in(samples)
 
 
 def _latent_sites(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, tuple[int, ...]]:

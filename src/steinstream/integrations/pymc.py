@@ -30,11 +30,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steinstream._typing import AnyArray, Array, Id, Integers
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
 from steinstream.integrations._common import live_thinner, log_missing_scores, need
 from steinstream.integrations._draw_metadata import DrawMetadata
-from steinstream.integrations._running_convergence import RunningConvergence
-from steinstream.integrations._stored_draws import ScoredDraws
+from steinstream.integrations._stored_draws import ScoredDraws, diverging_in
 from steinstream.integrations.xarray import as_datatree
 from steinstream.postprocess.merging import inner_size, merge
 from steinstream.result import Kept, Variable
@@ -687,15 +687,7 @@ def scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None =
         )
         for name, array in tree["posterior"].dataset.transpose("chain", "draw", ...).data_vars.items()
     }
-    return ScoredDraws(draws, values.reshape(draws.shape), space.names, variables, "pymc", _diverging(tree))
-
-
-def _diverging(tree: Any) -> AnyArray | None:
-    """Return whether each stored draw ended a divergent transition; None if the fit does not tell."""
-    if "sample_stats" not in tree.children or "diverging" not in tree["sample_stats"].dataset:
-        return None
-    stored: AnyArray = tree["sample_stats"].dataset["diverging"].transpose("chain", "draw").values
-    return stored
+    return ScoredDraws(draws, values.reshape(draws.shape), space.names, variables, "pymc", diverging_in(tree))
 
 
 def with_scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None = None) -> Any:

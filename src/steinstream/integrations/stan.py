@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 
 from steinstream._formatting import listing
-from steinstream._typing import Array
+from steinstream._typing import Array, Flags
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError, SamplerError
 from steinstream.integrations._common import with_source
 from steinstream.integrations._draw_metadata import DrawMetadata
-from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations._stored_draws import ScoredDraws, for_distinct_states
 from steinstream.io import open_chains
 from steinstream.io._columns import combine_elements
-from steinstream.io.cmdstan import parse_config, parse_table, stan_variables, unconstrained_name
+from steinstream.io.cmdstan import DIVERGENT, parse_config, parse_table, stan_variables, unconstrained_name
 from steinstream.io.csv_follow import CsvPreamble, GrowingCsv, LineBuffer, interleave_ready
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
@@ -41,7 +41,6 @@ from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.run import DeferredInterrupt
 from steinstream.validation import Block, as_floats, concatenate
 
-_DIVERGENT = "divergent__"  # column of the output file
 _MAX_AHEAD = 4096  # draws that a chain may be ahead of the others; then its pipe is not read
 _MAX_AHEAD_BYTES = 1 << 24
 _READ_BYTES = 1 << 16
@@ -119,7 +118,7 @@ def scores(model: Any, draws: Any) -> ScoredDraws:
             'pip install bridgestan; model = bridgestan.StanModel("model.stan", data="data.json").',
         )
     titles = list(model.param_names())
-    table = _constrained(draws, titles)
+    table, diverging = _constrained(draws, titles)
     rows = table.reshape(-1, len(titles))
     unconstrained = np.array([model.param_unconstrain(row) for row in rows], dtype=np.float64)
     values = for_distinct_states(
@@ -131,11 +130,11 @@ def scores(model: Any, draws: Any) -> ScoredDraws:
         for name, variable in combine_elements(titles, rows).items()
     }
     names = tuple(map(unconstrained_name, model.param_unc_names()))
-    return ScoredDraws(unconstrained.reshape(shape), values.reshape(shape), names, variables)
+    return ScoredDraws(unconstrained.reshape(shape), values.reshape(shape), names, variables, "stan", diverging)
 
 
-def _constrained(draws: Any, titles: Sequence[str]) -> Array:
-    """Return constrained draws, (n, p) or (chains, n, p), in the order of the titles."""
+def _constrained(draws: Any, titles: Sequence[str]) -> tuple[Array, Flags | None]:
+    """Return constrained draws in the order of the titles, (n, p) or (chains, n, p), and which of them diverged."""
     if hasattr(draws, "runset"):  # a fit of cmdstanpy
         draws = draws.runset.csv_files
     if isinstance(draws, str | os.PathLike):
@@ -148,16 +147,18 @@ def _constrained(draws: Any, titles: Sequence[str]) -> Array:
         columns = _columns_of(table, titles)
         if len(set(counts.tolist())) == 1:
             columns = columns.reshape(len(numbers), -1, len(titles))
-        return columns
+        found = chain.diverging()
+        return columns, None if found is None else np.concatenate([flags for _, flags in found])
     if hasattr(draws, "columns"):
-        return _columns_of({str(name): np.asarray(draws[name], dtype=np.float64) for name in draws.columns}, titles)
+        table = {str(name): np.asarray(draws[name], dtype=np.float64) for name in draws.columns}
+        return _columns_of(table, titles), table[DIVERGENT] > 0 if DIVERGENT in table else None
     array = as_floats(draws, "draws")
     if array.ndim not in (2, 3) or array.shape[-1] != len(titles):
         raise InputError(
             f"The draws have shape {array.shape}, but the model has {len(titles)} parameters: {listing(titles)}.",
             "Pass constrained draws, (n, p) or (chains, n, p), in the order of model.param_names().",
         )
-    return array
+    return array, None
 
 
 def _columns_of(table: Mapping[str, Array], titles: Sequence[str]) -> Array:
@@ -334,9 +335,9 @@ class LiveRun:
     def _diverging(self, lines: Sequence[bytes]) -> list[bool] | None:
         """Return whether each draw ended a divergent transition; None if the sampler does not report it."""
         titles = self._chains[0].rows.preamble.titles or []
-        if _DIVERGENT not in titles:
+        if DIVERGENT not in titles:
             return None
-        column = titles.index(_DIVERGENT)
+        column = titles.index(DIVERGENT)
         return [float(line.split(b",", column + 1)[column]) > 0 for line in lines]
 
     @property

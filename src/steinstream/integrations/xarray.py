@@ -13,17 +13,15 @@ was opened from a file is read in blocks, and other variables are read for the k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steinstream.api import ChainSource, MarkedBlock, thin_source
+from steinstream.api import ChainSource, thin_source
 from steinstream.discrepancy.ksd import ksd as ksd_of
 from steinstream.errors import InputError
 from steinstream.integrations._common import log_missing_scores, need, with_source
-from steinstream.integrations._running_convergence import RunningConvergence
-from steinstream.io._arviz_layout import groups_of_tree
+from steinstream.io._arviz_layout import diverging_draws, groups_of_tree
 from steinstream.io.base import DRAWS, SCORES
 from steinstream.io.datatree import DataTreeAdapter, chain_of_datatree, kept_of_datatree
 from steinstream.kernels import Kernel
@@ -31,6 +29,7 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner.config import ThinConfig
 from steinstream.validation import empty_block
+from steinstream.watched_source import WatchedSource
 
 _xarray: Any = need("xarray", "netcdf")
 
@@ -87,7 +86,7 @@ def thin(
         settings["size"] = size
     tree = as_datatree(tree)
     chain = chain_of_datatree(tree, draws_name=draws, scores_name=scores, negate=negate_scores)
-    source = _WatchedChain(chain)
+    source = WatchedSource(ChainSource(chain))
     result = thin_source(source, ThinConfig.of(config, **settings)).kept
     if result.scores is None:
         log_missing_scores(f"To add scores, {_REMEDY}")
@@ -143,7 +142,9 @@ def select(tree: Any, kept: Kept, *, stacked: bool | None = None) -> Any:
     is_tree = whole is tree
     kept = replace(kept, groups=groups_of_tree(DataTreeAdapter(whole), kept.ids, Path("the DataTree")))
     small = kept.to_datatree(stacked=is_tree if stacked is None else stacked)
-    return small if is_tree else type(tree)(**{name: small[name].to_dataset() for name in small.children})
+    if is_tree:
+        return small
+    return type(tree)(attrs=small.attrs, **{name: small[name].to_dataset() for name in small.children})
 
 
 def as_datatree(tree: Any) -> Any:
@@ -152,34 +153,15 @@ def as_datatree(tree: Any) -> Any:
         return tree
     groups = getattr(tree, "groups", None)
     if callable(groups):
-        return _xarray.DataTree.from_dict({name.strip("/"): tree[name.strip("/")] for name in groups()})
+        whole = _xarray.DataTree.from_dict({name.strip("/"): tree[name.strip("/")] for name in groups()})
+        whole.attrs.update(getattr(tree, "attrs", {}))
+        return whole
     if isinstance(tree, _xarray.Dataset):
         return _xarray.DataTree.from_dict({"posterior": tree})
     raise InputError(
         f"Expected an xarray.DataTree or an arviz.InferenceData, got {type(tree).__name__}.",
         "Open a file with xarray.open_datatree or arviz.from_netcdf.",
     )
-
-
-@dataclass(frozen=True)
-class _WatchedChain(ChainSource):
-    """A chain whose convergence is recorded when it is read for the first time."""
-
-    convergence: RunningConvergence = field(init=False)
-    _read: list[int] = field(default_factory=lambda: [0])
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "convergence", RunningConvergence(self.chain.dim))
-
-    def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
-        """Read the file, without the first ``skip`` draws."""
-        first = skip
-        for marked in super().blocks(skip, interleaved=interleaved):
-            if first >= self._read[0]:
-                self.convergence.add(marked.block.ids, marked.block.draws)
-                self._read[0] = first + len(marked.block.ids)
-            first += len(marked.block.ids)
-            yield marked
 
 
 def ksd(
@@ -237,10 +219,10 @@ def ksd(
 
 def with_divergences(kept: Kept, tree: Any) -> Kept:
     """Add the number of divergences of a tree to the source of its kept draws."""
-    stats = tree["sample_stats"].dataset if "sample_stats" in tree.children else {}
-    if "diverging" not in stats:
+    found = diverging_draws(DataTreeAdapter(tree))
+    if found is None:
         return kept
-    source = {**kept.settings["source"], "divergences": int(stats["diverging"].sum())}
+    source = {**kept.settings["source"], "divergences": sum(int(flags.sum()) for _, flags in found)}
     return replace(kept, settings={**kept.settings, "source": source})
 
 

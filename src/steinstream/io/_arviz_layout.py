@@ -7,19 +7,22 @@ coordinates ``chain`` and ``draw``, or (draw, ...).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from steinstream._typing import AnyArray, Integers
+from steinstream._typing import AnyArray, Flags, Integers
 from steinstream.errors import InputError
 from steinstream.io._labelled_arrays import (
     ArrayTree,
+    ChunkReader,
     DrawIds,
+    Group,
     StoredArray,
     read_rows,
     require_rows_held,
+    slab_ranges,
     text_as_str,
 )
 from steinstream.io._limits import require_length
@@ -38,6 +41,8 @@ SAMPLE_DIMENSIONS = (("chain", "draw"), ("sample",), ("draw",))
 
 _DRAW_GROUPS = ("log_likelihood", "log_prior", "posterior_predictive", "predictions", STATS)
 _OF_KEPT_SET = ("unconstrained_draw", "gradient", "second_gradient", "weight", "prefix_ksd", "prefix_mmd")
+_DIVERGING = "diverging"  # statistic of the sampler
+_BUFFER, _FLAG_ROWS = 8 << 20, 1 << 16  # bytes of flags that are held, and flags that are read at a time
 _STORED_KINDS = "fiubMmOUT"  # kinds of dtype that the formats store
 
 
@@ -49,6 +54,24 @@ def sample_dims(array: StoredArray) -> tuple[str, ...] | None:
 def labelled_variable(values: AnyArray, dims: tuple[str, ...], coords: Mapping[str, StoredArray]) -> Variable:
     """Return values with the labels along their dimensions."""
     return Variable(values, dims, {dim: text_as_str(coords[dim].values()) for dim in dims if dim in coords})
+
+
+def diverging_draws(tree: ArrayTree) -> Iterator[tuple[Integers, Flags]] | None:
+    """Iterate over ids and flags of the divergent transitions in blocks; None if the tree does not contain them."""
+    arrays, coords = tree.group(STATS) if STATS in tree.names else Group({}, {})
+    array = arrays.get(_DIVERGING)
+    dims = None if array is None else sample_dims(array)
+    if array is None or dims is None or array.other_dims(dims) or array.dtype.kind not in "biuf":
+        return None
+    return _read_flags(array, dims, DrawIds(array.sizes, coords, dims))
+
+
+def _read_flags(array: StoredArray, dims: tuple[str, ...], ids: DrawIds) -> Iterator[tuple[Integers, Flags]]:
+    """Iterate over ids and values of a variable of flags, without dimensions besides those of the draws."""
+    flags, numbers = ChunkReader(array, dims, _BUFFER), ids.reader()
+    for chain in range(ids.chains):
+        for start, stop in slab_ranges((flags, *numbers.readers), 0, ids.draws, _FLAG_ROWS):
+            yield numbers.ids(chain, start, stop), flags.rows(chain, start, stop) > 0
 
 
 def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict[str, Variable]]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steinstream._formatting import listing, nearest
-from steinstream._typing import Array, Integers
+from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError, ParametersWarning
 from steinstream.io._arviz_layout import (
     GRADIENT,
@@ -37,6 +37,7 @@ from steinstream.io._arviz_layout import (
     STATS,
     TRANSFORMED,
     UNCONSTRAINED,
+    diverging_draws,
     groups_of_tree,
     labelled_variable,
     sample_dims,
@@ -417,6 +418,17 @@ class ArvizChain(Chain):
                 values = text_as_str(read_rows(array, self._dims, chains, draws))
                 found[name] = labelled_variable(values, array.other_dims(self._dims), coords)
         return found
+
+    def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
+        """Read which draws ended a divergent transition."""
+        with reading(self.path, self._kind):
+            found = diverging_draws(self._tree)
+        return None if found is None else self._guarded(found)
+
+    def _guarded(self, parts: Iterator[tuple[Integers, Flags]]) -> Iterator[tuple[Integers, Flags]]:
+        """Iterate over parts of the file, and report damage as an `InputError`."""
+        with reading(self.path, self._kind):
+            yield from parts
 
     def groups(self, ids: Integers) -> dict[str, dict[str, Variable]]:
         """Read the groups of the model, and the other groups at these draws."""

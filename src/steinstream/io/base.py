@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._formatting import listing, nearest
-from steinstream._typing import AnyArray, Array, Integers
+from steinstream._typing import AnyArray, Array, Flags, Integers
 from steinstream.errors import InputError
 from steinstream.result import Variable
 from steinstream.validation import Block, interleave, swapped_chains_question, transposed_question
@@ -378,6 +378,29 @@ class Chain(ABC):
 
         """
         return {}
+
+    def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
+        """Read which draws ended a divergent transition.
+
+        Returns
+        -------
+        iterator of tuple or None
+            Ids (n, 2) and flags (n,) of all draws, in blocks; None if the file does not contain it.
+
+        """
+        return None
+
+    def divergences(self) -> int | None:
+        """Count the draws that ended a divergent transition.
+
+        Returns
+        -------
+        int or None
+            Their number; None if the file does not contain it.
+
+        """
+        found = self.diverging()
+        return None if found is None else sum(int(np.count_nonzero(flags)) for _, flags in found)
 
     def log_density(self) -> Array | None:
         """Read the log density of all draws, in the shape of the draws without their last axis.

@@ -28,7 +28,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from steinstream._formatting import listing
-from steinstream._typing import Array, Integers
+from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import combine_elements, not_a_parameter, split_element
 from steinstream.io._csv_rows import CsvFile, is_gzipped, open_text, read_line, regroup
@@ -38,10 +38,14 @@ from steinstream.io.errors import DAMAGE, reading
 from steinstream.result import Variable
 from steinstream.validation import Block, consecutive_ids
 
+#: Column of the sampler that marks divergent transitions.
+DIVERGENT = "divergent__"
+
 #: Part of the last comment of a run that finished.
 FOOTER = b"Elapsed Time"
 
 _KIND = "a CmdStan csv file"
+_FLAG_ROWS = 8192  # draws whose flags are read at a time
 _HEAD = 1 << 16  # bytes at the start of a file that contain the comments
 _SETTING = re.compile(r"#(\s+)(\w+) =\s*(.*?)\s*(?:\(Default\))?\s*$")
 _SECTION = re.compile(r"# (\w+)\s*$")
@@ -245,16 +249,26 @@ class CmdStanChain(Chain):
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
         columns = self._columns
-        tables = self._file.rows([*columns.draws, *columns.gradients], skip + self._config.warmup)
-        for table in regroup(tables, rows):
+        for ids, table in self._tables([*columns.draws, *columns.gradients], rows, skip):
+            draws, gradients = table[:, : self._width].copy(), table[:, self._width :]
+            yield Block(draws, -gradients if columns.gradients else no_scores(len(table)), ids)
+
+    def _tables(self, columns: Sequence[int], rows: int, skip: int) -> Iterator[tuple[Integers, Array]]:
+        """Iterate over ids and some columns of the draws after the warm-up."""
+        for table in regroup(self._file.rows(columns, skip + self._config.warmup), rows):
             if self._limit is not None:
                 table = table[: max(self._limit - skip, 0)]
                 if not len(table):
                     return
-            draws, gradients = table[:, : self._width].copy(), table[:, self._width :]
-            scores = -gradients if columns.gradients else no_scores(len(table))
-            yield Block(draws, scores, consecutive_ids(0, skip, len(table)))
+            yield consecutive_ids(0, skip, len(table)), table
             skip += len(table)
+
+    def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
+        """Read which draws ended a divergent transition."""
+        if DIVERGENT not in self._file.titles:
+            return None
+        tables = self._tables([self._file.titles.index(DIVERGENT)], _FLAG_ROWS, 0)
+        return ((ids, table[:, 0] > 0) for ids, table in tables)
 
     def variables(self, ids: Integers) -> dict[str, Variable]:
         """Read the constrained draws from the output file; none if a draw is not from this chain."""

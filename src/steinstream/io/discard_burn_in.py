@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steinstream._typing import Integers
+from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
 from steinstream.io.base import Chain, without_first
 from steinstream.validation import Block
@@ -89,11 +89,7 @@ class SettledChain(Chain):
         """Leave out the burn-in; raise an `InputError` at the end if no draw is left."""
         seen, empty = Counter[int](), True
         for block in blocks:
-            settled = np.ones(len(block.ids), dtype=np.bool_)
-            for number in np.unique(block.ids[:, 0]).tolist():
-                rows = np.flatnonzero(block.ids[:, 0] == number)
-                settled[rows[: max(self._counts.get(number, self._default) - seen[number], 0)]] = False
-                seen[number] += len(rows)
+            settled = self._is_settled(block.ids, seen)
             if settled.any():
                 empty = False
                 yield block if settled.all() else block.take(settled)
@@ -102,6 +98,23 @@ class SettledChain(Chain):
                 f"The burn-in leaves no draws: the longest chain of {self.title} has {max(seen.values(), default=0)}.",
                 "Use a smaller burn_in (--burn-in).",
             )
+
+    def _is_settled(self, ids: Integers, seen: Counter[int]) -> Flags:
+        """Return which of the next draws are after the burn-in; ``seen`` counts the draws of each chain."""
+        settled = np.ones(len(ids), dtype=np.bool_)
+        for number in np.unique(ids[:, 0]).tolist():
+            rows = np.flatnonzero(ids[:, 0] == number)
+            settled[rows[: max(self._counts.get(number, self._default) - seen[number], 0)]] = False
+            seen[number] += len(rows)
+        return settled
+
+    def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
+        """Read which draws after the burn-in ended a divergent transition."""
+        found, seen = self._chain.diverging(), Counter[int]()
+        if found is None:
+            return None
+        settled = ((ids, flags, self._is_settled(ids, seen)) for ids, flags in found)
+        return ((ids[rows], flags[rows]) for ids, flags, rows in settled)
 
     def fraction(self) -> float | None:
         """Return how much of the file is read."""

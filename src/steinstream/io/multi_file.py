@@ -6,12 +6,13 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from steinstream._typing import Integers
+from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
 from steinstream.io.base import Chain, interleave_streams, require_one_model, transposed_file, without_first
 from steinstream.io.discard_burn_in import without_burn_in
@@ -120,6 +121,19 @@ class MultiFileChain(Chain):
             for name, group in (found[0][1] if found else {}).items()
             if all(name in groups for _, groups in found)
         }
+
+    def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
+        """Read which draws ended a divergent transition; None if a file does not contain it."""
+        found = [part.diverging() for part in self._parts]
+        known = [part for part in found if part is not None]
+        if len(known) < len(found):
+            return None
+        offsets = accumulate((self._count(at) for at in range(len(known) - 1)), initial=0)
+        return (
+            (_shift_chains(ids, offset), flags)
+            for offset, part in zip(offsets, known, strict=True)
+            for ids, flags in part
+        )
 
     def _by_part(self, ids: Integers) -> Iterator[tuple[Chain, Integers, Integers]]:
         """Iterate over the files that contain some of the draws: the file, rows of ``ids``, and ids in this file."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import Array
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError, OutputError, ParametersWarning, ScoresWarning, one_of
 from steinstream.io.atomic import make_folder
 from steinstream.io.base import require_one_model
@@ -31,7 +32,7 @@ from steinstream.parallel.sources import (
     inspect_file,
     with_scores,
 )
-from steinstream.parallel.worker import FILE_PATTERNS, Failure, Worker, without_history
+from steinstream.parallel.worker import FILE_PATTERNS, Failure, Worker, convergence_of, without_history
 from steinstream.postprocess.merging import (
     MergeRule,
     Node,
@@ -48,6 +49,7 @@ from steinstream.postprocess.merging import (
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner.config import ThinConfig
+from steinstream.watched_source import with_source
 
 #: Called with the stage, the number of finished tasks and their total number.
 StageProgress = Callable[[str, int, int], None]
@@ -128,7 +130,9 @@ def thin(
     Returns
     -------
     Kept
-        The merged set. ``settings["leaves"]`` lists the leaves, ``settings["merged"]`` holds the bounds on KSD and MMD.
+        The merged set. ``settings["leaves"]`` lists the leaves, ``settings["merged"]`` holds the bounds on KSD and MMD,
+        ``settings["source"]`` the length of the chains, the number of divergences if it is known, and R-hat and ESS of
+        the worst of at most 64 parameters.
 
     Raises
     ------
@@ -185,7 +189,11 @@ def thin(
         warnings.warn(f"{len(failures)} of {len(given)} chains were left out. {some}", stacklevel=2)
     listed = [leaf.summary() for leaf in leaves]
     corrupt = [failure._asdict() for failure in failures]
-    return replace(kept, settings={**kept.settings, "leaves": listed, "corrupt": corrupt})
+    kept = replace(kept, settings={**kept.settings, "leaves": listed, "corrupt": corrupt})
+    convergence = leaves[0].convergence
+    for leaf in leaves[1:]:
+        convergence.join(leaf.convergence)
+    return with_source(kept, "parallel", convergence)
 
 
 def clear(folder: str | os.PathLike[str]) -> None:
@@ -295,6 +303,8 @@ class Leaf(NamedTuple):
     warning: str
     """Why the scores do not match the draws; empty if they do."""
     facts: PartFacts
+    convergence: RunningConvergence
+    """What is known about R-hat and ESS of its chains."""
     number: int = 0
     handle: Any = None
     """Handle of its kept set, which stays on the worker."""
@@ -325,7 +335,7 @@ class Leaf(NamedTuple):
         facts = PartFacts.of(kept)
         facts = facts._replace(preconditioner=Preconditioner.identity()) if fixed else facts
         leaf = kept.settings["leaf"]
-        return cls(leaf["title"], kept.ksd, kept.mmd, leaf["warning"], facts)
+        return cls(leaf["title"], kept.ksd, kept.mmd, leaf["warning"], facts, convergence_of(kept))
 
     def summary(self) -> dict[str, Any]:
         """Return title, number of draws, kept draws, KSD and MMD; None where a measure is not defined."""

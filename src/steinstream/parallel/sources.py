@@ -72,6 +72,10 @@ class WorkerSource(ABC):
         """Return the variables of some draws."""
         return {}
 
+    def divergences(self) -> int | None:
+        """Return the number of draws that ended a divergent transition, if it is known."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class FileSource(WorkerSource):
@@ -116,6 +120,12 @@ class FileSource(WorkerSource):
 
     def variables(self, ids: Integers) -> dict[str, Variable]:
         return self._open().variables(ids - np.array([self._offset, 0]))
+
+    def divergences(self) -> int | None:
+        found = self._open().diverging()
+        if found is None:
+            return None
+        return sum(int((flags & (self.within is None or ids[:, 0] == self.within)).sum()) for ids, flags in found)
 
 
 def _size_and_time(path: str) -> list[int]:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steinstream.api import RunHooks, thin_source
+from steinstream.diagnostics.running_convergence import FEW_PARAMETERS, RunningConvergence
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError, ScoresWarning
 from steinstream.io import checkpoint, read_kept
 from steinstream.io.atomic import replacing
@@ -30,6 +31,7 @@ from steinstream.result import History, Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.validation import Block
+from steinstream.watched_source import WatchedSource
 
 #: Files that a worker writes.
 FILE_PATTERNS = ("leaf-*.npz", "leaf-*.checkpoint", ".leaf-*.tmp")
@@ -66,15 +68,17 @@ class Worker:
 
     def _thin(self, number: int, source: WorkerSource) -> Kept:
         if self.folder is None:
-            return self._small(_result(thin_source(source, self.config), source, {}))
+            watched = WatchedSource(source, FEW_PARAMETERS)
+            return self._small(_result(thin_source(watched, self.config), source, watched, {}))
         suffixes = (".npz", "-stream.npz", ".checkpoint")
         done, stream, saved = (self.folder / f"leaf-{number:05d}{suffix}" for suffix in suffixes)
         origin = {**source.origin(), "settings": _plain(self.config.to_dict())}
         if done.exists():
             return without_history(replace(_read_done(done, origin), stream=_read_stream(stream)))
-        thinner = self._load(saved, origin) if saved.exists() else None
-        hooks = _CheckpointHooks(saved, self.every, origin)
-        kept = _result(thin_source(source, self.config, thinner=thinner, hooks=hooks), source, origin)
+        watched = WatchedSource(source, FEW_PARAMETERS)
+        thinner = self._load(saved, origin, watched) if saved.exists() else None
+        hooks = _CheckpointHooks(saved, self.every, origin, watched)
+        kept = _result(thin_source(watched, self.config, thinner=thinner, hooks=hooks), source, watched, origin)
         small = self._small(kept)
         if small.stream is not None:
             _write_stream(stream, small.stream)
@@ -89,18 +93,19 @@ class Worker:
             kept = replace(kept, stream=kept.stream.take(slice(None, None, stride)))
         return without_history(kept)
 
-    def _load(self, path: Path, origin: dict[str, Any]) -> Thinner:
+    def _load(self, path: Path, origin: dict[str, Any], watched: WatchedSource) -> Thinner:
         thinner = checkpoint.load(path, **self.config.functions())
         _require_origin(path, thinner.note.get("origin"), origin)
+        watched.restore(thinner.note.get("convergence"))
         return thinner
 
 
 class _CheckpointHooks(RunHooks):
     """Write a checkpoint before the first draw, and then every ``save_interval`` seconds."""
 
-    def __init__(self, path: Path, every: float, origin: dict[str, Any]) -> None:
+    def __init__(self, path: Path, every: float, origin: dict[str, Any], watched: WatchedSource) -> None:
         self.save_interval = every
-        self._path, self._origin = path, origin
+        self._path, self._origin, self._watched = path, origin, watched
 
     def on_thinner(self, thinner: Thinner) -> None:
         if not thinner.note:
@@ -108,17 +113,34 @@ class _CheckpointHooks(RunHooks):
             self.save(thinner)
 
     def save(self, thinner: Thinner) -> None:
+        thinner.note["convergence"] = self._watched.state()
         thinner.save(self._path)
 
 
-def _result(thinner: Thinner, source: WorkerSource, origin: dict[str, Any]) -> Kept:
-    """Return the kept set with the names and variables of its source, and the warning about its scores."""
+def _result(thinner: Thinner, source: WorkerSource, watched: WatchedSource, origin: dict[str, Any]) -> Kept:
+    """Return the kept set with names, variables and convergence of its source, and the warning about its scores."""
+    watched.convergence.add_divergences(source.divergences())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ScoresWarning)
         kept = thinner.kept
     warning = next((str(one.message) for one in caught if issubclass(one.category, ScoresWarning)), "")
-    settings = {**kept.settings, "leaf": {"title": source.title, **origin, "warning": warning}}
+    known = {"title": source.title, "warning": warning, "convergence": _as_lists(watched.convergence.state())}
+    settings = {**kept.settings, "leaf": {**known, **origin}}
     return replace(kept, names=source.names(), variables=source.variables(kept.ids), settings=settings)
+
+
+def convergence_of(kept: Kept) -> RunningConvergence:
+    """Return the convergence of the chains of a leaf."""
+    convergence = RunningConvergence(kept.draws.shape[1], FEW_PARAMETERS)
+    convergence.restore(kept.settings["leaf"].get("convergence"))
+    return convergence
+
+
+def _as_lists(value: Any) -> Any:
+    """Return a value that fits into JSON, with lists in place of arrays."""
+    if isinstance(value, Mapping):
+        return {key: _as_lists(item) for key, item in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _plain(value: Any) -> Any:
@@ -136,7 +158,8 @@ def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
         kept = read_kept(path)
     except InputError as damage:
         raise CheckpointError(damage.problem, "Delete it to thin that chain again.") from None
-    found = {name: value for name, value in kept.settings.get("leaf", {}).items() if name not in ("title", "warning")}
+    known = kept.settings.get("leaf", {})
+    found = {name: value for name, value in known.items() if name not in ("title", "warning", "convergence")}
     _require_origin(path, found, origin)
     return kept
 

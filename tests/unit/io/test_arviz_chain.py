@@ -10,7 +10,7 @@ import pytest
 import steinstream as ss
 from steinstream.api import ChainSource, thin_source
 from steinstream.errors import InputError, NegatedScoresError
-from steinstream.io import chain_of_datatree, open_chain
+from steinstream.io import chain_of_datatree, open_chain, open_chains
 from steinstream.thinner.config import ThinConfig
 from steinstream.validation import concatenate
 from tests.arviz_trees import CHAINS, DRAWS, KINDS, NAMES, model, store, whole, xr
@@ -205,3 +205,30 @@ def test_a_thinned_file_has_the_draws_and_variables_of_the_chain(kind, output, t
 def listed(chain):
     """The variables with their shapes, in the order of the file."""
     return ", ".join("p (3)" if name == "p" else name for name in chain.variables(np.zeros((1, 2), int)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_divergent_transitions_are_counted_without_the_burn_in(kind, tmp_path):
+    _, tree = model()
+    flags = np.random.default_rng(3).random((CHAINS, DRAWS)) < 0.1
+    tree["sample_stats"]["diverging"] = xr.DataArray(flags, dims=("chain", "draw"))
+    path = store(tree, tmp_path / KINDS[kind], kind)
+    chain = open_chain(path)
+    ids, found = (np.concatenate(part) for part in zip(*chain.diverging(), strict=True))
+    assert np.array_equal(ids, whole(chain)[2]) and np.array_equal(found, flags.ravel())
+    assert chain.divergences() == flags.sum()
+    assert open_chains([path], burn_in=100).divergences() == flags[:, 100:].sum()
+    both = open_chains([path, path])
+    assert both.divergences() == 2 * flags.sum()
+    assert {int(chain) for ids, _ in both.diverging() for chain in ids[:, 0]} == set(range(2 * CHAINS))
+
+
+def test_divergences_are_unknown_if_one_of_the_files_does_not_have_them(tmp_path):
+    _, tree = model()
+    with_flags = store(tree, tmp_path / "a.nc", "nc")
+    del tree["sample_stats"]["diverging"]
+    without = store(tree, tmp_path / "b.nc", "nc")
+    assert open_chain(with_flags).divergences() == 0
+    assert open_chain(without).divergences() is None
+    assert open_chains([with_flags, without]).divergences() is None
+    assert open_chains([without], burn_in=10).divergences() is None

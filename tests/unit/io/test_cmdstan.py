@@ -295,3 +295,16 @@ def test_thinned_chains_get_the_variables_of_their_output_files(run, tmp_path):
     assert np.array_equal(kept.ids, expected.ids) and kept.ksd == expected.ksd
     found = ss.Kept.load(tmp_path / "kept.npz").variables["w"].values
     assert np.allclose(found, constrain(kept.draws)[2], rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["out-diagnostic-1.csv", "out-1.csv"])
+def test_divergent_transitions_after_the_warmup_and_the_burn_in_are_counted(name, tmp_path):
+    sample(tmp_path, samples=300, arguments=["num_warmup=50", "save_warmup=true"], fake=["diverge=40"])
+    header, lines = rows(tmp_path / name)
+    at = header.splitlines()[-1].split(",").index("divergent__")
+    flags = np.array([float(line.split(",")[at]) > 0 for line in lines])
+    chain = open_chain(tmp_path / name)
+    ids, found = (np.concatenate(part) for part in zip(*chain.diverging(), strict=True))
+    assert np.array_equal(ids, whole(chain)[2]) and np.array_equal(found, flags[50:])
+    assert chain.divergences() == flags[50:].sum() > 0
+    assert open_chains([tmp_path / name], burn_in=100).divergences() == flags[150:].sum()

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.parallel.sources import SliceSource
 from steinstream.parallel.worker import Worker, without_history
+from steinstream.validation import consecutive_ids
 from tests.unit.parallel.chains import normal, same, write
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'steinstream[dask]'")
@@ -37,6 +39,26 @@ def test_files_give_the_same_result_here_on_a_cluster_and_with_merge(tmp_path, c
     for (chain, draw), point in zip(there.ids, there.draws, strict=True):
         assert np.array_equal(normal(chain)[0][draw], point)
     assert [leaf["title"] for leaf in there.settings["leaves"]] == [path.name for path in paths]
+
+
+def test_convergence_is_that_of_all_chains(tmp_path):
+    chains = [normal(number) for number in range(5)]
+    chains = [(x + (number == 4) * np.array([0.0, 5.0]), s) for number, (x, s) in enumerate(chains)]
+    expected = RunningConvergence(2)
+    for number, (x, _) in enumerate(chains):
+        expected.add(consecutive_ids(number, 0, len(x)), x)
+    expected = {"tool": "parallel", **expected.summary()}
+    assert expected["rhat"] > 1.5 and expected["rhat_of"] == "x1" and expected["draws"] == [600] * 5
+    options = {"size": 20, "workers": 0, "validate_scores": False}
+    assert ss.parallel.thin(chains, **options).settings["source"] == expected
+    for _ in range(2):  # the second time from the finished leaves
+        kept = ss.parallel.thin(chains, folder=tmp_path / "work", **options)
+        assert kept.settings["source"] == expected
+    halves = [
+        half for x, s in chains for half in (da.from_array(x, chunks=(300, 2)), da.from_array(s, chunks=(300, 2)))
+    ]
+    pieces = ss.parallel.thin(list(zip(halves[::2], halves[1::2], strict=True)), **options).settings["source"]
+    assert pieces["draws"] == expected["draws"] and abs(pieces["rhat"] - expected["rhat"]) < 0.05
 
 
 def test_settings_can_be_given_as_a_config():

@@ -124,6 +124,7 @@ def test_a_leaf_continues_from_any_checkpoint_to_the_same_result(tmp_path, budge
         assert (tmp_path / "leaf-00000.checkpoint").exists() == (stop > 0)
         kept = worker.thin(0, source)
         assert np.array_equal(kept.ids, twice.ids) and kept.ksd == twice.ksd
+        assert kept.settings["leaf"]["convergence"] == twice.settings["leaf"]["convergence"]
         assert sorted(path.name for path in tmp_path.iterdir()) == ["leaf-00000-stream.npz", "leaf-00000.npz"]
         (tmp_path / "leaf-00000.npz").unlink()
     assert once.ids.tolist() != twice.ids.tolist()

@@ -33,9 +33,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array, Id, Integers
+from steinstream.diagnostics.running_convergence import FEW_PARAMETERS, RunningConvergence
 from steinstream.ensemble import EnsemblePrediction
 from steinstream.errors import InputError, one_of
-from steinstream.integrations._common import live_thinner, need
+from steinstream.integrations._common import live_thinner, need, with_source
 from steinstream.integrations.torch._predictions import PredictionsOn, evaluated
 from steinstream.integrations.torch._storage import FileStorage, MemoryStorage
 from steinstream.integrations.torch._weights import Tensors, Weights
@@ -45,7 +46,7 @@ from steinstream.result import Kept
 from steinstream.thinner import StepInfo, Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.layout import BOTH, FEATURES
-from steinstream.validation import id_tuples
+from steinstream.validation import consecutive_ids, id_tuples
 
 if TYPE_CHECKING:
     from steinstream.integrations.torch._scores import scores as scores
@@ -274,6 +275,7 @@ class Collector:
         }
         self._next_batch: Iterator[Any] = iter(())
         self._groups: dict[int, list[_Candidate]] = {}  # candidates of each chain
+        self._convergence = RunningConvergence(self.dim, FEW_PARAMETERS)
         self._unsaved_steps = 0
         self._storage_failed = False  # whether a kept draw could not be stored
         self._storage: FileStorage | MemoryStorage = (
@@ -338,13 +340,14 @@ class Collector:
         if len(group) < self.candidates:
             return StepInfo((), (), len(self.thinner), self.thinner.ksd)
         del self._groups[chain]
-        first = self.thinner.next_index(chain)
+        first, draws = self.thinner.next_index(chain), np.stack([one.draw for one in group])
         step = self.thinner.select(
-            np.stack([one.draw for one in group]),
+            draws,
             _stacked([one.score for one in group]),
             chain=chain,
             features=_stacked([None if one.prediction is None else _as_array(one.prediction) for one in group]),
         )
+        self._convergence.add(consecutive_ids(chain, first, len(draws)), draws)
         self._storage_failed = True
         added = {id: self._tensors(group[id[1] - first]) for id in step.added}
         self._unsaved_steps += 1
@@ -472,6 +475,7 @@ class Collector:
 
     def _write_checkpoint(self) -> None:
         if self._checkpoint_path is not None:
+            self.thinner.note["convergence"] = self._convergence.state()
             rows = self.subspace is not None
             checkpoint.save(self.thinner, self._checkpoint_path, rows=rows, sync=self._storage.sync)
         self._unsaved_steps = 0
@@ -488,6 +492,7 @@ class Collector:
             stored = checkpoint.load(path, read_rows=self._stored_rows, **self.thinner.config.functions())
             _require_same(stored, self.thinner)
             self.thinner = stored
+            self._convergence.restore(stored.note.get("convergence"))
         self._storage.reconcile(self.ids)
         for id in self.ids if self.predict is not None else ():
             self.predictions.add(_as_array(self._storage.read(id, _PREDICTION)))
@@ -510,8 +515,12 @@ class Collector:
 
     @property
     def kept(self) -> Kept:
-        """The kept draws; ``settings["score"]`` is the kind of their scores, None without scores."""
-        kept = self.thinner.kept
+        """The kept draws.
+
+        ``settings["score"]`` is the kind of their scores, None without scores. ``settings["source"]`` holds the length
+        of the chains, and R-hat and ESS of the worst of at most 64 weights.
+        """
+        kept = with_source(self.thinner.kept, "torch", self._convergence)
         score = None if kept.scores is None else self.score
         return replace(kept, settings={**kept.settings, "score": score, "candidates": self.candidates})
 
