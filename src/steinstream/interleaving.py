@@ -60,7 +60,7 @@ def turns(lengths: Sequence[int], rows: int, skip: int = 0) -> Iterator[Turn]:
 
     """
     chains, total, count = len(lengths), sum(lengths), np.array(lengths, dtype=np.int64)
-    start = _draws_until(max(skip - chains, 0) / total, count)  # at most ``skip`` draws
+    start = _draws_until(max(skip - chains, 0) / max(total, 1), count)  # at most ``skip`` draws
     skip -= int(start.sum())
     while (read := int(start.sum())) < total:
         stop = _draws_until((read + max(rows, chains)) / total, count)
@@ -75,8 +75,9 @@ def turns(lengths: Sequence[int], rows: int, skip: int = 0) -> Iterator[Turn]:
 def _draws_until(position: float, lengths: Integers) -> Integers:
     """Return how many draws of each chain have at most this position."""
     count: Integers = np.minimum(np.floor(position * lengths), lengths).astype(np.int64)
-    count += (count < lengths) & ((count + 1) / lengths <= position)  # the product was rounded
-    count -= (count > 0) & (count / lengths > position)
+    several = np.maximum(lengths, 1)
+    count += (count < lengths) & ((count + 1) / several <= position)  # the product was rounded
+    count -= (count > 0) & (count / several > position)
     return count
 
 
