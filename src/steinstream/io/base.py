@@ -282,7 +282,14 @@ class Chain(ABC):
         return [length for _, length in runs] if len({number for number, _ in runs}) == len(runs) else None
 
     def count(self) -> int:
-        """Return the number of draws. If it is unknown, the file is read once, unless it was read to the end before."""
+        """Return the number of draws. If it is unknown, the file is read once, unless it was read to the end before.
+
+        Returns
+        -------
+        int
+            Number of draws in all chains.
+
+        """
         return sum(length for _, length in self._counted_runs()) if self.length is None else self.length
 
     def _counted_runs(self) -> list[list[int]]:
