@@ -67,15 +67,30 @@ def read() -> list[dict[str, Any]]:
         return [*csv.DictReader(file)]
 
 
-def ratios(lines: list[dict[str, Any]], target: str, scores: str, method: str = DEFAULT) -> dict[str, float]:
-    """Return the ratios of workers to one process by metric, geometric means of the runs of a target."""
+def log_ratios(lines: list[dict[str, Any]], target: str, scores: str, method: str = DEFAULT) -> Any:
+    """Return the logarithms of the ratios of workers to one process, (runs, metrics), of the runs of a target."""
     logs = defaultdict(list)
     for one in lines:
         if one["target"] == target and one["scores"] == scores and one["method"] in (method, "one process"):
             values = np.array([float(one[metric] or "nan") for metric in METRICS])
             logs[one["method"]].append(np.log(np.maximum(values, 1e-12)))
-    means = np.exp(np.subtract(logs[method], logs["one process"]).mean(0))
+    return np.subtract(logs[method], logs["one process"])
+
+
+def ratios(lines: list[dict[str, Any]], target: str, scores: str, method: str = DEFAULT) -> dict[str, float]:
+    """Return the ratios of workers to one process by metric, geometric means of the runs of a target."""
+    means = np.exp(log_ratios(lines, target, scores, method).mean(0))
     return dict(zip(METRICS, means.tolist(), strict=True))
+
+
+def scatter(lines: list[dict[str, Any]], metric: str) -> float:
+    """Return the sd of the log ratio of one run about the mean of its target, with the default."""
+    squares = [
+        log_ratios(lines, target, scores)[:, METRICS.index(metric)].var(ddof=1)
+        for target in CHOSEN_ON + CONFIRMED_ON
+        for scores in ("yes", "no")
+    ]
+    return float(np.sqrt(np.mean(squares)))
 
 
 def mean(values: Iterable[float]) -> float:
