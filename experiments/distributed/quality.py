@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -61,35 +61,74 @@ def measure(known: set[tuple[str, ...]]) -> Iterator[dict[str, Any]]:
                 yield {**dict(zip(KEY, key, strict=True)), **{metric: values[metric] for metric in METRICS}}
 
 
-def show(lines: list[dict[str, Any]]) -> None:
-    """Print the tables of the README."""
-    cells: dict[tuple[str, ...], list[list[float]]] = defaultdict(list)
+def read() -> list[dict[str, Any]]:
+    """Read quality.csv, one line per run."""
+    with FILE.open(newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def log_ratios(lines: list[dict[str, Any]], target: str, scores: str, method: str = DEFAULT) -> Any:
+    """Return the logarithms of the ratios of workers to one process, (runs, metrics), of the runs of a target."""
+    logs = defaultdict(list)
     for one in lines:
-        cells[one["target"], one["scores"], one["method"]].append([float(one[metric] or "nan") for metric in METRICS])
+        if one["target"] == target and one["scores"] == scores and one["method"] in (method, "one process"):
+            values = np.array([float(one[metric] or "nan") for metric in METRICS])
+            logs[one["method"]].append(np.log(np.maximum(values, 1e-12)))
+    return np.subtract(logs[method], logs["one process"])
 
-    def ratios(target: str, scores: str, method: str) -> Any:
-        """Logarithms of the ratios of workers to one process, one per metric."""
-        pair = (np.array(cells[target, scores, name]) for name in (method, "one process"))
-        return np.subtract(*(np.log(np.maximum(one, 1e-12)) for one in pair)).mean(0)
 
-    def table(title: str, columns: Sequence[str], rows: dict[str, list[Any]], cell: Callable[[Any], str]) -> None:
-        print(f"\n| {title} | {' | '.join(columns)} |\n|" + "---|" * (len(columns) + 1))
-        for name, row in {**rows, "mean": np.mean([*rows.values()], axis=0)}.items():
-            print(f"| {name} | {' | '.join(map(cell, np.exp(row)))} |")
+def ratios(lines: list[dict[str, Any]], target: str, scores: str, method: str = DEFAULT) -> dict[str, float]:
+    """Return the ratios of workers to one process by metric, geometric means of the runs of a target."""
+    means = np.exp(log_ratios(lines, target, scores, method).mean(0))
+    return dict(zip(METRICS, means.tolist(), strict=True))
 
+
+def scatter(lines: list[dict[str, Any]], metric: str) -> float:
+    """Return the sd of the log ratio of one run about the mean of its target, with the default."""
+    squares = [
+        log_ratios(lines, target, scores)[:, METRICS.index(metric)].var(ddof=1)
+        for target in CHOSEN_ON + CONFIRMED_ON
+        for scores in ("yes", "no")
+    ]
+    return float(np.sqrt(np.mean(squares)))
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the geometric mean."""
+    return float(np.exp(np.mean(np.log([*values]))))
+
+
+def tables(lines: list[dict[str, Any]]) -> list[str]:
+    """Return the tables of the README."""
+    found = []
     for scores, spares in (("yes", SPARES), ("no", (1.0, 2.0, 4.0))):
-        title, last = ("with scores", 2) if scores == "yes" else ("without scores", 1)
+        title = "with scores" if scores == "yes" else "without scores"
         names = [f"spare {spare:g}" for spare in spares]
-        chosen = {t: [ratios(t, scores, f"workers, {name}")[-2:][:last] for name in names] for t in CHOSEN_ON}
-        table(title, names, chosen, lambda pair: ", KSD ".join(f"{value:.2f}" for value in pair))
-        confirmed = {t: ratios(t, scores, DEFAULT)[: last + 3] for t in CONFIRMED_ON}
-        table(f"{title}, other targets", METRICS[: last + 3], confirmed, lambda value: f"{value:.2f}")
+        last = METRICS[-2:] if scores == "yes" else METRICS[-2:-1]
+        chosen = {
+            target: [[ratios(lines, target, scores, f"workers, {name}")[one] for one in last] for name in names]
+            for target in CHOSEN_ON
+        }
+        found.append(_table(title, names, chosen))
+        metrics = METRICS if scores == "yes" else METRICS[:-1]
+        confirmed = {target: [[ratios(lines, target, scores)[metric]] for metric in metrics] for target in CONFIRMED_ON}
+        found.append(_table(f"{title}, other targets", metrics, confirmed))
+    return found
+
+
+def _table(title: str, columns: Sequence[str], rows: dict[str, list[list[float]]]) -> str:
+    """Return a table with a row of geometric means; a cell has one number, or the composite and KSD."""
+    means = np.exp(np.mean(np.log([*rows.values()]), axis=0)).tolist()
+    lines = [f"| {title} | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
+    for name, row in {**rows, "mean": means}.items():
+        lines.append(f"| {name} | {' | '.join(', KSD '.join(f'{value:.2f}' for value in cell) for cell in row)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--show", action="store_true", help="print the tables of quality.csv")
-    known = [*csv.DictReader(FILE.open())] if FILE.exists() else []
+    known = read() if FILE.exists() else []
     if not parser.parse_args().show:
         with FILE.open("a", newline="") as file:
             writer = csv.DictWriter(file, KEY + METRICS)
@@ -99,4 +138,4 @@ if __name__ == "__main__":
                 writer.writerow(line)
                 file.flush()
                 known.append(line)
-    show(known)
+    print(*tables(known), sep="\n\n")

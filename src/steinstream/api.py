@@ -21,6 +21,7 @@ from steinstream import validation
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.gradient_free import thin_by_ratio, with_proxy_scores
+from steinstream.interleaving import turns
 from steinstream.io.data_frame import DrawTable, split_table
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
@@ -157,7 +158,7 @@ class MarkedBlock(NamedTuple):
     costs: AnyArray | None = None
     pinned: AnyArray | None = None
 
-    def take(self, rows: slice) -> MarkedBlock:
+    def take(self, rows: slice | Integers) -> MarkedBlock:
         """Return some of the draws."""
         costs, pinned = self.costs, self.pinned
         return MarkedBlock(
@@ -191,7 +192,7 @@ class DrawSource(Protocol):
     def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterable[MarkedBlock]:
         """Read the draws in order, without the first ``skip`` ones.
 
-        If ``interleaved``, several chains are read in turns: the first draw of each chain, then the second of each.
+        If ``interleaved``, several chains are read in turns, each in proportion to its length.
 
         Returns
         -------
@@ -203,7 +204,7 @@ class DrawSource(Protocol):
 
 @dataclass(frozen=True)
 class ArraySource:
-    """Chains in memory. Chains of different lengths are read one after another."""
+    """Chains in memory."""
 
     chains: Sequence[MarkedBlock]
     title: str = "The chain"
@@ -256,7 +257,7 @@ class ArraySource:
 
     def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         """Read the chains, one after another or in turns, without the first ``skip`` draws."""
-        if interleaved and len(self.chains) > 1 and len({len(chain.block.draws) for chain in self.chains}) == 1:
+        if interleaved and len(self.chains) > 1:
             yield from self._interleaved(skip)
             return
         for chain in self.chains:
@@ -264,19 +265,15 @@ class ArraySource:
             skip = max(skip - len(chain.block.draws), 0)
 
     def _interleaved(self, skip: int) -> Iterator[MarkedBlock]:
-        """Read the chains in turns, in blocks of about 8192 draws."""
-        length, rows = len(self.chains[0].block.draws), max(_ROWS // len(self.chains), 1)
-        first, skip = divmod(skip, len(self.chains))
-        for start in range(first, length, rows):
-            parts = [chain.take(slice(start, start + rows)) for chain in self.chains]
-            blocks, costs, pinned = zip(*parts, strict=True)
+        """Read the chains in turns, each in proportion to its length."""
+        for rows, order in turns([len(chain.block.draws) for chain in self.chains], _ROWS, skip):
+            blocks, costs, pinned = zip(*map(MarkedBlock.take, self.chains, rows), strict=True)
             merged = MarkedBlock(
-                validation.interleave(blocks),
-                None if costs[0] is None else np.stack(costs, axis=1).ravel(),
-                None if pinned[0] is None else np.stack(pinned, axis=1).ravel(),
+                validation.concatenate(blocks),
+                None if costs[0] is None else np.concatenate(costs),
+                None if pinned[0] is None else np.concatenate(pinned),
             )
-            yield merged.take(slice(skip, None))
-            skip = 0
+            yield merged.take(order)
 
 
 @dataclass(frozen=True)

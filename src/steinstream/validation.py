@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steinstream._typing import AnyArray, Array, Flags, Id, Ids, Integers
+from steinstream._typing import Array, Flags, Id, Ids, Integers
 from steinstream.errors import InputError, NegatedScoresError
 
 #: Largest magnitude of a draw or score. The square of a larger score overflows or dominates every other number. With a
@@ -82,7 +82,7 @@ class Block(NamedTuple):
         return concatenate([self, more])
 
 
-def concatenate(blocks: list[Block]) -> Block:
+def concatenate(blocks: Sequence[Block]) -> Block:
     """Return the rows of all blocks, in order; all or none of them have features."""
     features = [block.features for block in blocks if block.features is not None]
     return Block(
@@ -91,35 +91,6 @@ def concatenate(blocks: list[Block]) -> Block:
         np.concatenate([block.ids for block in blocks]),
         np.concatenate(features) if features else None,
     )
-
-
-def interleave(blocks: Sequence[Block]) -> Block:
-    """Merge blocks of equal length: the first row of each block, then the second of each, and so on.
-
-    Returns
-    -------
-    Block
-        The rows of all blocks, in turns.
-
-    Examples
-    --------
-    >>> one, two = (Block(np.zeros((2, 1)), np.zeros((2, 0)), consecutive_ids(chain, 0, 2)) for chain in (0, 1))
-    >>> interleave([one, two]).ids.tolist()
-    [[0, 0], [1, 0], [0, 1], [1, 1]]
-
-    """
-    features = [block.features for block in blocks if block.features is not None]
-    return Block(
-        _interleave_rows([block.draws for block in blocks]),
-        _interleave_rows([block.scores for block in blocks]),
-        _interleave_rows([block.ids for block in blocks]),
-        _interleave_rows(features) if features else None,
-    )
-
-
-def _interleave_rows(arrays: Sequence[AnyArray]) -> AnyArray:
-    stacked = np.stack(arrays, axis=1)
-    return stacked.reshape(stacked.shape[0] * stacked.shape[1], stacked.shape[2])
 
 
 def empty_block(dim: int, has_scores: bool = True) -> Block:

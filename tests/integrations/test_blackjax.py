@@ -74,9 +74,12 @@ def test_a_second_run_continues_the_indices_of_the_thinner():
     algorithm, thinner = hmc(), ss.Thinner(DIM, size=SIZE)
     state = algorithm.init(start())
     stacked = jax.vmap(algorithm.init)(jax.tree.map(lambda x: jnp.stack([x, x + 0.1]), start()))
-    for first, chains in ((state, 1), (state, 1), (stacked, 2)):
-        key = jax.random.key(thinner.seen)
-        kept = ss.integrations.blackjax.sample(algorithm, first, 150, key, num_chains=chains, thinner=thinner, chunk=64)
+    for _ in range(2):
+        ss.integrations.blackjax.sample(algorithm, state, 150, jax.random.key(thinner.seen), thinner=thinner, chunk=64)
+    key = jax.random.key(thinner.seen)
+    with pytest.warns(UserWarning, match="one after another.*one thinner per chain") as caught:
+        kept = ss.integrations.blackjax.sample(algorithm, stacked, 150, key, thinner=thinner, chunk=64)
+    assert [warning.filename for warning in caught] == [__file__]
     assert (thinner.next_index(0), thinner.next_index(1)) == (450, 150)
     assert len(np.unique(kept.ids, axis=0)) == SIZE
     assert kept.ids[:, 1].max() >= 300 > 150 > kept.ids[kept.ids[:, 0] == 1, 1].max(initial=0)

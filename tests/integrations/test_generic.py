@@ -58,13 +58,24 @@ def test_ids_lead_to_the_constrained_draws(chain, stored):
     assert kept.variables["w"].dims == ("w_dim_0",)
 
 
-def test_several_chains_can_share_a_thinner(chain):
+def test_a_second_chain_of_a_thinner_is_reported(chain):
     thinner = ss.Thinner(DIM, size=SIZE, preconditioner=ss.Streaming())
-    for number, part in enumerate(np.split(chain, 2)):
-        kept = thin(part, score=score, chain=number, thinner=thinner)
-    assert set(kept.ids[:, 0]) <= {0, 1}
+    first, second = np.split(chain, 2)
+    thin(first[:200], score=score, thinner=thinner)
+    thin(first[200:], score=score, thinner=thinner)
+    with pytest.warns(UserWarning, match="one after another.*one thinner per chain.*ss.merge") as caught:
+        kept = thin(second, score=score, chain=1, thinner=thinner)
+    assert [warning.filename for warning in caught] == [__file__]
     assert kept.settings["seen"] == 600
     np.testing.assert_array_equal(kept.draws, chain.reshape(2, 300, DIM)[kept.ids[:, 0], kept.ids[:, 1]])
+
+
+def test_merged_thinners_keep_draws_of_every_chain():
+    draws = np.random.default_rng(0).normal(size=(4, 2000, 3))
+    sets = [thin(draws[chain], score=lambda x: -x, chain=chain, size=200) for chain in range(4)]
+    merged = ss.merge(sets, size=200)
+    assert np.bincount(merged.ids[:, 0], minlength=4).min() >= 35
+    np.testing.assert_array_equal(merged.draws, draws[merged.ids[:, 0], merged.ids[:, 1]])
 
 
 def test_scores_can_be_computed_by_jax(chain, stored):

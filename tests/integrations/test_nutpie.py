@@ -16,6 +16,7 @@ import steinstream as ss
 
 nutpie = pytest.importorskip("nutpie", reason="nutpie is not installed; it needs Python 3.12")
 pm = pytest.importorskip("pymc", reason="PyMC is not installed; it needs Python 3.12")
+xarray = pytest.importorskip("xarray", reason="xarray is not installed")
 
 from steinstream.errors import InputError, NegatedScoresError  # noqa: E402
 from steinstream.integrations.nutpie import thin  # noqa: E402
@@ -156,12 +157,13 @@ def test_a_running_sampler_is_thinned_to_its_end(tmp_path, monkeypatch):
     for name in ("mu", "sigma", "share", "odds", "both"):
         np.testing.assert_array_equal(kept.variables[name].values, whole.posterior[name].values[chain, draw])
     np.testing.assert_allclose(kept.scores, scores(kept.draws), rtol=1e-8, atol=1e-8)
-    # the result is that of the finished store, with the chunks in the order in which they were read
+    # the result is that of one draw of each chain in turn, whatever was written first
+    ids = np.array([(chain, draw) for draw in range(1000) for chain in range(2)])
     assert len(order) >= 2
-    chain, draw = np.concatenate(order).T
-    draws, gradient = (stats[name].values[chain, draw] for name in ("unconstrained_draw", "gradient"))
+    np.testing.assert_array_equal(np.concatenate(order), ids)
+    draws, gradient = (stats[name].values[*ids.T] for name in ("unconstrained_draw", "gradient"))
     again = ss.Thinner(4, size=40)
-    again.extend(draws, gradient, ids=np.concatenate(order))
+    again.extend(draws, gradient, ids=ids)
     np.testing.assert_array_equal(kept.ids, again.kept.ids)
     assert kept.ksd == again.kept.ksd
     whole.close()
@@ -198,8 +200,17 @@ def finished(tmp_path_factory):
     return path
 
 
-def test_a_complete_folder_is_thinned_at_once(finished):
-    assert thin(finished, size=25).settings["seen"] == 600
+def test_a_complete_folder_is_thinned_at_once_with_its_chains_in_turns(finished):
+    kept, thinner = thin(finished, size=50), ss.Thinner(4, size=50)
+    assert kept.settings["seen"] == 600
+    with xarray.open_datatree(finished, engine="zarr", consolidated=False) as tree:
+        draws, gradient = (
+            tree.sample_stats[name].values.transpose(1, 0, 2).reshape(600, 4)
+            for name in ("unconstrained_draw", "gradient")
+        )
+    thinner.extend(draws, gradient, ids=[(chain, draw) for draw in range(300) for chain in range(2)])
+    np.testing.assert_array_equal(kept.ids, thinner.kept.ids)
+    assert np.bincount(kept.ids[:, 0], minlength=2).min() >= 15
 
 
 @pytest.fixture
@@ -221,6 +232,7 @@ def test_a_folder_whose_writer_ended_gives_the_draws_that_were_written(unfinishe
     assert time.monotonic() - began > 0.5
     assert thinned.settings["seen"] == 300 + 5 * 16
     assert thinned.settings["source"]["draws"] == [300, 80]
+    assert (thinned.ids[:, 0] == 1).sum() >= 2
     assert np.isfinite(thinned.variables["share"].values).all()
 
 
@@ -229,7 +241,7 @@ def test_a_folder_whose_writer_pauses_is_thinned_to_the_end(unfinished):
     thinner, found = ss.Thinner(4, size=25), []
     reader = threading.Thread(target=lambda: found.append(thin(copy, thinner=thinner, pause=0.01)))
     reader.start()
-    wait_until(lambda: thinner.seen == 380)
+    wait_until(lambda: thinner.seen == 2 * 5 * 16)  # the draws that both chains have
     for chunk in sorted(late.iterdir(), key=lambda chunk: int(chunk.name)):
         chunk.rename(chunks / chunk.name)
     reader.join(timeout=600)
@@ -248,6 +260,19 @@ def test_a_thinner_continues_with_the_same_folder_only(unfinished, finished):
     assert len(np.unique(kept.ids, axis=0)) == 25
     with pytest.raises(InputError, match="thinner has draws from another source"):
         thin(finished, thinner=thinner)
+
+
+def test_a_chain_that_enters_a_thinner_after_the_other_is_reported(unfinished):
+    copy, chunks, late = unfinished
+    thinner = ss.Thinner(4, size=25)
+    for chunk in list(chunks.iterdir()):
+        chunk.rename(late / chunk.name)
+    assert thin(copy, thinner=thinner, timeout=0.3, pause=0.05).settings["source"]["draws"] == [300]
+    for chunk in list(late.iterdir()):
+        chunk.rename(chunks / chunk.name)
+    with pytest.warns(UserWarning, match="one after another.*Use a new thinner") as caught:
+        assert thin(copy, thinner=thinner).settings["seen"] == 600
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_a_missing_folder_is_an_error_after_the_timeout(tmp_path):

@@ -9,9 +9,10 @@ import pytest
 
 import steinstream as ss
 from steinstream import validation
-from steinstream.api import ArraySource, RunHooks, Stopped, fit_source, thin_source
+from steinstream.api import ArraySource, MarkedBlock, RunHooks, Stopped, fit_source, thin_source
 from steinstream.errors import InputError
 from steinstream.thinner.config import ThinConfig
+from steinstream.validation import Block, consecutive_ids
 
 
 def chains(count: int = 2, length: int = 500, dim: int = 2) -> np.ndarray:
@@ -189,6 +190,16 @@ def test_every_chain_contributes_a_similar_number_of_kept_draws(with_scores):
     assert np.array_equal(kept.draws, x[kept.ids[:, 0], kept.ids[:, 1]])
 
 
+def test_a_chain_that_is_one_draw_shorter_contributes_as_much_as_the_others():
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(1).normal(size=(4, 1000, 3))
+    table = pandas.DataFrame(x.reshape(-1, 3), columns=["a", "b", "c"])
+    table.insert(0, "chain", np.repeat(range(4), 1000))
+    table = table.drop(index=1999)
+    kept = ss.thin(table, -table[["a", "b", "c"]], size=100)
+    assert np.bincount(kept.ids[:, 0], minlength=4).min() >= 15
+
+
 def test_several_chains_are_read_in_turns_with_their_costs_pins_and_features():
     x = chains(3, 5)
     marks = np.arange(15.0).reshape(3, 5)
@@ -199,6 +210,24 @@ def test_several_chains_are_read_in_turns_with_their_costs_pins_and_features():
     assert np.array_equal(block.ids, ids) and np.array_equal(block.draws, x[ids[:, 0], ids[:, 1]])
     assert np.array_equal(costs, expected) and np.array_equal(block.features[:, 0], expected)
     assert np.array_equal(pinned, expected > 12)
+
+
+def test_chains_of_unequal_length_keep_their_costs_pins_and_features():
+    parts = [MarkedBlock(block, *marks) for block, *marks in marked_chains([2, 5, 3])]
+    block, costs, pinned = next(iter(ArraySource(parts).blocks(4, interleaved=True)))
+    ids = np.array([(1, 0), (2, 0), (1, 1), (0, 0), (1, 2), (2, 1), (1, 3), (0, 1), (1, 4), (2, 2)])[4:]
+    expected = 10.0 * ids[:, 0] + ids[:, 1]
+    assert np.array_equal(block.ids, ids) and np.array_equal(block.draws[:, 0], expected)
+    assert np.array_equal(costs, expected) and np.array_equal(block.features[:, 0], expected)
+    assert np.array_equal(pinned, expected > 12)
+
+
+def marked_chains(lengths):
+    """Return chains of given lengths as blocks with costs and pins; all values are 10 * chain + index."""
+    for chain, length in enumerate(lengths):
+        values = 10.0 * chain + np.arange(length)
+        table = values[:, None]
+        yield Block(table, table[:, :0], consecutive_ids(chain, 0, length), table), values, values > 12
 
 
 def test_with_the_objective_of_the_paper_chains_are_read_one_after_another():

@@ -85,6 +85,12 @@ def test_a_warmup_takes_a_whole_number_of_draws():
             ss.Warmup(draws=wrong)
 
 
+def test_a_number_of_draws_in_place_of_the_kind_of_a_warmup_is_an_error_with_the_right_call():
+    with pytest.raises(InputError, match=r"kind of a warm-up must be one of .*, got 500\..*ss\.Warmup\(draws=500\)"):
+        ss.Warmup(500)
+    assert ss.Warmup(draws=500).draws == 500
+
+
 @pytest.mark.parametrize("kind", ["scales", "covariance", "auto"])
 @pytest.mark.parametrize("value", [0.1, 0.5, 1e9 / 3])
 def test_a_coordinate_that_stands_still_has_the_unit_one(kind, value):

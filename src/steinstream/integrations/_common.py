@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +15,21 @@ from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.watched_source import with_source
 
-__all__ = ["live_thinner", "log_missing_scores", "need", "result_of", "with_source"]
+__all__ = [
+    "SEQUENTIAL",
+    "live_thinner",
+    "log_missing_scores",
+    "need",
+    "result_of",
+    "warn_if_sequential",
+    "warn_of_sequential_chains",
+    "with_source",
+]
 
 _log = logging.getLogger("steinstream")
+
+#: Consecutive draws of a chain after which chains are considered to be passed to a thinner one after another.
+SEQUENTIAL = 64
 
 
 def log_missing_scores(how: str) -> None:
@@ -50,6 +63,22 @@ def live_thinner(
             "Count unconstrained parameters: a simplex with three entries has two.",
         )
     return thinner
+
+
+def warn_of_sequential_chains(remedy: str, stacklevel: int = 3) -> None:
+    """Warn that a thinner receives a second chain after the first has ended."""
+    warnings.warn(
+        "The chains are passed to the thinner one after another. Most of the kept draws may then be from one of them. "
+        + remedy,
+        stacklevel=stacklevel,
+    )
+
+
+def warn_if_sequential(thinner: Thinner, chains: Iterable[int], remedy: str, stacklevel: int = 4) -> None:
+    """Warn if a thinner is to receive the first draw of one of these chains after draws of others."""
+    received = thinner.state.next_index
+    if max(received.values(), default=0) >= SEQUENTIAL and not all(received.get(chain) for chain in chains):
+        warn_of_sequential_chains(remedy, stacklevel)
 
 
 def result_of(thinner: Thinner, names: Sequence[str] | None = None) -> Kept:

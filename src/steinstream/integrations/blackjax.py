@@ -12,7 +12,14 @@ from typing import Any
 
 from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
+from steinstream.integrations._common import (
+    live_thinner,
+    log_missing_scores,
+    need,
+    result_of,
+    warn_if_sequential,
+    with_source,
+)
 from steinstream.integrations._jax import (
     Chunks,
     Transition,
@@ -112,6 +119,8 @@ def sample(
     transition = _transition(getattr(algorithm, "step", algorithm), score, rng_key, chains)
     _require_state(transition, state)
     thinner = live_thinner(flatten(position).size, thinner=thinner, config=config, settings=settings)
+    remedy = "Run all chains together, or use one thinner per chain and merge the kept sets with ss.merge."
+    warn_if_sequential(thinner, range(chains or 1), remedy)
     convergence = RunningConvergence(thinner.dim)
     done = 0
     for draws, scores, second_scores, diverging in Chunks(transition, chunk).run(state, 0, num_samples):

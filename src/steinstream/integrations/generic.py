@@ -17,10 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, log_missing_scores, need, result_of, with_source
+from steinstream.integrations._common import (
+    live_thinner,
+    log_missing_scores,
+    need,
+    result_of,
+    warn_if_sequential,
+    with_source,
+)
 from steinstream.integrations._finite_differences import RunningFiniteDifferences, finite_difference_scores
-from steinstream.integrations._running_convergence import RunningConvergence
 from steinstream.integrations._stored_draws import ScoredDraws, for_distinct_states
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
@@ -73,7 +80,9 @@ def thin(
     transform : callable, optional
         Function of one draw that returns a dict of variables, which are computed for the kept draws.
     thinner : Thinner, optional
-        Thinner to continue with, for example with the next chain. Default: a new one.
+        Thinner to continue with. Default: a new one. Use one thinner per chain, and merge the kept sets with
+        :func:`steinstream.merge`: a thinner that receives one chain after another favours one of them, and a warning
+        says so.
     config : ThinConfig, optional
         Settings of a new thinner. Default: the default settings.
     **settings
@@ -109,6 +118,7 @@ def thin(
         if running is None:
             running = live_thinner(draws.shape[1], thinner=thinner, config=config, settings=settings)
             convergence = RunningConvergence(running.dim)
+            warn_if_sequential(running, [chain], "Use one thinner per chain, and merge the kept sets with ss.merge.")
             if scores is None:
                 log_missing_scores("To add scores, yield pairs (draw, score), or pass score.")
         ids = consecutive_ids(chain, running.next_index(chain), len(draws))

@@ -17,17 +17,24 @@ from typing import Any
 
 import numpy as np
 
+from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, log_missing_scores, need, with_source
-from steinstream.integrations._running_convergence import RunningConvergence
+from steinstream.integrations._common import (
+    live_thinner,
+    log_missing_scores,
+    need,
+    warn_if_sequential,
+    with_source,
+)
 from steinstream.integrations.xarray import thin as thin_tree
 from steinstream.integrations.xarray import with_divergences
+from steinstream.interleaving import turns
 from steinstream.io._arviz_layout import GRADIENT, UNCONSTRAINED
 from steinstream.io.datatree import chain_of_datatree
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
-from steinstream.validation import Block, consecutive_ids
+from steinstream.validation import Block, concatenate, consecutive_ids
 
 __all__ = ["thin"]
 
@@ -35,6 +42,7 @@ _STORE = "nutpie.sample(..., store_gradient=True, store_unconstrained=True, zarr
 
 _COUNTS = ("tool", "draws", "divergences")
 
+_ROWS = 8192  # draws in a block
 _POLL = 0.5  # seconds between two queries of the sampler, during which no other thread can stop it
 
 
@@ -86,7 +94,8 @@ def thin(
     -----
     Without ``store_gradient=True`` the draws are thinned without scores.
 
-    Chunks of different chains are processed in the order in which they are written, which changes from run to run.
+    The thinner receives the draws that all chains have, one of each chain in turn. When the sampler is done, or after
+    ``timeout``, it receives those that only some chains have, too.
 
     """
     if hasattr(source, "children") or callable(getattr(source, "groups", None)):
@@ -105,14 +114,17 @@ def thin(
         finished = False
         if time.monotonic() - max(latest, asked) > _POLL:
             finished, asked = _is_finished(source), time.monotonic()
-        for block in store.new_blocks(finished):
+        expired = timeout is not None and time.monotonic() - latest > timeout
+        before = store.available.sum()
+        for block in store.new_blocks(finished or expired):
             running = running or live_thinner(block.draws.shape[1], thinner=thinner, config=config, settings=settings)
             convergence = convergence or RunningConvergence(running.dim)
             running.extend(block.draws, block.scores if block.has_scores else None, ids=block.ids)
             convergence.add(block.ids, block.draws)
-            latest = time.monotonic()
-        if finished or store.complete or (timeout is not None and time.monotonic() - latest > timeout):
+        if finished or expired or store.complete:
             break
+        if store.available.sum() > before:
+            latest = time.monotonic()
         time.sleep(pause)
     running = running or thinner
     if running is None or running.seen == running.skipped:
@@ -150,30 +162,48 @@ class _ZarrStore:
         self.has_scores, self.continued = True, False
         self.received = np.zeros(0, dtype=np.int64)
         """Number of draws read of each chain."""
+        self.available = self.received
+        """Number of draws written of each chain."""
 
     @property
     def complete(self) -> bool:
         """Whether all draws were read."""
         return bool(self._arrays) and bool((self.received == self._arrays[0].shape[1]).all())
 
-    def new_blocks(self, finished: bool) -> Iterator[Block]:
-        """Yield the draws that were not read yet; if ``finished``, also those of chunks that are not full."""
+    def new_blocks(self, final: bool) -> Iterator[Block]:
+        """Yield the draws that were not read yet: those that all chains have, or all that are written if ``final``."""
         if not self._arrays and not self._open():
             return
-        draws, scores = self._arrays[0], self._arrays[1] if self.has_scores else None
-        for chain in range(len(self.received)):
-            start = int(self.received[chain])
-            stop = min(self._written(array, chain, start) for array in self._arrays)
-            if stop == start:
-                continue
-            x = draws[chain, start:stop]
-            s = np.zeros((len(x), 0)) if scores is None else scores[chain, start:stop]
-            written = ~np.isnan(x).all(axis=1)
-            if not finished and not written.all():  # the chunk was written before it was full, and will be replaced
-                continue
-            count = int(written.sum())
-            self.received[chain] += count
-            yield Block(x[:count], s[:count], consecutive_ids(chain, start, count))
+        self.available = np.array([self._available(chain, final) for chain in range(len(self.received))])
+        first = self.received
+        stop = self.available if final else np.maximum(first, self.available.min())
+        for rows, order in turns((stop - first).tolist(), _ROWS):
+            starts, self.received = self.received, first + np.array([part.stop for part in rows])
+            ends = zip(starts.tolist(), self.received.tolist(), strict=True)
+            parts = [self._read(chain, *pair) for chain, pair in enumerate(ends)]
+            yield concatenate(parts).take(order)
+
+    def _read(self, chain: int, start: int, stop: int) -> Block:
+        """Read draws of a chain."""
+        draws = self._arrays[0][chain, start:stop]
+        scores = self._arrays[1][chain, start:stop] if self.has_scores else np.zeros((len(draws), 0))
+        return Block(draws, scores, consecutive_ids(chain, start, len(draws)))
+
+    def _available(self, chain: int, final: bool) -> int:
+        """Return the number of draws of a chain that are written; if ``final``, also those of a chunk that is not full.
+
+        A chunk that was written before it was full is replaced later.
+        """
+        draws, start = self._arrays[0], int(self.available[chain])
+        stop, length = min(self._written(array, chain, start) for array in self._arrays), draws.chunks[1]
+        while start < stop:
+            end = min(start - start % length + max(_ROWS // length, 1) * length, stop)
+            unwritten = np.isnan(draws[chain, start:end]).all(axis=1)
+            if unwritten.any():
+                filled = start + int(unwritten.argmax())
+                return filled if final else max(start, filled - filled % length)
+            start = end
+        return stop
 
     def _open(self) -> bool:
         """Open the arrays if nutpie has created all of them."""
@@ -200,7 +230,10 @@ class _ZarrStore:
             log_missing_scores(f"To add scores, use {_STORE}.")
         first = [0 if self._thinner is None else self._thinner.next_index(chain) for chain in range(length[0])]
         self._arrays, self.received = [*arrays, *others], np.array(first, dtype=np.int64)
-        self.continued = any(first)
+        self.available, self.continued = self.received, any(first)
+        if self._thinner is not None:
+            remedy = "Use a new thinner, which receives all chains in turns."
+            warn_if_sequential(self._thinner, range(length[0]), remedy, stacklevel=6)
         return True
 
     def _written(self, array: Any, chain: int, start: int) -> int:

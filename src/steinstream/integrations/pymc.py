@@ -21,7 +21,6 @@ changes from run to run, and chains that run one after another contribute uneven
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -32,7 +31,13 @@ import numpy as np
 from steinstream._typing import AnyArray, Array, Id, Integers
 from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
-from steinstream.integrations._common import live_thinner, log_missing_scores, need
+from steinstream.integrations._common import (
+    SEQUENTIAL,
+    live_thinner,
+    log_missing_scores,
+    need,
+    warn_of_sequential_chains,
+)
 from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.integrations._stored_draws import ScoredDraws, diverging_in
 from steinstream.integrations.xarray import as_datatree
@@ -331,11 +336,10 @@ class _Run:
             self._changes += self._last_chain >= 0
             self._last_chain, self._consecutive = chain, 0
         self._consecutive += 1
-        if self._consecutive == _BLOCK and self._changes == 1 and len(self.draws) == 2:
-            warnings.warn(
-                "The chains run one after another, and a thinner for all of them keeps more draws of the first chain. "
+        if self._consecutive == SEQUENTIAL and self._changes == 1 and len(self.draws) == 2:
+            warn_of_sequential_chains(
                 "Pass the settings instead of a thinner: each chain then has its own thinner, and kept merges them.",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @property

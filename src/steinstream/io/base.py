@@ -7,7 +7,7 @@ parameters, progress) is here. Scores are optional: a file without scores yields
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +19,9 @@ import numpy as np
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Flags, Integers
 from steinstream.errors import InputError
+from steinstream.interleaving import turns
 from steinstream.result import Variable
-from steinstream.validation import Block, interleave, swapped_chains_question, transposed_question
+from steinstream.validation import Block, concatenate, swapped_chains_question, transposed_question
 
 #: Default names of draws and scores in a file.
 DRAWS, SCORES = "draws", "scores"
@@ -213,8 +214,8 @@ class Chain(ABC):
         skip : int, default 0
             Number of draws at the start that are left out.
         interleaved : bool, default False
-            Read the chains in turns: the first draw of each chain, then the second of each. Otherwise, and if the
-            chains of a file cannot be read separately, they are read one after another.
+            Read the chains in turns, each in proportion to its length: see `steinstream.interleaving.turns`.
+            Otherwise, and if the chains of a file cannot be read separately, they are read one after another.
 
         Yields
         ------
@@ -232,10 +233,10 @@ class Chain(ABC):
         if skip < 0:
             raise InputError(f"skip must be at least 0, got {skip}.")
         rows = min(rows, max(BLOCK_BYTES // (16 * self._width), 1))
+        in_turns = interleaved and self.is_separable  # may read the file to count the draws
         self._seen = skip
-        turns = interleaved and self.is_separable
         runs: list[list[int]] = []  # number and length of each chain
-        for block in self._read_in_turns(rows, skip) if turns else self._read(rows, skip):
+        for block in self._read_in_turns(rows, skip) if in_turns else self._read(rows, skip):
             self._check_shapes(block)
             if self._seen == 0 and self.has_scores:
                 self._require_scores_in(block)
@@ -244,11 +245,11 @@ class Chain(ABC):
                 block = block._replace(draws=_columns(block.draws, self._selected), scores=scores)
             if self.negated:
                 np.negative(block.scores, out=block.scores)
-            for piece in [block] if turns else _split_by_chain(block):
+            for piece in [block] if in_turns else _split_by_chain(block):
                 self._seen += len(piece.ids)
                 _add_to_runs(runs, int(piece.ids[0, 0]), len(piece.ids))
                 yield piece
-        if skip == 0 and not turns:
+        if skip == 0 and not in_turns:
             self._runs = runs
 
     @property
@@ -277,22 +278,35 @@ class Chain(ABC):
         """
         if self.chains is not None:
             return None if self.chain_length is None else [self.chain_length] * self.chains
+        runs = self._counted_runs()
+        return [length for _, length in runs] if len({number for number, _ in runs}) == len(runs) else None
+
+    def count(self) -> int:
+        """Return the number of draws. If it is unknown, the file is read once, unless it was read to the end before.
+
+        Returns
+        -------
+        int
+            Number of draws in all chains.
+
+        """
+        return sum(length for _, length in self._counted_runs()) if self.length is None else self.length
+
+    def _counted_runs(self) -> list[list[int]]:
+        """Return the number and length of each chain, in the order of the file."""
         if self._runs is None:
             for _ in self.blocks():
                 pass
-        runs = self._runs or []
-        return [length for _, length in runs] if len({number for number, _ in runs}) == len(runs) else None
+        return self._runs or []
 
     def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
         """Yield blocks of at most ``rows`` draws of the chains in turns; called if they are separable."""
         lengths = self._chain_lengths() or []
-        starts, share = np.cumsum([0, *lengths[:-1]]).tolist(), max(rows // len(lengths), 1)
-        first = skip // len(lengths) if len(set(lengths)) == 1 else 0
         streams = [
-            _leading_draws(self._read(share, start + first), length - first)
-            for start, length in zip(starts, lengths, strict=True)
+            lambda rows, skip, start=start: self._read(rows, start + skip)
+            for start in np.cumsum([0, *lengths[:-1]]).tolist()
         ]
-        yield from without_first(interleave_streams(streams), skip - first * len(lengths))
+        return interleave_streams(self.path, streams, lengths, rows, skip)
 
     def _check_shapes(self, block: Block) -> None:
         """Raise if the arrays of a block do not fit together: a damaged file may state other shapes than it has."""
@@ -567,28 +581,71 @@ def _columns(values: Array, chosen: Sequence[int]) -> Array:
     return np.ascontiguousarray(values[:, chosen])
 
 
-def interleave_streams(streams: Sequence[Iterator[Block]]) -> Iterator[Block]:
-    """Merge the blocks of several chains: the first draw of each chain, then the second of each, and so on.
+#: Function of ``rows`` and ``skip`` that reads one chain, without its first draws, in blocks of at most ``rows``.
+ReadChain = Callable[[int, int], Iterator[Block]]
 
-    Chains may have different lengths: those that have ended are left out of later turns.
+
+def interleave_streams(
+    path: Path, chains: Sequence[ReadChain], lengths: Sequence[int], rows: int, skip: int
+) -> Iterator[Block]:
+    """Read several chains in turns, each in proportion to its length.
+
+    Parameters
+    ----------
+    path : Path
+        File, for messages.
+    chains : sequence of callable
+        Functions that read one chain each. What follows the first ``lengths[i]`` draws is not used.
+    lengths : sequence of int
+        Number of draws of each chain.
+    rows : int
+        Largest number of draws in a block.
+    skip : int
+        Number of draws at the start of the interleaved order that are left out.
 
     Yields
     ------
     Block
-        Rows of all chains that have not ended, in turns.
+        Draws of all chains, in the order of `steinstream.interleaving.turns`.
+
+    Raises
+    ------
+    InputError
+        If a chain has fewer draws.
 
     """
-    waiting: list[tuple[Iterator[Block], Block | None]] = [(stream, None) for stream in streams]
-    while waiting:
-        filled = [(stream, next(stream, None) if block is None else block) for stream, block in waiting]
-        ready = [(stream, block) for stream, block in filled if block is not None]
-        if not ready:
-            return
-        count = min(len(block.ids) for _, block in ready)
-        yield interleave([block.take(slice(0, count)) for _, block in ready])
-        waiting = [
-            (stream, block.take(slice(count, None)) if len(block.ids) > count else None) for stream, block in ready
+    held: list[_HeldDraws] = []
+    for parts, order in turns(lengths, rows, skip):
+        held = held or [
+            _HeldDraws(path, read(max(rows * length // sum(lengths), 1), part.start))
+            for read, length, part in zip(chains, lengths, parts, strict=True)
         ]
+        pairs = zip(held, parts, strict=True)
+        taken = [block for chain, part in pairs for block in chain.take(part.stop - part.start)]
+        yield concatenate(taken).take(order)
+
+
+class _HeldDraws:
+    """Draws of one chain that were read and not taken yet."""
+
+    def __init__(self, path: Path, blocks: Iterator[Block]) -> None:
+        self._path, self._blocks = path, blocks
+        self._next: Block | None = None
+
+    def take(self, count: int) -> list[Block]:
+        """Return the next ``count`` draws, in blocks."""
+        taken = []
+        while count:
+            block = next(self._blocks, None) if self._next is None else self._next
+            if block is None:
+                raise InputError(
+                    f"{self._path}: a chain has fewer draws than when they were counted.",
+                    "The file was replaced. Read it again when it is complete.",
+                )
+            taken.append(block.take(slice(0, count)))
+            self._next = block.take(slice(count, None)) if count < len(block.ids) else None
+            count -= len(taken[-1].ids)
+        return taken
 
 
 def without_first(blocks: Iterator[Block], skip: int) -> Iterator[Block]:
@@ -598,15 +655,6 @@ def without_first(blocks: Iterator[Block], skip: int) -> Iterator[Block]:
         if skip < count:
             yield block.take(slice(skip, None)) if skip else block
         skip = max(skip - count, 0)
-
-
-def _leading_draws(blocks: Iterator[Block], count: int) -> Iterator[Block]:
-    """Yield the first ``count`` draws of a stream."""
-    for block in blocks:
-        if count <= 0:
-            return
-        yield block.take(slice(0, count)) if len(block.ids) > count else block
-        count -= len(block.ids)
 
 
 def _add_to_runs(runs: list[list[int]], chain: int, count: int) -> None:

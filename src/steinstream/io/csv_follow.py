@@ -21,6 +21,7 @@ import numpy as np
 
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
+from steinstream.interleaving import interleave
 from steinstream.io._columns import RowIds, TableColumns, find_columns
 from steinstream.io._csv_rows import LONGEST_LINE, invalid_line, parse_number, parse_rows, read_line
 from steinstream.io.base import DRAWS, SCORES, Request, find_parameters, no_scores, require_one_model
@@ -33,7 +34,7 @@ from steinstream.io.cmdstan import (
     parse_config,
 )
 from steinstream.io.errors import reading
-from steinstream.validation import Block, interleave
+from steinstream.validation import Block
 
 _CHUNK = 1 << 20  # bytes read at a time
 _MARK = 256  # bytes before the last position that are compared

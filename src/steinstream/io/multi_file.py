@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
-from steinstream.io.base import Chain, interleave_streams, require_one_model, transposed_file, without_first
+from steinstream.io.base import Chain, interleave_streams, require_one_model, transposed_file
 from steinstream.io.discard_burn_in import without_burn_in
 from steinstream.io.registry import open_chain
 from steinstream.result import MODEL_GROUPS, Variable
@@ -85,13 +86,8 @@ class MultiFileChain(Chain):
         return True
 
     def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
-        lengths, share = {part.length for part in self._parts}, max(rows // len(self._parts), 1)
-        # If files have different or unknown lengths, skipped rows have to be read and counted.
-        first = 0 if None in lengths or len(lengths) > 1 else skip // len(self._parts)
-        yield from without_first(
-            interleave_streams([self._read_part(at, share, first) for at in range(len(self._parts))]),
-            skip - first * len(self._parts),
-        )
+        chains = [partial(self._read_part, at) for at in range(len(self._parts))]
+        return interleave_streams(self.path, chains, [part.count() for part in self._parts], rows, skip)
 
     def _read_part(self, at: int, rows: int, skip: int) -> Iterator[Block]:
         """Read one file, with the numbers of its chains in the whole run."""

@@ -53,7 +53,7 @@ def test_files_are_read_in_turns(skip, burn_in, run, tmp_path):
     shorter.write_text("".join(run[0].read_text().splitlines(keepends=True)[:401]))
     together = open_chains([*run, shorter], burn_in=burn_in)
     draws, scores, ids = whole(together)
-    order = np.lexsort((ids[:, 0], ids[:, 1]))
+    order = np.lexsort((ids[:, 0], (ids[:, 1] + 1) / np.array([1000, 1000, 400])[ids[:, 0]]))
     found = list(together.blocks(rows=100, skip=skip, interleaved=True))
     for at, part in enumerate((draws, scores, ids)):
         assert np.array_equal(np.concatenate([block[at] for block in found]), part[order][skip:])
