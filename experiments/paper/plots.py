@@ -63,17 +63,26 @@ def thinned_chain(
     figure, grid = plt.subplots(
         len(titles), 2, figsize=(12, 1 + 3 * len(titles)), layout="constrained", sharex=True, squeeze=False
     )
-    figure.suptitle(f"{title} ({kernel.upper()})")
+    chains = len(np.unique(results["chain"])) if "chain" in results else 1
+    of_chains = f": mean and two standard errors of {chains} chains" if chains > 1 else ""
+    figure.suptitle(f"{title} ({kernel.upper()}){of_chains}")
     methods = list(dict.fromkeys(results["method"]))
     for row, (part, part_title) in zip(grid, titles.items(), strict=True):
         for axes, (measure, label) in zip(row, _MEASURES.items(), strict=True):
             for (stream, suffix), (colour, method) in product(streams.items(), zip(COLOURS, methods, strict=False)):
-                curve = select(results, kernel=kernel, part=part, stream=stream, method=method)
+                some = select(results, kernel=kernel, part=part, stream=stream, method=method)
                 if suffix:  # lighter, so that neither line hides the other where they agree
                     style = {"color": lighter(colour), "ls": "--", "lw": 1.5}
                 else:
                     style = {"color": colour, "ls": "-", "lw": 2.0}
-                axes.loglog(moves * curve["step"], curve[measure], label=f"{method}{suffix}", **style)
+                style["label"] = f"{method}{suffix}"
+                if "chain" not in some:
+                    axes.plot(moves * some["step"], some[measure], **style)
+                    continue
+                some = _common_steps(some)
+                curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, measure)
+                _line_with_band(axes, moves * curve["step"], curve[measure], error, **style)
+            axes.loglog()
             axes.set(ylabel=label, title=part_title)
             hide_spines(axes)
     for axes in grid[-1]:
@@ -294,6 +303,13 @@ def _distinct(table: ResultTable, name: str) -> list[Any]:
     return list(dict.fromkeys(table[name].tolist()))
 
 
+def _common_steps(table: ResultTable) -> ResultTable:
+    """Return the rows of the steps that every chain has: without burn-in, the last steps of the chains differ."""
+    steps, counts = np.unique(table["step"], return_counts=True)
+    rows = np.isin(table["step"], steps[counts == counts.max()])
+    return {name: column[rows] for name, column in table.items()}
+
+
 def lower_end(axes: Any, mean: Array, error: Array) -> Array:
     """Return the lower end of a band of the mean plus and minus the error on a logarithmic axis.
 
@@ -307,7 +323,7 @@ def lower_end(axes: Any, mean: Array, error: Array) -> Array:
 
 def _line_with_band(axes: Any, x: Array, mean: Array, error: Array, **style: Any) -> None:
     """Draw a line and a band of the mean plus and minus the error."""
-    axes.plot(x, mean, lw=1.5, **style)
+    axes.plot(x, mean, **{"lw": 1.5, **style})
     axes.fill_between(x, lower_end(axes, mean, error), mean + error, color=style["color"], alpha=0.2, lw=0)
 
 
