@@ -92,7 +92,7 @@ def thinned_chain(
 
 
 def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int, reported: Mapping[int, int]) -> Any:
-    """Draw size and KSD against the number of modes, and size against evaluations, with standard deviations.
+    """Draw size and KSD against the number of modes, and size against evaluations, with two standard errors.
 
     Parameters
     ----------
@@ -116,23 +116,24 @@ def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int, r
     plt = pyplot()
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.3), layout="constrained")
     repeats = len(np.unique(results["repeat"]))
-    figure.suptitle(f"Kept draws against the number of modes ({kernel.upper()}): mean and sd of {repeats} repeats")
+    title = f"Kept draws against the number of modes ({kernel.upper()}, m = {candidates})"
+    figure.suptitle(f"{title}: mean and two standard errors of {repeats} repeats")
     modes = np.unique(results["modes"])
     for shift, colour, rule in zip((-0.1, 0.1), COLOURS[1:], np.unique(results["rule"])[::-1], strict=False):
         of_rule = select(results, rule=rule)
         last = select(of_rule, step=of_rule["step"].max())
         for axes, measure in ((left, "kept"), (middle, "ksd")):
-            groups = [select(last, modes=number)[measure] for number in modes]
-            means, deviations = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
+            means = [select(last, modes=number)[measure].mean() for number in modes]
+            errors = 2.0 * error_over_repeats(last, measure, "modes")
             style = {"color": colour, "marker": "o", "ms": 4, "capsize": 3}
             label = f"{rule} rule" if axes is left else None
-            axes.errorbar(modes + shift, means, deviations, label=label, **style)
+            axes.errorbar(modes + shift, means, errors, label=label, **style)
         for number, line in zip((4, 10), ("-", "--"), strict=True):
             some = select(of_rule, modes=number)
-            curve, deviation = mean_over_repeats(some), error_over_repeats(some, "kept") * np.sqrt(repeats)
+            curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, "kept")
             evaluations = candidates * curve["step"]
             style = {"color": colour, "ls": line, "label": f"{rule} rule, {number} modes"}
-            _line_with_band(right, evaluations, curve["kept"], deviation, **style)
+            _line_with_band(right, evaluations, curve["kept"], error, **style)
     right.set_xscale("log")
     if reported:
         left.plot(list(reported), list(reported.values()), "k*", ms=9, zorder=3, label="reported in the paper")
