@@ -566,7 +566,7 @@ def _best_together(costs: Array, matrix: Array, number: int) -> list[int]:
     """
 
     def costs_with(others: list[int]) -> Array:
-        with_others = costs + matrix[:, others].sum(axis=1)
+        with_others: Array = costs + matrix[:, others].sum(axis=1)
         with_others[others] = np.inf
         return with_others
 
