@@ -27,6 +27,7 @@ OBSERVATIONS = {
     "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
 }
 FITTED = ("goodwin-rwm",)  # also run with an estimated preconditioner
+CHAINS = {"goodwin-rwm": 5}  # independent chains at full scale; the others have one
 SLOW = "goodwin-mala-slow"  # MALA with a step that makes the burn-in long
 SLOW_OPTIONS = ["--step", "0.00012"]
 SLOW_MOVES = ["--moves", "600000"]  # at full scale
@@ -74,6 +75,8 @@ def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[st
     if name == SLOW:
         name, options = "goodwin-mala", options + SLOW_OPTIONS + (SLOW_MOVES if scale == "full" else [])
     experiment = name.removesuffix("-fitted").removesuffix(AUTHORS)
+    if name in CHAINS and scale == "full":
+        options += ["--chains", str(CHAINS[name])]
     if name.endswith("-fitted"):
         options += ["--preconditioner", "auto"]
     if name.endswith(AUTHORS):

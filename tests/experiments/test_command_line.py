@@ -268,7 +268,11 @@ def test_the_batch_runner_builds_the_command_lines_of_all_experiments(tmp_path):
     assert name == "goodwin-rwm" and str(tmp_path / run_all.PUBLISHED) in options and "--chain-stride" in options
     name, options = run_all.command_line("imdb", "full", tmp_path)
     assert name == "imdb" and options[::2] == ["--data", "--glove"]
-    for name in (*NAMES, "goodwin-published"):
+    name, options = run_all.command_line("cifar10-authors", "full", tmp_path)
+    assert name == "cifar10" and options == ["--posterior", "authors", "--data", str(tmp_path / "cifar10")]
+    assert run_all.command_line("goodwin-rwm", "full", None)[1] == ["--full", "--chains", "5"]
+    assert "--moves" not in run_all.command_line("goodwin-mala-slow", "quick", None)[1]
+    for name in (*NAMES, "goodwin-published", "goodwin-rwm-fitted", "goodwin-mala-slow", "imdb-authors"):
         experiment, options = run_all.command_line(name, "quick", tmp_path)
         assert experiment in NAMES and options[0] == "--quick"
 
