@@ -424,7 +424,9 @@ def picture(rows: list[Result]) -> None:
 
 
 def _two_errors(values: Array) -> Array:
-    """Return two standard errors of the mean over the first axis."""
+    """Return two standard errors of the mean over the first axis; 0 for a single repeat."""
+    if len(values) < 2:
+        return np.zeros(values.shape[1:])
     return np.asarray(2.0 * values.std(axis=0, ddof=1) / np.sqrt(len(values)))
 
 
