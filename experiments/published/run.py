@@ -13,7 +13,7 @@ and, with ``--data FOLDER``, on the published Goodwin chain (FOLDER/goodwin/good
 algorithm is also run on alpha with the settings of the authors' code: standard deviation 0.5, linear growth t / 4,
 float32. KSD is always that of the kept draws with the kernel of the paper in float64, whatever selected them. Writes
 results.csv, summary.md and figure.png to the folder of this file. Without ``--data`` the Goodwin results are those of
-the existing results.csv. About TIME minutes of processor time.
+the existing results.csv. About ten minutes of processor time.
 """
 
 from __future__ import annotations
