@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.results import read_table
-from experiments.run_all import AUTHORS, FITTED, HERE, NETWORKS, SLOW, command_line
+from experiments.run_all import AUTHORS, FITTED, HERE, NETWORKS, REPEATED, SLOW, command_line
 
 #: Experiments of the paper that are run at full scale and compared bit for bit.
 EXACT = ("adaptivity", "alpha", "theory", "assumptions", "goodwin-published")
 #: Experiments of the paper that are run at quick scale.
 QUICK = (
-    *("goodwin-rwm", "goodwin-mala", SLOW, "calcium", *NETWORKS),
+    *("goodwin-rwm", REPEATED, "goodwin-mala", SLOW, "calcium", *NETWORKS),
     *(f"{name}-fitted" for name in FITTED),
     *(f"{name}{AUTHORS}" for name in NETWORKS),
 )

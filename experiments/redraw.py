@@ -16,10 +16,14 @@ from experiments.paper import NAMES, ExperimentOptions, create_experiment
 from experiments.paper.chain_experiment import ChainDescription
 from experiments.paper.networks.description import JSON, NetworkDescription
 from experiments.results import read_table
-from experiments.run_all import AUTHORS, FITTED, HERE, NETWORKS, SLOW
+from experiments.run_all import AUTHORS, FITTED, HERE, NETWORKS, REPEATED, SLOW
 from experiments.runner import Presentation, write_figures, write_summary
 
-CHAINS = ("goodwin-rwm", "goodwin-mala", "calcium", *(f"{name}-fitted" for name in FITTED), SLOW, "goodwin-published")
+CHAINS = (
+    *("goodwin-rwm", "goodwin-mala", "calcium", "goodwin-published"),
+    *(f"{name}-fitted" for name in FITTED),
+    *(REPEATED, SLOW),
+)
 
 PLANES = (*NETWORKS, *(f"{name}{AUTHORS}" for name in NETWORKS))  # experiments with networks
 

@@ -27,7 +27,8 @@ OBSERVATIONS = {
     "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
 }
 FITTED = ("goodwin-rwm",)  # also run with an estimated preconditioner
-CHAINS = {"goodwin-rwm": 5}  # independent chains at full scale; the others have one
+REPEATED = "goodwin-rwm-chains"  # five independent chains of a quarter of the length
+REPEATED_OPTIONS = ["--chains", "5"]
 SLOW = "goodwin-mala-slow"  # MALA with a step that makes the burn-in long
 SLOW_OPTIONS = ["--step", "0.00012"]
 SLOW_MOVES = ["--moves", "600000"]  # at full scale
@@ -46,7 +47,7 @@ COPIED = ("*.png", "results.parquet", "summary.md", "chain.json", "networks.json
 def main() -> None:
     """Parse the command line and run the experiments."""
     authors = [f"{name}{AUTHORS}" for name in NETWORKS]
-    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), SLOW, "goodwin-published", *authors, *SCRIPTS]
+    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), REPEATED, SLOW, "goodwin-published", *authors, *SCRIPTS]
     parser = argparse.ArgumentParser(prog="python -m experiments.run_all", description="Run the paper's experiments.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--scale", choices=SCALES, default="full", help="scale of the runs (default: full)")
@@ -71,12 +72,14 @@ def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[st
     """Return the name of the experiment and its options."""
     if name.removesuffix(AUTHORS) in NETWORKS and scale == "full":
         scale = "medium"
+    if name == REPEATED and scale == "full":
+        scale = "medium"
     options = [f"--{scale}"] if scale != "medium" else []
+    if name == REPEATED:
+        name, options = "goodwin-rwm", options + REPEATED_OPTIONS
     if name == SLOW:
         name, options = "goodwin-mala", options + SLOW_OPTIONS + (SLOW_MOVES if scale == "full" else [])
     experiment = name.removesuffix("-fitted").removesuffix(AUTHORS)
-    if name in CHAINS and scale == "full":
-        options += ["--chains", str(CHAINS[name])]
     if name.endswith("-fitted"):
         options += ["--preconditioner", "auto"]
     if name.endswith(AUTHORS):
