@@ -151,11 +151,14 @@ reproduce-check: $(ALL)/all-tools ## compare cheap experiments with the committe
 experiments: $(ALL)/all-tools ## every experiment of the paper: an hour and a half; with DATA also the networks, about three hours each
 	$(ALLBIN)/python -m experiments.run_all $(if $(strip $(DATA)),--data $(DATA))
 
-beyond: $(ALL)/all-tools ## measurements beyond the paper: an hour; make beyond DATA=FOLDER for the real posteriors
-	for name in coordinates hard-cap noisy-scores linear; do $(ALLBIN)/python experiments/$$name/run.py || exit 1; done
-	for name in passes weights distributed; do \
+BEYOND := $(addsuffix /run,coordinates hard-cap noisy-scores linear weights without-scores diagnosis) \
+	weights/forward weights/surrogate networks/subspace
+beyond: $(ALL)/all-tools ## measurements beyond the paper: two hours; make beyond DATA=FOLDER for the real posteriors
+	for script in $(BEYOND); do $(ALLBIN)/python experiments/$$script.py || exit 1; done
+	for name in passes distributed; do \
 		$(ALLBIN)/python experiments/$$name/run.py $(if $(strip $(DATA)),--data $(DATA)) || exit 1; done
-	$(ALLBIN)/python experiments/diagnosis/run.py
+	$(ALLBIN)/python experiments/scales/run.py --measure
+	$(ALLBIN)/python experiments/networks/predictions.py --measure
 
 compare: $(ALL)/all-tools ## every method on real posteriors: make compare DATA=FOLDER
 	$(ALLBIN)/python experiments/compare/run.py $(if $(strip $(DATA)),--data $(DATA))

@@ -28,6 +28,7 @@ NETWORKS = ("cifar10", "imdb")
 PASSED = (
     "seed",
     "moves",
+    "chains",
     "step",
     "chain_name",
     "chain_stride",
@@ -63,6 +64,13 @@ _EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of parallel runs.  [default: number of cores]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--moves", type=click.IntRange(min=100), help="Length of a chain (Goodwin, calcium, networks).")
+@click.option(
+    "--chains",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of independent chains, with the seeds N, N + 1, ... (Goodwin, calcium).",
+)
 @click.option(
     "--step", type=click.FloatRange(min=0.0, min_open=True), help="Step of the sampler: sd of its noise (Goodwin)."
 )
@@ -126,6 +134,8 @@ def reproduce(name: str, scale: str | None, output: Path | None, **options: Any)
     )
     settings = {"experiment": name, "scale": scale}
     settings |= {key: options[key] for key in ("seed", "moves", "step", "preconditioner")}
+    if options["chains"] > 1:
+        settings["chains"] = options["chains"]
     if name in NETWORKS:
         settings["posterior"] = options["posterior"]
     settings |= {key: value.name for key, value in options.items() if isinstance(value, Path)}
@@ -146,11 +156,11 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
             "without --chain",
         )
     else:
-        _refuse(["observations", "moves", "step"], "with --chain")
+        _refuse(["observations", "moves", "step", "chains"], "with --chain")
     if name not in GOODWIN:
         _refuse(["step"], f"for {name}")
     if name not in CHAINS:
-        _refuse(["preconditioner"], f"for {name}")
+        _refuse(["preconditioner", "chains"], f"for {name}")
         _refuse(["observations", "chain"], f"for {name}", "Leave it out: this experiment samples its own draws.")
     if name not in (*CHAINS, *NETWORKS):
         _refuse(["moves"], f"for {name}", "Leave it out: the length of its streams is fixed.")

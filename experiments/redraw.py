@@ -16,22 +16,28 @@ from experiments.paper import NAMES, ExperimentOptions, create_experiment
 from experiments.paper.chain_experiment import ChainDescription
 from experiments.paper.networks.description import JSON, NetworkDescription
 from experiments.results import read_table
-from experiments.run_all import FITTED, HERE, NETWORKS, SLOW
+from experiments.run_all import AUTHORS, FITTED, HERE, NETWORKS, REPEATED, SLOW
 from experiments.runner import Presentation, write_figures, write_summary
 
-CHAINS = ("goodwin-rwm", "goodwin-mala", "calcium", *(f"{name}-fitted" for name in FITTED), SLOW, "goodwin-published")
+CHAINS = (
+    *("goodwin-rwm", "goodwin-mala", "calcium", "goodwin-published"),
+    *(f"{name}-fitted" for name in FITTED),
+    *(REPEATED, SLOW),
+)
+
+PLANES = (*NETWORKS, *(f"{name}{AUTHORS}" for name in NETWORKS))  # experiments with networks
 
 
 def names() -> list[str]:
     """Return the experiments whose results are in the repository; networks need their description too."""
-    every = [*NAMES, *(name for name in CHAINS if name not in NAMES)]
-    needed = {name: JSON if name in NETWORKS else "results.parquet" for name in every}
+    every = [*NAMES, *(name for name in (*CHAINS, *PLANES) if name not in NAMES)]
+    needed = {name: JSON if name in PLANES else "results.parquet" for name in every}
     return [name for name in every if (HERE / name / needed[name]).exists()]
 
 
 def load(name: str, folder: Path) -> Presentation:
     """Return the experiment whose results are in a folder, ready to draw."""
-    if name in NETWORKS:
+    if name in PLANES:
         return NetworkDescription.load(folder)
     if name not in CHAINS:
         return create_experiment(name, ExperimentOptions("full"))

@@ -27,8 +27,11 @@ OBSERVATIONS = {
     "calcium": "hinch2004/substitute_obs_and_sensitivity.npz",
 }
 FITTED = ("goodwin-rwm",)  # also run with an estimated preconditioner
+REPEATED = "goodwin-rwm-chains"  # five independent chains of a quarter of the length
+REPEATED_OPTIONS = ["--chains", "5"]
 SLOW = "goodwin-mala-slow"  # MALA with a step that makes the burn-in long
-SLOW_OPTIONS = ["--step", "0.00012", "--moves", "600000"]
+SLOW_OPTIONS = ["--step", "0.00012"]
+SLOW_MOVES = ["--moves", "600000"]  # at full scale
 PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
 PUBLISHED_OPTIONS = [
     *("--draws-name", "theta", "--scores-name", "score"),
@@ -37,12 +40,14 @@ PUBLISHED_OPTIONS = [
 NETWORKS = {"cifar10": {"--data": "cifar10"}, "imdb": {"--data": "imdb", "--glove": "glove"}}
 #: Scripts that write their results themselves. They need --data and have one scale, the full one.
 SCRIPTS = {"published": "published/run.py", "goodwin-mala-steps": "goodwin-mala/steps.py"}
+AUTHORS = "-authors"  # suffix of the networks with the posterior of the authors' code
 COPIED = ("*.png", "results.parquet", "summary.md", "chain.json", "networks.json", "plane.npz")
 
 
 def main() -> None:
     """Parse the command line and run the experiments."""
-    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), SLOW, "goodwin-published", *SCRIPTS]
+    authors = [f"{name}{AUTHORS}" for name in NETWORKS]
+    names = [*NAMES, *(f"{name}-fitted" for name in FITTED), REPEATED, SLOW, "goodwin-published", *authors, *SCRIPTS]
     parser = argparse.ArgumentParser(prog="python -m experiments.run_all", description="Run the paper's experiments.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names)} (default: all)")
     parser.add_argument("--scale", choices=SCALES, default="full", help="scale of the runs (default: full)")
@@ -51,10 +56,10 @@ def main() -> None:
     unknown = set(arguments.names) - set(names)
     if unknown:
         parser.error(f"unknown experiment {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
-    missing = [name for name in arguments.names if name in ("goodwin-published", *SCRIPTS)]
+    missing = [name for name in arguments.names if name in ("goodwin-published", *authors, *SCRIPTS)]
     if arguments.data is None and missing:
         parser.error(f"{missing[0]} requires --data")
-    left_out = set() if arguments.data else {"goodwin-published", *NETWORKS, *SCRIPTS}
+    left_out = set() if arguments.data else {"goodwin-published", *NETWORKS, *authors, *SCRIPTS}
     left_out |= set() if arguments.scale == "full" else {*SCRIPTS}
     for name in arguments.names or [name for name in names if name not in left_out]:
         if name in SCRIPTS:
@@ -65,19 +70,25 @@ def main() -> None:
 
 def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[str]]:
     """Return the name of the experiment and its options."""
-    if name in NETWORKS and scale == "full":
+    if name.removesuffix(AUTHORS) in NETWORKS and scale == "full":
+        scale = "medium"
+    if name == REPEATED and scale == "full":
         scale = "medium"
     options = [f"--{scale}"] if scale != "medium" else []
+    if name == REPEATED:
+        name, options = "goodwin-rwm", options + REPEATED_OPTIONS
     if name == SLOW:
-        name, options = "goodwin-mala", options + SLOW_OPTIONS
-    experiment = name.removesuffix("-fitted")
-    if experiment != name:
+        name, options = "goodwin-mala", options + SLOW_OPTIONS + (SLOW_MOVES if scale == "full" else [])
+    experiment = name.removesuffix("-fitted").removesuffix(AUTHORS)
+    if name.endswith("-fitted"):
         options += ["--preconditioner", "auto"]
+    if name.endswith(AUTHORS):
+        options += ["--posterior", "authors"]
     if name == "goodwin-published" and data:
         options += ["--chain", str(data / PUBLISHED), *PUBLISHED_OPTIONS]
         return "goodwin-rwm", options
-    if data and name in NETWORKS:
-        for option, folder in NETWORKS[name].items():
+    if data and experiment in NETWORKS:
+        for option, folder in NETWORKS[experiment].items():
             options += [option, str(data / folder)]
     elif data and experiment in OBSERVATIONS:
         options += ["--observations", str(data / OBSERVATIONS[experiment])]

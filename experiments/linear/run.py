@@ -7,6 +7,7 @@ errors to results.csv and prints the tables of the README. About two minutes.
 
 from __future__ import annotations
 
+import argparse
 import csv
 from pathlib import Path
 
@@ -21,6 +22,9 @@ SEEDS = 5
 
 def main() -> None:
     """Measure, write results.csv and print the tables."""
+    parser = argparse.ArgumentParser(description="Effect of a linear term in the kernel.")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"number of seeds, at least 2 (default: {SEEDS})")
+    seeds = parser.parse_args().seeds
     head = " | ".join(f"b = {b:g}" for b in TERMS)
     lines, shown = [], [f"| d | preconditioner | size | {head} |", "|---" * 8 + "|"]
     for dim in (2, 10, 30):
@@ -28,8 +32,8 @@ def main() -> None:
             for size in (50, 200):
                 cells = []
                 for linear in TERMS:
-                    found = np.array([measure(dim, preconditioner, size, linear, seed) for seed in range(SEEDS)])
-                    mean, error = found.mean(axis=0), 2.0 * found.std(axis=0, ddof=1) / np.sqrt(SEEDS)
+                    found = np.array([measure(dim, preconditioner, size, linear, seed) for seed in range(seeds)])
+                    mean, error = found.mean(axis=0), 2.0 * found.std(axis=0, ddof=1) / np.sqrt(seeds)
                     cells.append(f"{100 * mean[0]:+.1f} % (x {mean[1]:.2f})")
                     numbers = (f"{value:.4g}" for pair in zip(mean, error, strict=True) for value in pair)
                     lines.append([dim, preconditioner, size, linear, *numbers])

@@ -41,6 +41,7 @@ class ExperimentOptions(NamedTuple):
     scale: str = "medium"
     seed: int = 0
     moves: int | None = None
+    chains: int = 1
     step: float | None = None
     observations: Array | None = None
     chain: Chain | None = None

@@ -25,5 +25,6 @@ def random_walk(options: ExperimentOptions) -> ChainExperiment:
     """Return the experiment with a tempered random walk (figure 4 and appendix)."""
     target = Calcium.simulated(options.seed) if options.observations is None else Calcium(options.observations)
     sampler = RandomWalk(Tempered(target, POWER), step=0.048)
-    chain = SampledChain(sampler, np.zeros(len(NAMES)), options.seed, options.moves or _MOVES[options.scale])
-    return create_chain_experiment(options, "Calcium signalling, tempered random walk", chain, NAMES, CANDIDATES)
+    start, moves = np.zeros(len(NAMES)), options.moves or _MOVES[options.scale]
+    title = "Calcium signalling, tempered random walk"
+    return create_chain_experiment(options, title, SampledChain(sampler, start, 0, moves), NAMES, CANDIDATES)

@@ -33,5 +33,5 @@ def _create(
     if options.step is not None:
         title += f", step {options.step:g}"
     moves = options.moves or _MOVES[options.scale]
-    chain = SampledChain(sampler(target, step=options.step or default_step), START, options.seed, moves)
+    chain = SampledChain(sampler(target, step=options.step or default_step), START, 0, moves)
     return create_chain_experiment(options, title, chain, NAMES, CANDIDATES)

@@ -63,17 +63,26 @@ def thinned_chain(
     figure, grid = plt.subplots(
         len(titles), 2, figsize=(12, 1 + 3 * len(titles)), layout="constrained", sharex=True, squeeze=False
     )
-    figure.suptitle(f"{title} ({kernel.upper()})")
+    chains = len(np.unique(results["chain"])) if "chain" in results else 1
+    of_chains = f": mean and two standard errors of {chains} chains" if chains > 1 else ""
+    figure.suptitle(f"{title} ({kernel.upper()}){of_chains}")
     methods = list(dict.fromkeys(results["method"]))
     for row, (part, part_title) in zip(grid, titles.items(), strict=True):
         for axes, (measure, label) in zip(row, _MEASURES.items(), strict=True):
             for (stream, suffix), (colour, method) in product(streams.items(), zip(COLOURS, methods, strict=False)):
-                curve = select(results, kernel=kernel, part=part, stream=stream, method=method)
+                some = select(results, kernel=kernel, part=part, stream=stream, method=method)
                 if suffix:  # lighter, so that neither line hides the other where they agree
                     style = {"color": lighter(colour), "ls": "--", "lw": 1.5}
                 else:
                     style = {"color": colour, "ls": "-", "lw": 2.0}
-                axes.loglog(moves * curve["step"], curve[measure], label=f"{method}{suffix}", **style)
+                style["label"] = f"{method}{suffix}"
+                if "chain" not in some:
+                    axes.plot(moves * some["step"], some[measure], **style)
+                    continue
+                some = _common_steps(some)
+                curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, measure)
+                _line_with_band(axes, moves * curve["step"], curve[measure], error, **style)
+            axes.loglog()
             axes.set(ylabel=label, title=part_title)
             hide_spines(axes)
     for axes in grid[-1]:
@@ -83,7 +92,7 @@ def thinned_chain(
 
 
 def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int, reported: Mapping[int, int]) -> Any:
-    """Draw size and KSD against the number of modes, and size against evaluations, with standard deviations.
+    """Draw size and KSD against the number of modes, and size against evaluations, with two standard errors.
 
     Parameters
     ----------
@@ -107,23 +116,24 @@ def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int, r
     plt = pyplot()
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.3), layout="constrained")
     repeats = len(np.unique(results["repeat"]))
-    figure.suptitle(f"Kept draws against the number of modes ({kernel.upper()}): mean and sd of {repeats} repeats")
+    title = f"Kept draws against the number of modes ({kernel.upper()}, m = {candidates})"
+    figure.suptitle(f"{title}: mean and two standard errors of {repeats} repeats")
     modes = np.unique(results["modes"])
     for shift, colour, rule in zip((-0.1, 0.1), COLOURS[1:], np.unique(results["rule"])[::-1], strict=False):
         of_rule = select(results, rule=rule)
         last = select(of_rule, step=of_rule["step"].max())
         for axes, measure in ((left, "kept"), (middle, "ksd")):
-            groups = [select(last, modes=number)[measure] for number in modes]
-            means, deviations = [group.mean() for group in groups], [group.std(ddof=1) for group in groups]
+            means = [select(last, modes=number)[measure].mean() for number in modes]
+            errors = 2.0 * error_over_repeats(last, measure, "modes")
             style = {"color": colour, "marker": "o", "ms": 4, "capsize": 3}
             label = f"{rule} rule" if axes is left else None
-            axes.errorbar(modes + shift, means, deviations, label=label, **style)
+            axes.errorbar(modes + shift, means, errors, label=label, **style)
         for number, line in zip((4, 10), ("-", "--"), strict=True):
             some = select(of_rule, modes=number)
-            curve, deviation = mean_over_repeats(some), error_over_repeats(some, "kept") * np.sqrt(repeats)
+            curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, "kept")
             evaluations = candidates * curve["step"]
             style = {"color": colour, "ls": line, "label": f"{rule} rule, {number} modes"}
-            _line_with_band(right, evaluations, curve["kept"], deviation, **style)
+            _line_with_band(right, evaluations, curve["kept"], error, **style)
     right.set_xscale("log")
     if reported:
         left.plot(list(reported), list(reported.values()), "k*", ms=9, zorder=3, label="reported in the paper")
@@ -294,6 +304,13 @@ def _distinct(table: ResultTable, name: str) -> list[Any]:
     return list(dict.fromkeys(table[name].tolist()))
 
 
+def _common_steps(table: ResultTable) -> ResultTable:
+    """Return the rows of the steps that every chain has: without burn-in, the last steps of the chains differ."""
+    steps, counts = np.unique(table["step"], return_counts=True)
+    rows = np.isin(table["step"], steps[counts == counts.max()])
+    return {name: column[rows] for name, column in table.items()}
+
+
 def lower_end(axes: Any, mean: Array, error: Array) -> Array:
     """Return the lower end of a band of the mean plus and minus the error on a logarithmic axis.
 
@@ -307,7 +324,7 @@ def lower_end(axes: Any, mean: Array, error: Array) -> Array:
 
 def _line_with_band(axes: Any, x: Array, mean: Array, error: Array, **style: Any) -> None:
     """Draw a line and a band of the mean plus and minus the error."""
-    axes.plot(x, mean, lw=1.5, **style)
+    axes.plot(x, mean, **{"lw": 1.5, **style})
     axes.fill_between(x, lower_end(axes, mean, error), mean + error, color=style["color"], alpha=0.2, lw=0)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -47,19 +45,49 @@ def test_every_experiment_of_the_paper_is_checked(tmp_path):
     assert "adaptivity" in without and not without & {*check.NEEDS_DATA}
 
 
-def test_a_script_that_gives_other_numbers_fails(tmp_path, monkeypatch):
+def test_every_script_is_checked(tmp_path):
+    scripts = {path.relative_to(check.HERE).as_posix() for path in check.HERE.glob("*/*.py")}
+    scripts = {name for name in scripts if '"__main__"' in (check.HERE / name).read_text()}
+    assert scripts - {"networks/subspace.py", "diagnosis/cost.py"} <= {one.name for one in check.checks(tmp_path)}
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """A script of an experiment that writes one result, in a folder of experiments."""
     folder = tmp_path / "committed" / "hard-cap"
     folder.mkdir(parents=True)
-    script = 'from pathlib import Path\n(Path(__file__).parent / "results.csv").write_text("a\\n1\\n")\n'
-    (folder / "run.py").write_text(script)
-    (folder / "results.csv").write_text("a\n1\n")
     monkeypatch.setattr(check, "HERE", tmp_path / "committed")
-    assert check.check_script("hard-cap", None, tmp_path / "one") == "same as committed, bit for bit"
-    (folder / "results.csv").write_text("a\n2\n")
+    path = folder / "run.py"
+    path.write_text('from pathlib import Path\nPath(__file__).with_name("results.csv").write_text("a\\n1\\n")\n')
+    path.with_name("results.csv").write_text("a\n1\n")
+    return path
+
+
+def test_a_script_that_gives_other_numbers_fails(script, tmp_path):
+    results = script.with_name("results.csv")
+    assert check.check_script("hard-cap/run.py", None, tmp_path / "one") == "same as committed, bit for bit"
+    results.write_text("a\n2\n")
     with pytest.raises(check.CheckError, match="line 2"):
-        check.check_script("hard-cap", None, tmp_path / "two")
-    shutil.rmtree(tmp_path / "committed" / "hard-cap")
-    folder.mkdir()
-    (folder / "run.py").write_text("raise SystemExit('broken')")
+        check.check_script("hard-cap/run.py", None, tmp_path / "two")
+    results.write_text("a\n1\n")
+    script.write_text("raise SystemExit('broken')")
     with pytest.raises(check.CheckError, match="code 1: broken"):
-        check.check_script("hard-cap", None, tmp_path / "three")
+        check.check_script("hard-cap/run.py", None, tmp_path / "three")
+
+
+def test_a_script_with_some_of_the_results_is_compared_with_these(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "SCRIPTS", {"hard-cap/run.py": ["--repeats", "1"]})
+    results = script.with_name("results.csv")
+    results.write_text("a\n0\n1\n2\n")
+    assert check.check_script("hard-cap/run.py", None, tmp_path / "one").startswith("2 results are the same")
+    results.write_text("a\n0\n2\n")
+    with pytest.raises(check.CheckError, match="2 lines, of which 1 are committed"):
+        check.check_script("hard-cap/run.py", None, tmp_path / "two")
+
+
+def test_a_script_that_cannot_make_its_tables_fails(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "SHOWN", {"hard-cap/run.py": []})
+    assert check.check_shown("hard-cap/run.py", tmp_path / "one") == "makes its tables and figures"
+    script.write_text("raise SystemExit('broken')")
+    with pytest.raises(check.CheckError, match="code 1: broken"):
+        check.check_shown("hard-cap/run.py", tmp_path / "two")

@@ -21,8 +21,9 @@ from experiments.paper import NAMES, ExperimentOptions, chain_experiment, create
 from experiments.paper.settings import KERNELS
 from experiments.results import read_table, select
 from experiments.runner import Runner, Stopped
+from steinstream.diagnostics.convergence import autocorrelation_time
 from steinstream.samplers import RandomWalk
-from steinstream.targets import Functions
+from steinstream.targets import Functions, Goodwin
 
 
 @pytest.fixture
@@ -227,8 +228,35 @@ def test_draws_after_burn_in_are_evenly_spaced():
                 draws = np.arange(begin, min(begin + 777, self.moves), dtype=float)[:, None]
                 yield draws, draws
 
-    chosen = chain_experiment.draws_after_burn_in(Counting(), 500)[:, 0]
-    assert len(chosen) <= 4096 and chosen[0] == 500 and set(np.diff(chosen)) == {4.0}
+    chosen, stride = chain_experiment.draws_after_burn_in(Counting(), 500, 4096)
+    assert len(chosen) <= 4096 and chosen[0, 0] == 500 and stride == 4 and set(np.diff(chosen[:, 0])) == {4.0}
+
+
+def test_several_chains_have_their_own_seeds_and_a_common_summary(run_experiment, tmp_path):
+    np.save(tmp_path / "y.npy", Goodwin.simulated(0).y)
+    command = ["goodwin-rwm", "--quick", "--moves", 2000, "--observations", "y.npy", "--jobs", 1]
+    ran = run_experiment(*command, "--chains", 2, "-o", "two")
+    assert ran.returncode == 0, ran.stderr
+    again = run_experiment(*command, "--seed", 1, "-o", "one")
+    assert again.returncode == 0, again.stderr
+    two, one = (read_table(tmp_path / name / "results.parquet") for name in ("two", "one"))
+    second = select(two, chain=1)
+    assert all(np.array_equal(second[name], one[name]) for name in one)
+    variant = {"kernel": "imq", "stream": "first", "part": "whole", "method": "KSDT-SQRT", "step": 200}
+    mean = select(two, **variant)["ksd"].mean()
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("| IMQ | first of 10 | whole | KSDT-SQRT")]
+    shown, error = line.split(" | ")[6].split(" ± ")
+    assert float(shown) == pytest.approx(mean, rel=1e-3) and float(error) > 0
+    assert "2 chains of 2,000 moves" in ran.stdout
+
+
+def test_chain_json_has_the_autocorrelation_times(run_experiment, walk, tmp_path):
+    ran = run_experiment("goodwin-rwm", "--chain", "theta.csv", "--scores", "gradient.csv", "-o", "times")
+    assert ran.returncode == 0, ran.stderr
+    about = json.loads((tmp_path / "times" / "chain.json").read_text())
+    expected = autocorrelation_time(walk.draws[about["burn_in"] :])
+    np.testing.assert_allclose(about["autocorrelation"], expected, rtol=1e-6)
+    assert f"{expected[0]:,.0f} |" in ran.stdout
 
 
 def test_the_batch_runner_builds_the_command_lines_of_all_experiments(tmp_path):
@@ -240,7 +268,11 @@ def test_the_batch_runner_builds_the_command_lines_of_all_experiments(tmp_path):
     assert name == "goodwin-rwm" and str(tmp_path / run_all.PUBLISHED) in options and "--chain-stride" in options
     name, options = run_all.command_line("imdb", "full", tmp_path)
     assert name == "imdb" and options[::2] == ["--data", "--glove"]
-    for name in (*NAMES, "goodwin-published"):
+    name, options = run_all.command_line("cifar10-authors", "full", tmp_path)
+    assert name == "cifar10" and options == ["--posterior", "authors", "--data", str(tmp_path / "cifar10")]
+    assert run_all.command_line("goodwin-rwm-chains", "full", None) == ("goodwin-rwm", ["--chains", "5"])
+    assert "--moves" not in run_all.command_line("goodwin-mala-slow", "quick", None)[1]
+    for name in (*NAMES, "goodwin-published", "goodwin-rwm-chains", "goodwin-mala-slow", "imdb-authors"):
         experiment, options = run_all.command_line(name, "quick", tmp_path)
         assert experiment in NAMES and options[0] == "--quick"
 

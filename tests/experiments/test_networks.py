@@ -18,7 +18,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 import steinstream as ss
 from experiments.paper import ExperimentOptions, networks
-from experiments.paper.networks.measurement import DEFAULT, FEATURES
+from experiments.paper.networks.measurement import DEFAULT, FEATURES, PAPER
 from experiments.paper.networks.scales import CIFAR10, CIFAR10_AUTHORS, IMDB, IMDB_AUTHORS
 from experiments.paper.networks.summary import networks_needed
 from experiments.results import read_table, select
@@ -96,8 +96,8 @@ def test_the_measures_are_those_of_the_kept_networks(tmp_path, nodes):
         assert row["accuracy"] == pytest.approx(accuracy(mean, labels), abs=0.04)
     features = chain.features
     assert features.shape == (60, 200)  # two classes of 100 training inputs
-    for method, options in ((DEFAULT, {}), (FEATURES, {"features": features})):
-        thinner = ss.Thinner(2, size=10)
+    for method, settings, options in ((DEFAULT, {}, {}), (FEATURES, {}, {"features": features}), (PAPER, ss.PAPER, {})):
+        thinner = ss.Thinner(2, **settings, size=10)
         thinner.extend(draws, scores, **options)
         mean = np.mean([posterior.predict(z, test) for z in thinner.kept.draws], axis=0)
         row = select(results, chain=1, stream="others", method=method, size=10)
@@ -119,6 +119,21 @@ def test_the_posterior_of_the_authors_has_their_step_and_their_prior(tmp_path):
     draws, scores = stages.ground_truth.draws
     noise = np.diff(draws, axis=0) - 0.15 * scores[:-1]  # half of the learning rate 0.3
     assert 0.8 < noise.std() / 0.3 < 1.2  # standard deviation 0.3 of the noise
+
+
+def test_imdb_quick_means_something_and_its_summary_is_complete(tmp_path):
+    experiment = networks.on_imdb(ExperimentOptions("quick", jobs=1, moves=100))
+    runner = run(experiment, tmp_path / "out")
+    results = runner.results()
+    assert 0.6 < results["accuracy"].mean() < 0.99  # of two classes
+    assert 0.8 < results["agreement"].mean() < 0.999
+    draws = np.concatenate([experiment.stages.compared_chain(number).draws[0] for number in range(5)])
+    assert (np.abs(draws) < 2.5).all()  # the trained networks are at (1, 0) and (-1, 0), the start is (0, 1)
+    summary = experiment.summary(results)
+    table = summary[summary.index("Networks for the same agreement") : summary.index("At the last step:")]
+    for method in (DEFAULT, FEATURES):
+        assert f"| | SGLD | {method} | | | 100 | 22 |" in table and f"| | SGLD | {method} | | | 100 | 10 |" in table
+    assert "| 10 | KSDT-SQRT | 10 |" in summary  # the settings of the paper with size=N
 
 
 def test_networks_needed_for_an_agreement():

@@ -42,6 +42,17 @@ def test_the_corrected_algorithm_is_the_one_of_the_package(published, stream, ke
     assert rows[-1, 3] == 0.0  # thinning with budget 0 never increases KSD
 
 
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+def test_ksd_has_the_kernel_of_the_paper_whatever_selected_the_draws(published, stream, precision):
+    draws, scores = (part[:200].astype(precision) for part in stream)
+    for kernel, base in (("imq", ss.IMQ()), ("rbf", ss.RBF())):
+        rows = published.run("published", kernel, draws, scores, 1, "none")
+        x, s = draws.astype(float), scores.astype(float)
+        expected = ss.ksd(x, s, kernel=base, preconditioner=ss.Preconditioner.identity())
+        assert rows[-1, 1] == 200
+        assert rows[-1, 2] == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_published_algorithm_increases_ksd_and_keeps_more(published, stream):
     rows, corrected = (published.run(name, "imq", *stream, 5, 10) for name in published.ALGORITHMS)
     assert 0.2 < rows[-1, 3] < 0.6

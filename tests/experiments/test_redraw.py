@@ -24,7 +24,7 @@ def test_the_committed_summary_is_that_of_the_results(name):
 
 def test_every_experiment_with_results_can_be_drawn():
     folders = {path.parent.name for path in redraw.HERE.glob("*/results.parquet")}
-    assert folders == {*redraw.names(), *redraw.NETWORKS}
+    assert folders == {*redraw.names()}
 
 
 @pytest.mark.parametrize("name", ["adaptivity", "goodwin-published"])

@@ -2,8 +2,8 @@
 
 `thinned` measures a thinner with the settings of the paper while it receives a chain. `baselines` measures the other
 methods, each with the same part of the chain and the same number of networks as KSDT-SQRT, and with fixed numbers of
-networks of the complete chain. The features of a draw are the predictions of its network for some training inputs; the
-measures use the test inputs.
+networks of the complete chain, where KSDT-SQRT has a fixed size too (``size=N``). The features of a draw are the
+predictions of its network for some training inputs; the measures use the test inputs.
 """
 
 from __future__ import annotations
@@ -85,10 +85,12 @@ def _selections(chain: ComparedChain, step: int, networks: int, *, fixed: bool) 
         EVERY: np.arange(networks if fixed else step),
         EVEN: _evenly_spaced(0, step, networks),
         EVEN_SETTLED: _evenly_spaced(burn_in, step, networks),
-        DEFAULT: _default(draws, scores, None, networks),
-        FEATURES: _default(draws, scores, chain.features[:step], networks),
+        DEFAULT: _kept(draws, scores, None, size=networks),
+        FEATURES: _kept(draws, scores, chain.features[:step], size=networks),
     }
-    if not fixed:
+    if fixed:
+        selections[PAPER] = _kept(draws, scores, None, **ss.PAPER, size=networks)
+    else:
         selections[EVERY_SETTLED] = np.arange(burn_in, step)
     return selections
 
@@ -102,8 +104,8 @@ def _evenly_spaced(first: int, last: int, count: int) -> NDArray[np.int64]:
     return first + ((np.arange(count) + 0.5) * (last - first) / count).astype(np.int64)
 
 
-def _default(draws: Array, scores: Array, features: Array | None, size: int) -> NDArray[np.int64]:
-    """Return the draws that a thinner with default settings keeps, after one pass."""
-    thinner = ss.Thinner(draws.shape[1], size=size, validate_scores=False)
+def _kept(draws: Array, scores: Array, features: Array | None, **settings: Any) -> NDArray[np.int64]:
+    """Return the draws that a thinner with these settings keeps, after one pass."""
+    thinner = ss.Thinner(draws.shape[1], **settings, validate_scores=False)
     thinner.extend(draws, scores, features=features)
     return np.asarray(thinner.kept.indices)

@@ -15,6 +15,7 @@ from experiments.paper.plots import hide_spines, legend_outside, lighter, lower_
 from experiments.paper.settings import GROWTHS, RULES
 from experiments.results import ResultTable, error_over_repeats, select
 from steinstream.report.plots import COLOURS, pyplot
+from steinstream.report.style import plain_ticks
 
 _LABELS = {
     "disagreement": "disagreement with the ground truth",
@@ -125,6 +126,7 @@ def comparison(title: str, results: ResultTable) -> Any:
         axes.set(xlabel="networks", xscale="log", yscale="log", ylabel=_LABELS[measure])
         axes.set_xticks(SIZES, [str(size) for size in SIZES])
         axes.set_xticks([], minor=True)
+        plain_ticks(axes.yaxis)
         hide_spines(axes)
     legend_outside(figure, pair[0])
     return figure
@@ -174,5 +176,6 @@ def _finish(axes: Any, measure: str) -> None:
     axes.set_xscale("log")
     if measure in _ON_LOG_AXIS:
         axes.set_yscale("log")
+        plain_ticks(axes.yaxis)
     axes.set_ylabel(_LABELS[measure])
     hide_spines(axes)

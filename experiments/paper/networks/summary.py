@@ -144,7 +144,8 @@ def _same_size(results: ResultTable) -> str:
     """Compare the methods on the complete chain with fixed numbers of networks."""
     sizes = [size for size in SIZES if size in results["size"]]
     text = (
-        "The complete chain and fixed numbers of networks. Every draw: the first draws of the chain. The last two "
+        "The complete chain and fixed numbers of networks. Every draw: the first draws of the chain. KSDT-SQRT: the "
+        "settings of the paper and size=N, if it was measured. The last two "
         "columns are the total variation minus that of evenly spaced networks without burn-in, and minus that of all "
         "networks of the chain."
     )
@@ -183,7 +184,8 @@ def _networks_for_same_agreement(results: ResultTable) -> str:
     """Compare each thinned set with the number of unthinned networks of the same agreement."""
     lines = [
         "Networks for the same agreement: networks kept after a number of steps, and the smallest number of networks "
-        "with which the unthinned SGLD chain reaches the same mean agreement.",
+        "with which the unthinned SGLD chain reaches the same mean agreement. The default settings have the numbers "
+        "of networks of KSDT-SQRT, and fixed numbers after the last step.",
         "",
         "| kernel | stream | method | rule | preconditioner | steps | kept | agreement | unthinned needs | ratio |",
         "|---" * 10 + "|",
@@ -197,14 +199,25 @@ def _networks_for_same_agreement(results: ResultTable) -> str:
         unthinned = mean_over_chains(streams, kernel=kernel, stream="SGLD", **UNTHINNED)
         thinned = select(streams, kernel=kernel, stream=stream, **variant)
         for step in shown if variant["method"] == PAPER else shown[-1:]:
-            rows = select(thinned, step=step)
-            kept, most = float(rows["kept"].mean()), unthinned["kept"][-1]
-            needed = networks_needed(unthinned, float(rows["agreement"].mean()))
-            number = f"{needed:,.0f}" if np.isfinite(needed) else f"more than {most:,.0f}"
-            ratio = f"{kept / needed:.2f}" if np.isfinite(needed) else f"below {kept / most:.2f}"
-            cells = f"{step:,} | {kept:.0f} | {estimate(rows['agreement'])} | {number} | {ratio}"
-            lines.append(f"| {_labels(kernel, stream, variant)} | {cells} |")
+            cells = _same_agreement(unthinned, select(thinned, step=step))
+            lines.append(f"| {_labels(kernel, stream, variant)} | {step:,} | {cells} |")
+    unthinned = mean_over_chains(streams, kernel="imq", stream="SGLD", **UNTHINNED)
+    others = select(results, stream=OTHERS)
+    fixed = [(last, size) for size in SIZES]
+    for method, (step, size) in product((DEFAULT, FEATURES), [*((step, 0) for step in shown), *fixed]):
+        rows = select(others, method=method, step=step, size=size)
+        if len(rows["kept"]):
+            lines.append(f"| | SGLD | {method} | | | {step:,} | {_same_agreement(unthinned, rows)} |")
     return "\n".join(lines)
+
+
+def _same_agreement(unthinned: ResultTable, rows: ResultTable) -> str:
+    """Return the cells of a row: networks, agreement, networks that the unthinned chain needs, and the ratio."""
+    kept, most = float(rows["kept"].mean()), unthinned["kept"][-1]
+    needed = networks_needed(unthinned, float(rows["agreement"].mean()))
+    number = f"{needed:,.0f}" if np.isfinite(needed) else f"more than {most:,.0f}"
+    ratio = f"{kept / needed:.2f}" if np.isfinite(needed) else f"below {kept / most:.2f}"
+    return f"{kept:.0f} | {estimate(rows['agreement'])} | {number} | {ratio}"
 
 
 def _paired(results: ResultTable) -> str:

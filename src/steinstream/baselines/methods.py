@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _RESERVOIR_BLOCK = 8192  # draws per compiled call, so that Ctrl-C is handled in between; does not change the result
 _MAX_DROP_RATE = 0.3  # largest rate that Chen et al. (2019) examine
 _MINIBATCH = 100  # draws
+_EXCHANGES = 100  # most rounds of exchanges in a mini-batch
 _QUIET = ThinConfig(history=None, validate_scores=False)  # of thinners inside of a method
 _MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is computed
 
@@ -507,14 +508,17 @@ stein_thinning = baseline(
 )
 
 
-def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBATCH) -> Block:
+def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBATCH, together: int = 1) -> Block:
     r"""Select greedily from random mini-batches (Teymur et al., "Optimal quantisation of probability measures", 2021).
 
     Each step takes a mini-batch of the chain at random and selects its draw y that minimises KSD, that is
     :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)` over the draws :math:`x_i` selected so far. This is the myopic variant of
-    the authors, with one draw per step; their variants that select several draws at once require a combinatorial
-    search. A draw may be selected more than once. The method holds the chain. For m selected draws and a mini-batch of
-    b draws it makes :math:`b m^2 / 2` kernel evaluations, whatever the length of the chain.
+    the authors. With ``together`` = s > 1, each step selects the s draws of the mini-batch that together minimise KSD,
+    their non-myopic variant: for s = 2 all pairs are compared; for more, draws are added to the best pair one by one,
+    and pairs are exchanged until no exchange lowers KSD. The authors solve the same problem by integer or
+    semidefinite programming. A draw may be selected in several steps. The method holds the chain. For m selected draws
+    and a mini-batch of b draws it makes about :math:`b m^2 / (2 s) + b^2 m / s` kernel evaluations, whatever the length
+    of the chain; the second term is only for s > 1.
 
     Examples
     --------
@@ -528,22 +532,72 @@ def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBA
 
     if batch < 1:
         raise InputError(f"batch must be an integer of at least 1, got {batch}.")
+    if not 1 <= together <= batch:
+        raise InputError(f"together must be an integer from 1 to batch = {batch}, got {together}.")
     chain, rng = problem.load(), np.random.default_rng(problem.seed)
     compiled = compile_kernel(problem.kernel, problem.dim)
     states = np.stack(problem.preconditioner.apply(chain.draws, chain.scores), axis=1)
-    selected = np.empty(problem.size, dtype=np.int64)
-    for i in range(problem.size):
-        rows = np.sort(rng.choice(problem.total, min(batch, problem.total), replace=False))
-        others = np.column_stack([rows, np.broadcast_to(selected[:i], (len(rows), i))])
+
+    def kernel_table(rows: Integers, others: Integers) -> Array:
+        """Return the kernel of each row and its others, (rows, others)."""
         values = np.empty(others.size)
-        pairs(compiled, states, np.repeat(rows, i + 1), others.ravel(), values)
-        table = values.reshape(others.shape)
-        selected[i] = rows[np.argmin(table[:, 0] / 2.0 + table[:, 1:].sum(axis=1))]
+        pairs(compiled, states, np.repeat(rows, others.shape[1]), others.ravel(), values)
+        return values.reshape(others.shape)
+
+    selected = np.empty(0, dtype=np.int64)
+    while len(selected) < problem.size:
+        rows = np.sort(rng.choice(problem.total, min(batch, problem.total), replace=False))
+        table = kernel_table(rows, np.column_stack([rows, np.broadcast_to(selected, (len(rows), len(selected)))]))
+        costs = table[:, 0] / 2.0 + table[:, 1:].sum(axis=1)
+        number = min(together, problem.size - len(selected), len(rows))
+        if number == 1:
+            chosen = [int(np.argmin(costs))]
+        else:
+            chosen = _best_together(costs, kernel_table(rows, np.tile(rows, (len(rows), 1))), number)
+        selected = np.append(selected, rows[chosen])
     return chain.take(selected)
 
 
+def _best_together(costs: Array, matrix: Array, number: int) -> list[int]:
+    """Return distinct indices with a small sum of costs and of the entries of a symmetric matrix between them.
+
+    For two indices the sum is the smallest. More are added one by one to the best pair; then pairs are exchanged until
+    no exchange of one or two indices lowers the sum.
+
+    >>> costs, matrix = np.array([0.0, 0.1, 0.5]), np.array([[1.0, 0.9, -0.5], [0.9, 1.0, 0.0], [-0.5, 0.0, 1.0]])
+    >>> _best_together(costs, matrix, 2)
+    [0, 2]
+    """
+
+    def costs_with(others: list[int]) -> Array:
+        with_others: Array = costs + matrix[:, others].sum(axis=1)
+        with_others[others] = np.inf
+        return with_others
+
+    def best_pair(others: list[int]) -> tuple[list[int], Array]:
+        single = costs_with(others)
+        sums = single[:, None] + single + matrix
+        np.fill_diagonal(sums, np.inf)
+        return [int(index) for index in np.unravel_index(np.argmin(sums), sums.shape)], sums
+
+    chosen = best_pair([])[0]
+    while len(chosen) < number:
+        chosen.append(int(np.argmin(costs_with(chosen))))
+    for _ in range(_EXCHANGES):
+        before = [*chosen]
+        for one, other in combinations(range(number), 2):
+            pair, sums = best_pair([index for place, index in enumerate(chosen) if place not in (one, other)])
+            if sums[tuple(pair)] < sums[chosen[one], chosen[other]]:
+                chosen[one], chosen[other] = pair
+        if chosen == before:
+            break
+    return chosen
+
+
 minibatch_stein_thinning = baseline(
-    _minibatch_stein_thinning, batch="Number of draws in a mini-batch; the whole chain if it is shorter."
+    _minibatch_stein_thinning,
+    batch="Number of draws in a mini-batch; the whole chain if it is shorter.",
+    together="Number of draws that each step selects at once, at most ``batch``.",
 )
 
 

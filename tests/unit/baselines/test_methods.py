@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,36 @@ def test_minibatch_stein_thinning_takes_the_best_of_random_batches(number, batch
     assert ids[:, 1].tolist() == held
     if batch >= 90:  # the whole chain: Stein thinning
         assert np.array_equal(ids, baselines.stein_thinning(draws, scores, 40, **how))
+
+
+@settings
+@pytest.mark.parametrize("together", [2, 3, 4])
+def test_draws_selected_together_are_the_best_of_the_batch(number, together):
+    draws, scores, how, matrix = setting(number)
+    size, batch = 4 * together + 1, 9
+    ids = baselines.minibatch_stein_thinning(draws, scores, size, batch=batch, together=together, seed=3, **how)
+    rng, held, best = np.random.default_rng(3), [], 0
+    while len(held) < size:
+        group = np.sort(rng.choice(90, batch, replace=False))
+        count = min(together, size - len(held))
+        values = {some: added(matrix, some, held) for some in combinations(group.tolist(), count)}
+        taken = tuple(sorted(ids[len(held) : len(held) + count, 1].tolist()))
+        lowest, scale = min(values.values()), np.ptp([*values.values()])
+        best += values[taken] <= lowest + 1e-9 * scale
+        assert values[taken] <= lowest + 0.05 * scale  # exchanges of pairs may end in a local optimum
+        if together == 2:
+            assert taken == min(values, key=values.get)
+        for place, other in product(range(count), set(group.tolist()) - set(taken)):  # no exchange is better
+            exchanged = tuple(sorted((*taken[:place], *taken[place + 1 :], other)))
+            assert values[exchanged] >= values[taken] - 1e-9 * scale
+        held += ids[len(held) : len(held) + count, 1].tolist()
+    assert best >= 4  # of five
+
+
+def added(matrix, some, held):
+    """Half of the increase of the sum of the matrix over the selected draws."""
+    single = sum(matrix[y, y] / 2 + sum(matrix[y, x] for x in held) for y in some)
+    return single + sum(matrix[x, y] for x, y in combinations(some, 2))
 
 
 def best_of(matrix, group, held):
@@ -333,6 +364,8 @@ def test_other_choices_that_are_refused():
         baselines.spmcmc_fixed_drops(draws, scores, 5, drop_rate=1.0)
     with pytest.raises(InputError, match="batch must be"):
         baselines.minibatch_stein_thinning(draws, scores, 5, batch=0)
+    with pytest.raises(InputError, match="together must be an integer from 1 to batch = 3, got 4"):
+        baselines.minibatch_stein_thinning(draws, scores, 5, batch=3, together=4)
     with pytest.raises(InputError, match="toward must be"):
         baselines.reservoir(draws, scores, 5, toward="nowhere")
     with pytest.raises(InputError, match="Did you mean stein_thinning"):
