@@ -10,10 +10,10 @@ import steinstream as ss
 
 pytest.importorskip("benchmarks.quality", reason="the benchmarks are not here")
 
-from benchmarks.quality import cache, methods, metrics, run, scoring, tables
+from benchmarks.quality import cache, methods, metrics, predictions, run, scoring, tables
 from benchmarks.quality.metrics import METRICS, OFFSETS, ChainMetrics, Reference, stride
 from benchmarks.quality.sampling import Chain, Problem
-from benchmarks.quality.targets import CHOOSE, CONFIRM, TARGETS, Target
+from benchmarks.quality.targets import CHOOSE, CONFIRM, FRESH, TARGETS, Target
 
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 4.0]])
 FACTOR = np.linalg.cholesky(COVARIANCE)
@@ -132,10 +132,11 @@ def test_worth_is_monotone_and_exact_at_the_sizes_of_stride_thinning():
 
 
 def test_halves_are_balanced():
-    halves = [target.half for target in TARGETS.values()]
+    tuned = [target for target in TARGETS.values() if target.half != FRESH]
+    halves = [target.half for target in tuned]
     assert abs(halves.count(CHOOSE) - halves.count(CONFIRM)) <= 1
     kinds = {}
-    for target in TARGETS.values():
+    for target in tuned:
         kinds.setdefault(target.kind, []).append(target.half)
     assert all({*found} == {CHOOSE, CONFIRM} for found in kinds.values() if len(found) > 1)
     assert len(TARGETS) >= 15
@@ -155,6 +156,67 @@ def test_independent_draws_have_the_scores_of_their_density(name):
     identity = (draws * scores).mean(0)  # -1 by partial integration
     noise = (draws * scores).std(0) / np.sqrt(len(draws))
     assert (np.abs(identity + 1) < 5 * noise).all()
+
+
+@pytest.mark.parametrize("name", ["burn-in-ring", "bad-mixing-log-gamma"])
+def test_random_walks_have_the_scores_of_their_density_and_an_independent_reference(name):
+    problem = TARGETS[name].build(None)
+    draws = problem.reference(0)[:5000]
+    direction = np.random.default_rng(0).normal(size=TARGETS[name].dim) * draws.std(0)
+    step = 1e-5 * direction
+    slopes = (problem.log_density(draws + step) - problem.log_density(draws - step)) / 2e-5
+    scores = problem.score(draws)
+    np.testing.assert_allclose(slopes[:20], scores[:20] @ direction, rtol=1e-4, atol=1e-4)
+    noise = (draws * scores).std(0) / np.sqrt(len(draws))
+    assert (np.abs((draws * scores).mean(0) + 1) < 5 * noise).all()
+
+
+# -- predictions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", predictions.PREDICT)
+def test_distribution_of_new_data_has_its_mean(name):
+    """The continuous distribution function at integers is that of the counts: its sums of tails are the mean."""
+    pytest.importorskip("scipy")
+    draws = 0.3 * np.random.default_rng(0).normal(size=(3, TARGETS[name].dim))
+    means, values, below = predictions.PREDICT[name](draws)
+    assert below.shape == (*means.shape, len(values))
+    assert (np.diff(below, axis=2) >= 0).all()
+    integers = np.arange(0, 150) if name == "fit-count" else np.arange(0, 20)
+    at_integers = [[np.interp(integers, values, each) for each in rows] for rows in below]
+    np.testing.assert_allclose((1 - np.array(at_integers)).sum(2), means, rtol=0.03)
+
+
+def test_predictions_of_the_whole_reference_have_no_error(folder, monkeypatch):
+    pytest.importorskip("scipy")
+
+    def build(_):
+        draws = 0.3 * np.random.default_rng(0).normal(size=(2000, 7))
+        return Problem(lambda seed: Chain(draws[None], -draws[None]), lambda _: draws)
+
+    monkeypatch.setitem(TARGETS, "fit-count", Target("fit-count", "finished fit", CHOOSE, 7, "independent", build))
+    found = predictions.predictor("fit-count", 0)
+    np.testing.assert_allclose(found.errors(np.arange(2000)), 0.0, atol=1e-9)
+    narrow = np.full(100, 5)
+    assert (found.errors(narrow) > 2 * found.errors(stride(2000, 100, 3))).all()
+    predictions.predictor.cache_clear()
+
+
+# -- methods -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_online_thins_as_a_running_thinner_does(scores):
+    draws = np.stack([gaussian(seed, 1000)[0] for seed in (0, 1)])
+    gradient = -draws @ np.linalg.inv(COVARIANCE)
+    work = methods.Work("two chains", 0, Chain(draws, gradient))
+    kept = methods.METHODS["online" if scores else "online-no-scores"].select(work, 30).indices
+    thinner = ss.Thinner(2, size=30)
+    for i in range(0, 1000, 100):
+        for chain in range(2):
+            for j in range(i, i + 100):
+                thinner.push(draws[chain, j], gradient[chain, j] if scores else None, id=(chain, j))
+    assert sorted(kept) == sorted(thinner.kept.ids @ [1000, 1])
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
