@@ -314,6 +314,43 @@ def test_missing_packages_and_data_are_named(folder, monkeypatch, capsys):
     assert "no/such/file.npz" in output
 
 
+def paired(ratios):
+    """Compare two methods with these ratios (methods, cells, chains, metrics) on a target."""
+    results = object.__new__(tables.Results)
+    results.targets = ["small"]
+    results.scores = {
+        ("small", method, size): tables.Scores(each[i], each[i], each[i, :, 0], each[i, :, :0])
+        for method, each in zip(("passes-auto", "default"), ratios, strict=True)
+        for i, size in enumerate((50, 100, 200, 500))
+    }
+    return tables.paired_cells(results, "passes-auto", "default")
+
+
+def test_paired_comparison_finds_what_all_chains_have_in_common():
+    rng = np.random.default_rng(0)
+    chains = np.exp(rng.normal(size=(4, 3, len(METRICS))))  # the chains differ much more than the methods
+    noise = np.exp(0.05 * rng.normal(size=(2, 4, 3, len(METRICS))))
+    same = paired(chains * noise)
+    assert sum(abs(cell.difference) > 2 * cell.standard_error for cell in same) <= 2
+    noise[0, 1] *= 1.5
+    worse = [cell for cell in paired(chains * noise) if cell.difference > 2 * cell.standard_error]
+    assert {cell.metric for cell in worse if cell.size == 100} == {*METRICS[: metrics.COMPOSITE]}
+    assert sum(cell.size != 100 for cell in worse) <= 2
+
+
+def test_goals_are_judged_for_the_methods_that_they_name(folder, calls, monkeypatch):
+    for name in ("default", "no-scores", "kt"):
+        monkeypatch.setitem(methods.METHODS, name, methods.METHODS["random"]._replace(name=name))
+    run.run(plan(folder, methods=("stride", "default", "no-scores", "kt")))
+    found = {row[""]: row for row in tables.goals(tables.Results(folder))}
+    row = found["composite, all targets"]
+    assert row["default"].endswith(" MISSED") and row["no-scores"].endswith(" MISSED")
+    assert row["kt"] == row["default"].removesuffix(" MISSED")
+    assert found["sd of scale parameters, small, m = 200"]["default"] == ""
+    alone = found["composite relative to kernel thinning"]
+    assert (alone["default"], alone["no-scores"]) == ("1.00 MISSED", "1.00")
+
+
 def test_tables_report_methods_and_methods_that_do_not_apply(folder, calls, monkeypatch):
     def select(work, size):
         raise methods.NotApplicableError("no log densities")
