@@ -20,7 +20,7 @@ from benchmarks.quality.metrics import COMPOSITE, LADDER, METRICS, OFFSETS, rms_
 from benchmarks.quality.predictions import PREDICT, PREDICTIONS
 from benchmarks.quality.run import BASELINE, HERE, RESULTS
 from benchmarks.quality.sampling import Array
-from benchmarks.quality.targets import CHOOSE, CONFIRM, FRESH, SIZES, SLOW, TARGETS, WIDE, Target
+from benchmarks.quality.targets import CHOOSE, CONFIRM, FRESH, SEEDS, SIZES, SLOW, TARGETS, WIDE, Target
 from benchmarks.table import Row, markdown
 
 OURS, WITHOUT_SCORES, PURE, PEER, PASSES = "default", "no-scores", "pure-ksd", "kt", "passes-auto"
@@ -36,59 +36,104 @@ _COMPOSITE_GOAL = "<= 0.47; without scores <= 0.52"
 
 
 class Scores(NamedTuple):
-    """Results of a method on a target for one size: a row per seed."""
+    """Results of a method on a target for one size."""
 
-    errors: Array  # (seeds, metrics)
-    ratios: Array  # (seeds, metrics)
-    spread: Array  # (seeds,)
-    scales: Array  # (seeds, scale parameters)
-    predictions: Array | None = None  # (seeds, ratios of the errors of predictions)
-
-    @property
-    def cells(self) -> Array:
-        """Ratios (metrics,) averaged over the chains."""
-        return self.ratios.mean(0)
+    cells: Array  # (metrics,), ratios averaged over the chains
+    chains: Array  # (chains, metrics), ratios of each chain; no rows if only their means are known
+    spread: float
+    scales: Array  # (scale parameters,)
+    worth: float  # number of evenly spaced draws with the same composite error
+    predictions: Array | None = None  # ratios of the errors of predictions
 
 
 class Results:
-    """Everything in a folder of results."""
+    """All results in a folder: those in results.json, and those in .results, which replace them.
 
-    def __init__(self, folder: Path) -> None:
+    So a method or a target can be added to committed results without running the others again. Results of a target in
+    results.json are left out if its chains changed, that is, if the errors of stride thinning differ.
+    """
+
+    def __init__(self, folder: Path, *, former_only: bool = False) -> None:
         self.scores: dict[tuple[str, str, int], Scores] = {}
-        self.stride: dict[tuple[str, int], Array] = {}  # errors (seeds * offsets, metrics)
-        self.seconds: dict[str, list[float]] = {}
+        self.noise: dict[
+            tuple[str, int], Array
+        ] = {}  # sd (metrics,) of the ratios of single offsets of stride thinning
         self.not_applicable: dict[str, dict[str, str]] = {}  # method -> target -> reason
-        files = folder / RESULTS
-        self.targets = [name for name in TARGETS if any((files / name).glob(f"{BASELINE}-*.json"))]
-        for target in self.targets:
-            self._read_stride(files / target, target)
-            for method in METHODS:
-                self._read_method(files / target, target, method)
-        self.methods = [name for name in METHODS if any(method == name for _, method, _ in self.scores)]
+        self._stride: dict[tuple[str, int], Array] = {}  # errors (chains * offsets, metrics)
+        files, former = folder / RESULTS, folder / "results.json"
+        if former.exists():
+            self._read_former(json.loads(former.read_text()))
+        for target in () if former_only else TARGETS:
+            if any((files / target).glob(f"{BASELINE}-*.json")):
+                self._read_stride(files / target, target)
+                for method in METHODS:
+                    self._read_method(files / target, target, method)
+        known = {(target, method) for target, method, _ in self.scores}
+        self.targets = [name for name in TARGETS if any(target == name for target, _ in known)]
+        self.methods = [name for name in METHODS if any(method == name for _, method in known)]
+
+    def _read_former(self, content: dict[str, Any]) -> None:
+        for target, methods in content["results"].items():
+            for method, sizes in methods.items():
+                for size, cell in sizes.items():
+                    if target in TARGETS and method in METHODS:
+                        self.scores[target, method, int(size)] = Scores(
+                            np.array(cell["ratios"]),
+                            np.array(cell.get("chains", ())).reshape(-1, len(METRICS)),
+                            cell["spread"],
+                            np.array(cell["scales"]),
+                            cell["worth"],
+                            np.array(cell["predictions"]) if "predictions" in cell else None,
+                        )
+        for target, by_size in content.get("noise", {}).items():
+            self.noise |= {(target, int(size)): np.array(values) for size, values in by_size.items()}
+        self.not_applicable = {method: dict(found) for method, found in content.get("not applicable", {}).items()}
 
     def _read_stride(self, folder: Path, target: str) -> None:
         found = [json.loads(path.read_text())["errors"] for path in sorted(folder.glob(f"{BASELINE}-*.json"))]
         for size in LADDER:
             if all(str(size) in each for each in found):
-                self.stride[target, size] = np.array([each[str(size)] for each in found])
+                errors = np.array([each[str(size)] for each in found])
+                self._stride[target, size] = errors.reshape(-1, len(METRICS))
+                ratios = errors / np.sqrt((errors**2).mean(1, keepdims=True))
+                if size in SIZES:
+                    self.noise[target, size] = ratios.std((0, 1), ddof=1)
 
     def _read_method(self, folder: Path, target: str, method: str) -> None:
         found = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{method}-[0-9].json"))]
-        self.seconds.setdefault(method, []).extend(each["seconds"] for each in found if "seconds" in each)
         reasons = [each["not applicable"] for each in found if "not applicable" in each]
         if reasons:
             self.not_applicable.setdefault(method, {})[target] = reasons[0]
         for size in SIZES:
             rows = [each["sizes"][str(size)] for each in found if str(size) in each["sizes"]]
+            if len(rows) < len(SEEDS) and (target, method, size) in self.scores:
+                continue  # of a run that was interrupted
             if rows:
-                errors, ratios = (
-                    np.array([[row[field][metric] for metric in METRICS] for row in rows])
-                    for field in ("errors", "ratios")
-                )
-                spread, scales = (np.array([row[field] for row in rows]) for field in ("spread", "scales"))
-                predicted = [[row["predictions"][name] for name in PREDICTIONS] for row in rows if "predictions" in row]
-                predictions = np.array(predicted) if predicted else None
-                self.scores[target, method, size] = Scores(errors, ratios, spread, scales, predictions)
+                self._add(target, method, size, rows)
+
+    def _add(self, target: str, method: str, size: int, rows: list[dict[str, Any]]) -> None:
+        """Add the results of all chains, in place of former ones."""
+        errors, ratios = (
+            np.array([[row[field][metric] for metric in METRICS] for row in rows]) for field in ("errors", "ratios")
+        )
+        former = self.scores.get((target, method, size))
+        if method == "stride" and former is not None and not np.allclose(former.cells, ratios.mean(0), rtol=1e-3):
+            print(f"{target}: the chains changed, so results of former runs are left out")
+            self.scores = {key: value for key, value in self.scores.items() if key[0] != target}
+        predicted = [[row["predictions"][name] for name in PREDICTIONS] for row in rows if "predictions" in row]
+        self.scores[target, method, size] = Scores(
+            ratios.mean(0),
+            ratios,
+            float(np.mean([row["spread"] for row in rows])),
+            np.mean([row["scales"] for row in rows], axis=0),
+            self._worth(target, errors),
+            np.mean(predicted, axis=0) if predicted else None,
+        )
+
+    def _worth(self, target: str, errors: Array) -> float:
+        sizes = [size for size in LADDER if (target, size) in self._stride]
+        ladder = [_geometric(rms_over_offsets(self._stride[target, size])) for size in sizes]
+        return worth(np.array(sizes), np.array(ladder), _geometric(rms_over_offsets(errors)))
 
     def of(self, method: str, targets: Iterable[str] | None = None) -> dict[tuple[str, int], Scores]:
         """Results of a method by target and size."""
@@ -128,18 +173,9 @@ class Results:
 
     def _standard_error(self, target: str, size: int, found: Scores, k: int) -> float:
         """Standard error of a cell, from the spread over chains or that of stride thinning if it is larger."""
-        errors = self.stride[target, size][..., k]
-        ratios = errors / np.sqrt((errors**2).mean(-1, keepdims=True))
-        of_stride = float(ratios.std(ddof=1))
-        of_method = float(found.ratios[:, k].std(ddof=1)) if len(found.ratios) > 1 else 0.0
-        return max(of_stride, of_method) / float(np.sqrt(len(found.ratios)))
-
-    def worth(self, target: str, method: str, size: int) -> float:
-        """Number of evenly spaced draws with the same composite error."""
-        sizes = [each for each in LADDER if (target, each) in self.stride]
-        ladder = [_geometric(rms_over_offsets(self.stride[target, each].reshape(-1, len(METRICS)))) for each in sizes]
-        error = _geometric(np.sqrt((self.scores[target, method, size].errors ** 2).mean(0)))
-        return worth(np.array(sizes), np.array(ladder), error)
+        of_stride = float(self.noise[target, size][k])
+        of_method = float(found.chains[:, k].std(ddof=1)) if len(found.chains) > 1 else 0.0
+        return max(of_stride, of_method) / float(np.sqrt(len(found.chains) or len(SEEDS)))
 
 
 class Cell(NamedTuple):
@@ -222,7 +258,7 @@ def worths(results: Results) -> list[Row]:
         row: Row = {"method": method}
         for size in SIZES:
             found = [
-                results.worth(target, method, size)
+                results.scores[target, method, size].worth
                 for target in results.where(_mixes)
                 if (target, method, size) in results.scores
             ]
@@ -333,19 +369,19 @@ def _worse(results: Results, method: str) -> Value:
 
 def _spread(results: Results, target: str, method: str) -> Value:
     found = results.scores.get((target, method, 50))
-    return _percentages(found.spread.mean(keepdims=True)) if found else Value("", ())
+    return _percentages(np.array([found.spread])) if found else Value("", ())
 
 
 def _scales(results: Results, target: str, method: str) -> Value:
     found = results.scores.get((target, method, 200))
-    return _percentages(found.scales.mean(0) - 1) if found else Value("", ())
+    return _percentages(found.scales - 1) if found else Value("", ())
 
 
 def ksd_quotients(results: Results, method: str) -> dict[tuple[str, int], float]:
     """KSD relative to pure KSD, by target and size, without slow chains."""
     k = METRICS.index("ksd")
     return {
-        (target, size): float((found.errors[:, k] / results.scores[target, PURE, size].errors[:, k]).mean())
+        (target, size): float(found.cells[k] / results.scores[target, PURE, size].cells[k])
         for (target, size), found in results.of(method, results.where(_mixes)).items()
         if (target, PURE, size) in results.scores
     }
@@ -392,17 +428,12 @@ def paired_cells(results: Results, method: str, other: str) -> list[PairedCell]:
     of the metric (root mean square) if it is larger.
     """
     found, others = results.of(method), results.of(other)
-    keys = [key for key in found if key in others]
+    keys = [key for key in found if key in others and len(found[key].chains) == len(others[key].chains) > 1]
     if not keys:
         return []
-    logs = np.array(
-        [
-            np.log(np.maximum(found[key].ratios, 1e-12) / np.maximum(others[key].ratios, 1e-12))[:, :COMPOSITE]
-            for key in keys
-        ]
-    )
-    chains = logs.shape[1]
-    own = logs.std(1, ddof=1) if chains > 1 else np.full(logs[:, 0].shape, np.inf)
+    logs = np.log(np.maximum([found[key].chains for key in keys], 1e-12))[..., :COMPOSITE]
+    logs -= np.log(np.maximum([others[key].chains for key in keys], 1e-12))[..., :COMPOSITE]
+    chains, own = logs.shape[1], logs.std(1, ddof=1)
     errors = np.maximum(own, np.sqrt((own**2).mean(0))) / np.sqrt(chains)
     return [
         PairedCell(*key, METRICS[k], float(logs[i, :, k].mean()), float(errors[i, k]))
@@ -442,8 +473,7 @@ def predictions(results: Results) -> list[Row]:
     for method in results.methods:
         row: Row = {"method": method}
         for target in targets:
-            found = [each.predictions.mean(0) for each in results.of(method, [target]).values()
-                     if each.predictions is not None]  # fmt: skip
+            found = [each.predictions for each in results.of(method, [target]).values() if each.predictions is not None]
             means = np.exp(np.log(found).mean(0)) if found else np.full(len(PREDICTIONS), np.nan)
             row |= {f"{target}, {name}": _two(float(value)) for name, value in zip(PREDICTIONS, means, strict=True)}
         rows.append(row)
@@ -469,6 +499,7 @@ def write(folder: Path) -> None:
     if not results.methods:
         raise SystemExit(f"There are no results in {folder / RESULTS}.")
     (folder / "results.json").write_text(json.dumps(_numbers(results), indent=None, separators=(",", ":")) + "\n")
+    results = Results(folder, former_only=True)  # rounded, so that the page can be made again
     (folder / "results.md").write_text(_page(results))
     _figure(results, folder / FIGURE)
 
@@ -488,23 +519,32 @@ def summary(folder: Path) -> str:
 
 
 def _numbers(results: Results) -> dict[str, Any]:
-    """All cells as numbers."""
-    content: dict[str, Any] = {"metrics": METRICS, "results": {}}
-    for (target, method, size), found in results.scores.items():
-        content["results"].setdefault(target, {}).setdefault(method, {})[size] = {
-            "ratios": [_digits(value) for value in found.cells],
-            "spread": _digits(found.spread.mean()),
-            "scales": [_digits(value) for value in found.scales.mean(0)],
-            "worth": _digits(results.worth(target, method, size)),
+    """Everything that is read again, as numbers."""
+    content: dict[str, Any] = {"metrics": METRICS, "results": {}, "noise": {}}
+    for (target, method, size), found in sorted(results.scores.items(), key=_order):
+        cell = {
+            "ratios": _digits(found.cells),
+            "chains": [_digits(chain) for chain in found.chains],
+            "spread": _digits(found.spread),
+            "scales": _digits(found.scales),
+            "worth": _digits(found.worth),
         }
-        if found.predictions is not None:
-            content["results"][target][method][size]["predictions"] = [_digits(x) for x in found.predictions.mean(0)]
-    content["seconds"] = {method: _digits(sum(times)) for method, times in results.seconds.items() if times}
+        cell |= {} if found.predictions is None else {"predictions": _digits(found.predictions)}
+        content["results"].setdefault(target, {}).setdefault(method, {})[size] = cell
+    for (target, size), noise in results.noise.items():
+        content["noise"].setdefault(target, {})[size] = _digits(noise)
+    content["not applicable"] = results.not_applicable
     return content
 
 
-def _digits(value: float) -> float:
-    return float(f"{value:.4g}")
+def _order(item: tuple[tuple[str, str, int], Scores]) -> tuple[int, int, int]:
+    target, method, size = item[0]
+    return [*TARGETS].index(target), [*METHODS].index(method), size
+
+
+def _digits(values: Any) -> Any:
+    """Round to four digits."""
+    return np.vectorize(lambda value: float(f"{value:.4g}"), otypes=[float])(values).tolist()
 
 
 _PREDICTED = (
@@ -583,7 +623,7 @@ def _page(results: Results) -> str:
 
 
 def _seeds(results: Results) -> int:
-    return max(len(found.spread) for found in results.scores.values())
+    return max(len(found.chains) for found in results.scores.values())
 
 
 def _paragraph(text: str) -> str:

@@ -1,5 +1,7 @@
 """The quality suite: metrics, targets, and resumption of a run."""
 
+import json
+import shutil
 from pathlib import Path
 from statistics import NormalDist
 
@@ -254,7 +256,7 @@ def calls(monkeypatch):
 
         return methods.Method(name, select)
 
-    for name in ("stride", "random"):
+    for name in ("stride", "random", "kt"):
         monkeypatch.setitem(methods.METHODS, name, recorded(name))
     return seen
 
@@ -314,12 +316,35 @@ def test_missing_packages_and_data_are_named(folder, monkeypatch, capsys):
     assert "no/such/file.npz" in output
 
 
+def test_tables_are_made_again_from_the_committed_numbers(folder, calls):
+    run.run(plan(folder, seeds=(0, 1, 2)))
+    tables.write(folder)
+    page = (folder / "results.md").read_text()
+    shutil.rmtree(folder / run.RESULTS)
+    tables.write(folder)
+    assert (folder / "results.md").read_text() == page
+
+
+def test_a_method_is_added_to_committed_results_unless_the_chains_changed(folder, calls, capsys):
+    run.run(plan(folder, seeds=(0, 1, 2)))
+    tables.write(folder)
+    shutil.rmtree(folder / run.RESULTS)
+    run.run(plan(folder, seeds=(0, 1, 2), methods=("stride", "kt")))
+    assert tables.Results(folder).methods == ["stride", "random", "kt"]
+    committed = folder / "results.json"
+    content = json.loads(committed.read_text())
+    content["results"]["small"]["stride"]["50"]["ratios"][0] *= 1.1
+    committed.write_text(json.dumps(content))
+    assert tables.Results(folder).methods == ["stride", "kt"]
+    assert "small: the chains changed" in capsys.readouterr().out
+
+
 def paired(ratios):
     """Compare two methods with these ratios (methods, cells, chains, metrics) on a target."""
     results = object.__new__(tables.Results)
     results.targets = ["small"]
     results.scores = {
-        ("small", method, size): tables.Scores(each[i], each[i], each[i, :, 0], each[i, :, :0])
+        ("small", method, size): tables.Scores(each[i].mean(0), each[i], 0.0, each[0, 0, :0], 50.0)
         for method, each in zip(("passes-auto", "default"), ratios, strict=True)
         for i, size in enumerate((50, 100, 200, 500))
     }
@@ -360,6 +385,6 @@ def test_tables_report_methods_and_methods_that_do_not_apply(folder, calls, monk
     results = tables.Results(folder)
     assert results.methods == ["stride", "random"]
     assert 0.3 < results.composite("stride") < 2
-    assert results.worth("small", "stride", 50) < results.worth("small", "stride", 100)
+    assert results.scores["small", "stride", 50].worth < results.scores["small", "stride", 100].worth
     tables.write(folder)
     assert "| stride |" in (folder / "results.md").read_text()
