@@ -23,6 +23,7 @@ import steinstream as ss
 
 draws = np.random.default_rng(0).normal(size=(2000, 4))
 log_densities = -0.5 * (draws**2).sum(axis=1)
+costs, pinned = draws[:, 0] ** 2, np.arange(2000) < 2
 uses = {
     "ss.thin(draws, scores, size=200)": lambda: ss.thin(draws, -draws, size=200),
     "kernel='rbf'": lambda: ss.thin(draws, -draws, size=200, kernel="rbf"),
@@ -33,6 +34,11 @@ uses = {
     "log_density": lambda: ss.thin(draws, size=200, log_density=log_densities),
     "passes='auto'": lambda: ss.thin(draws, -draws, size=200, passes="auto"),
     "ss.ksd": lambda: ss.ksd(draws[:200], -draws[:200]),
+    "kernel=IMQ(linear=1)": lambda: ss.thin(draws, -draws, size=200, kernel=ss.IMQ(linear=1)),
+    "costs, pinned": lambda: ss.thin(draws, -draws, size=200, cost_weight=1, costs=costs, pinned=pinned),
+    "storage='float32'": lambda: ss.thin(draws, -draws, size=200, storage="float32"),
+    "start='sample', stream_weight=0": lambda: ss.thin(draws, -draws, size=200, start="sample", stream_weight=0),
+    "ss.merge": lambda: ss.merge([ss.thin(half, -half, size=200) for half in (draws[:1000], draws[1000:])], size=200),
 }
 
 def seconds(use):

@@ -1,8 +1,8 @@
 """Write the measured numbers of README.md, comparison.md and faq.md: ``python benchmarks/readme.py [--text]``.
 
 The numbers come from three committed runs: readme.json (measured by this script), results.md (``make bench``) and
-quality/results.md and .json (``make quality``). The text between the markers of a page is replaced. ``--text`` measures
-and draws nothing. A test compares the pages with the committed runs.
+quality/results.md and .json (``make quality``); those on networks from experiments/*/summary.md. The text between the
+markers of a page is replaced. ``--text`` measures and draws nothing. A test compares the pages with the committed runs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ COMPOSITE = 7  # the first metrics of results.json: all but MMD and KSD
 DRAWS = 50_000
 FOUR = ("normal", "4", "100000")  # the row of results.md on draws in four dimensions
 METHODS = {  # name in quality/results.md: name on the pages, input, what has to be in memory
-    "default": ("**steinstream** with scores", "draws, scores", "kept draws"),
-    "no-scores": ("**steinstream** without scores", "draws", "kept draws"),
+    "default": ("**steinstream** `thin` with scores", "draws, scores", "kept draws, summary; reads twice"),
+    "online": ("**steinstream** `Thinner` with scores", "draws, scores", "kept draws, summary"),
+    "no-scores": ("**steinstream** `thin` without scores", "draws", "kept draws, summary; reads twice"),
+    "online-no-scores": ("**steinstream** `Thinner` without scores", "draws", "kept draws, summary"),
+    "passes-auto": ('steinstream with scores, `passes="auto"`', "draws, scores", "the chain"),
+    "no-scores-passes": ('steinstream without scores, `passes="auto"`', "draws", "the chain"),
     "kt": ("[kernel thinning](https://pypi.org/project/goodpoints/)", "draws", "the chain"),
     "kt-second-half": ("kernel thinning, second half", "draws", "half of the chain"),
     "stein-thinning": ("[Stein thinning](https://pypi.org/project/stein-thinning/)", "draws, scores", "the chain"),
@@ -39,10 +43,19 @@ METHODS = {  # name in quality/results.md: name on the pages, input, what has to
     "kernax": (
         "[regularised Stein thinning](https://pypi.org/project/kernax/)", "draws, scores, log density", "the chain"
     ),
-    "pure-ksd": ("steinstream, KSD alone (`stream_weight=0`)", "draws, scores", "kept draws"),
+    "spmcmc": ("SPMCMC (Chen et al. 2019)", "draws, scores", "kept draws"),
+    "spmcmc-fixed-drops": ("SPMCMC with fixed drops", "draws, scores", "kept draws"),
+    "reservoir": ("super-sampling with a reservoir (Paige et al. 2016)", "draws, scores", "the chain"),
+    "pure-ksd": ("steinstream, KSD alone (`stream_weight=0`)", "draws, scores", "kept draws; reads twice"),
+    "pure-ksd-linear": ("steinstream, KSD alone, `kernel=IMQ(linear=1)`", "draws, scores", "kept draws; reads twice"),
+    "pure-ksd-passes": ('steinstream, KSD alone, `passes="auto"`', "draws, scores", "the chain"),
     "paper": ("steinstream, settings of the paper (`**ss.PAPER`)", "draws, scores", "kept draws"),
     "stride": ("evenly spaced draws (stride)", "draws", "kept draws"),
 }  # fmt: skip
+WORTH = ("default", "online", "no-scores", "online-no-scores", "kt", "kt-second-half", "stein-thinning", "stride")
+SAME_OBJECTIVE = ("default", "online", "online-no-scores", "passes-auto", "no-scores-passes")
+NETWORKS = {name: ROOT / "experiments" / name / "summary.md" for name in ("cifar10", "imdb")}
+NETWORK_SIZES, NETWORK_GOAL = ("20", "50", "100"), 0.5
 
 Numbers = dict[str, Any]
 Rows = list[dict[str, str]]
@@ -97,12 +110,16 @@ def draw() -> None:
 def sections(measured: Numbers, results: str, quality: str, cells: Numbers) -> dict[str, str]:
     """Return the generated text of each section, by name."""
     return {
-        "worth": worth(quality, cells, ("default", "no-scores", "kt", "kt-second-half", "stein-thinning", "stride")),
+        "worth": worth(quality, cells, WORTH),
         "sizes": sizes(quality),
         "all-methods": composite(quality, cells),
         "metrics": metrics(quality),
         "others-win": others_win(quality),
         "slow-chains": slow_chains(quality),
+        "halves": halves(quality),
+        "missed": missed(quality, results, {name: path.read_text() for name, path in NETWORKS.items()}),
+        "high-ksd": high_ksd(quality),
+        "predictions": predictions(quality),
         "kernel-thinning": kernel_thinning(quality),
         "speed": speed(measured),
         "costs": costs(results),
@@ -128,10 +145,15 @@ def worth(quality: str, cells: Numbers, methods: tuple[str, ...]) -> str:
     head = ["100 draws selected by", "in memory", "worth in evenly spaced draws", "error, burn-in", "error, bad mixing"]
     lines = []
     for name in methods:
-        title, needs, memory = METHODS[name]
-        title += " with scores" if "scores" in needs and "scores" not in title else ""
+        title, _, memory = METHODS[name]
+        title += " with scores" if name == "stein-thinning" else ""
         lines.append([title, memory, worths[name]["m = 100"], *on_slow_chains(cells, name)])
-    return table(head, lines)
+    targets = rows(quality, "Targets")
+    fresh = sum(row["half"] == "fresh" for row in targets)
+    said = f"""
+        Measured on {len(targets)} targets, {fresh} of which were added after all settings were fixed. *thin* and
+        *Thinner*: a finished chain, which is read twice, and a running chain, which is read once."""
+    return f"{table(head, lines)}\n{paragraph(said)}"[:-1]
 
 
 def sizes(quality: str) -> str:
@@ -139,7 +161,9 @@ def sizes(quality: str) -> str:
     worths = by_method(rows(quality, "Worth"))
     kept = [name.removeprefix("m = ") for name in worths["default"] if name != "method"]
     head = ["kept draws", "worth in evenly spaced draws, with scores", "without scores"]
-    return table(head, [[m, *(worths[name][f"m = {m}"] for name in ("default", "no-scores"))] for m in kept])
+    lines = [[m, *(worths[name][f"m = {m}"] for name in ("default", "no-scores"))] for m in kept]
+    mixed = sum("slow chain" not in row["kind"] for row in rows(quality, "Targets"))
+    return f"{table(head, lines)}\nMeans over {mixed} targets with well-mixed chains.\n"
 
 
 def composite(quality: str, cells: Numbers) -> str:
@@ -181,22 +205,93 @@ def metrics(quality: str) -> str:
 
 
 def others_win(quality: str) -> str:
-    """Return the table of targets on which another method has a smaller error than the default."""
-    lines = []
-    for row in rows(quality, "Composite by target"):
-        others = {name: row[name] for name in METHODS if name not in ("default", "stride") and row[name]}
+    """Return the table of targets on which another method has a smaller error than the default, and their numbers."""
+    lines, wins = [], dict.fromkeys((name for name in METHODS if name not in (*SAME_OBJECTIVE, "stride")), 0)
+    found = rows(quality, "Composite by target")
+    for row in found:
+        others = {name: row[name] for name in wins if row[name]}
         better = sorted((float(value), name) for name, value in others.items() if float(value) < float(row["default"]))
+        for _, name in better:
+            wins[name] += 1
         if better:
-            said = ", ".join(f"{METHODS[name][0].replace('**', '')} {value:.2f}" for value, name in better)
+            said = ", ".join(f"{plain(name)} {value:.2f}" for value, name in better)
             lines.append([row["target"], row["default"], said])
-    return table(["target", "steinstream with scores", "smaller error"], lines)
+    most = sorted((name for name in wins if wins[name]), key=lambda name: -wins[name])
+    counts = ", ".join(f"{plain(name)} {wins[name]}" for name in most)
+    said = f"Number of targets, of {len(found)}, on which each method has a smaller error than the default: {counts}."
+    return paragraph(said) + table(["target", "default", "smaller error"], lines)
+
+
+def plain(method: str) -> str:
+    """Return the name of a method without emphasis and link."""
+    return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", METHODS[method][0].replace("**", ""))
 
 
 def slow_chains(quality: str) -> str:
     """Return the table of errors on slow chains: the default, further passes and KSD alone."""
-    names = {"default": "default", "passes-auto": '`passes="auto"`', "pure-ksd": "KSD alone (`stream_weight=0`)"}
+    names = {"default": "default", "online": "`Thinner`", "passes-auto": '`passes="auto"`'}
+    names |= {"pure-ksd": "KSD alone", "pure-ksd-passes": 'KSD alone, `passes="auto"`'}
+    names |= {"pure-ksd-linear": "KSD alone, linear term", "stein-thinning": "Stein thinning"}
     found = [row for row in rows(quality, "Composite by target") if row["target"].startswith(("burn-in", "bad-mixing"))]
     return table(["target", *names.values()], [[row["target"], *(row[name] for name in names)] for row in found])
+
+
+def halves(quality: str) -> str:
+    """Return the table of errors on the targets that choose, confirm and are fresh."""
+    found = by_method(rows(quality, "Composite"))
+    kinds = ["choose", "confirm", "fresh"]
+    names = ("default", "online", "passes-auto", "no-scores", "online-no-scores", "kt", "pure-ksd", "pure-ksd-linear")
+    return table(["method", *kinds], [[METHODS[name][0], *(found[name][kind] for kind in kinds)] for name in names])
+
+
+def missed(quality: str, results: str, summaries: dict[str, str]) -> str:
+    """Return the table of all goals that are missed."""
+    lines = []
+    for row in rows(quality, "Goals"):
+        values = {name: cell.removesuffix(" MISSED") for name, cell in row.items() if cell.endswith(" MISSED")}
+        if values:
+            said = "; ".join(f"{plain(name)}: {value}" for name, value in values.items())
+            lines.append([row[""], row["goal"], said])
+    for row in rows(results, "kernel_thinning"):
+        goal, _, verdict = row["goal"].partition(": ")
+        if verdict == "MISSED":
+            lines.append([f"time relative to kernel thinning, d = {row['d']}", goal, row["default / kernel thinning"]])
+    for name, summary in summaries.items():
+        ratios = network_ratios(summary)
+        if max(ratios.values()) > NETWORK_GOAL:
+            label = f"total variation relative to evenly spaced networks, {name}, {', '.join(ratios)} networks"
+            lines.append([label, f"<= {NETWORK_GOAL}", ", ".join(f"{ratio:.2f}" for ratio in ratios.values())])
+    return table(["goal", "required", "result"], lines)
+
+
+def network_ratios(summary: str) -> dict[str, float]:
+    """Return the total variation of networks selected by predictions, relative to evenly spaced ones, by number."""
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in summary.splitlines() if line[:1] == "|"]
+    variation = {
+        (line[0], line[1]): float(line[4].split()[0])
+        for line in cells
+        if line[0] in NETWORK_SIZES and line[2] == line[0]
+    }
+    return {
+        size: variation[size, "default, predictions"] / variation[size, "evenly spaced, no burn-in"]
+        for size in NETWORK_SIZES
+    }
+
+
+def high_ksd(quality: str) -> str:
+    """Return the table of targets on which KSD exceeds the goal."""
+    found = rows(quality, "KSD of the default")
+    return table(list(found[0]), [list(row.values()) for row in found])
+
+
+def predictions(quality: str) -> str:
+    """Return the table of errors of posterior predictions."""
+    found = by_method(rows(quality, "Posterior prediction"))
+    names = [name for name in found["default"] if name != "method"]
+    return table(
+        ["method", *names],
+        [[METHODS[name][0], *(found[name][each] for each in names)] for name in METHODS if name in found],
+    )
 
 
 def kernel_thinning(quality: str) -> str:

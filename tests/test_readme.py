@@ -51,6 +51,8 @@ def test_the_pages_say_what_was_measured(script):
     assert parts["costs"] != script.sections(measured, slower, quality, cells)["costs"]
     changed = script.sections(measured, results, re.sub(r"(\| default \| \d+ \| )\d+", r"\g<1>9999", quality), cells)
     assert parts["worth"] != changed["worth"] and parts["sizes"] != changed["sizes"]
+    missed = [line for line in quality.splitlines() if " MISSED |" in line]
+    assert missed and all(line.split(" | ")[0].strip("| ") in parts["missed"] for line in missed)
     cells["results"]["burn-in-gauss"]["default"]["50"]["ratios"][0] *= 100
     assert parts["worth"] != script.sections(measured, results, quality, cells)["worth"]
 

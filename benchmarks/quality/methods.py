@@ -1,13 +1,14 @@
 """The methods that are compared.
 
-A method selects draws of a work chain for every size. `SETTINGS` has the named settings of ``ss.thin``: to compare
-another one, add a line.
+A method selects draws of a work chain for every size. `SETTINGS` has the named settings of ``ss.thin`` and of
+``ss.Thinner``: to compare another one, add a line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from benchmarks.quality.metrics import Integers, spaced, squared_distances, stri
 from benchmarks.quality.sampling import Array, Chain
 from benchmarks.quality.scoring import Selection
 
-KERNEL_THINNING_DRAWS = 4096  # evenly spaced draws of the chain that kernel thinning reads
+COMPARED_DRAWS = 4096  # evenly spaced draws of the chain that methods with quadratic cost read
+_ONLINE_BLOCK = 100  # draws of each chain that a running thinner is given at a time; does not change its result
 _MEDIAN_DRAWS = 1000
 _HESSIAN_STEP = 1e-4  # in sds
 
@@ -86,10 +88,21 @@ def _stein_thinning(work: Work, size: int) -> Selection:
     return Selection(thin(work.draws, work.scores, size, standardize=True, preconditioner="med"))
 
 
-def _minibatch_stein_thinning(work: Work, size: int) -> Selection:
-    """Best draw of random mini-batches of 100 (Teymur et al., 2021), with the preconditioner of ``ss.thin``."""
-    select = ss.baselines.minibatch_stein_thinning
-    return Selection(select(work.draws, work.scores, size, seed=work.seed, validate_scores=False)[:, 1])
+def _baseline(name: str) -> Select:
+    """Method of ``ss.baselines``, with the kernel and the preconditioner of ``ss.thin``."""
+
+    def select(work: Work, size: int) -> Selection:
+        found = getattr(ss.baselines, name)(work.draws, work.scores, size, seed=work.seed, validate_scores=False)
+        return Selection(found[:, 1])
+
+    return select
+
+
+def _reservoir(work: Work, size: int) -> Selection:
+    """Super-sampling with a reservoir (Paige et al., 2016), of at most 4096 evenly spaced draws."""
+    rows = spaced(len(work.draws), min(COMPARED_DRAWS, len(work.draws)))
+    found = ss.baselines.reservoir(work.draws[rows], work.scores[rows], size, validate_scores=False)
+    return Selection(rows[found[:, 1]])
 
 
 def _median_distance(z: Array) -> float:
@@ -134,7 +147,7 @@ def _kernel_thinning(work: Work, size: int, first: int = 0) -> Selection:
     from goodpoints import kt
 
     count = len(work.draws) - first
-    rounds = int(min(KERNEL_THINNING_DRAWS, count) // size).bit_length() - 1
+    rounds = int(min(COMPARED_DRAWS, count) // size).bit_length() - 1
     rows = first + spaced(count, size << rounds)
     z = work.draws[rows] / work.draws.std(0)
     kernel = 1 / np.sqrt(1 + squared_distances(z, z) / _median_distance(z) ** 2)
@@ -150,10 +163,22 @@ def _kernel_thinning_second_half(work: Work, size: int) -> Selection:
 
 
 class Setting(NamedTuple):
-    """Settings of ``ss.thin``, and whether it is given the scores."""
+    """Settings of ``ss.thin``, or of ``ss.Thinner`` if ``online``, and whether it is given the scores."""
 
     settings: Mapping[str, Any]
     scores: bool = True
+    online: bool = False
+
+    def thin(self, chain: Chain, size: int) -> ss.Kept:
+        """Return the kept draws."""
+        draws, scores = chain.draws, chain.scores if self.scores else None
+        if not self.online:
+            return ss.thin(draws, scores, size=size, **self.settings)
+        thinner = ss.Thinner(draws.shape[-1], size=size, **self.settings)
+        for start, number in product(range(0, draws.shape[1], _ONLINE_BLOCK), range(len(draws))):
+            block = number, slice(start, start + _ONLINE_BLOCK)
+            thinner.extend(draws[block], None if scores is None else scores[block], chain=number)
+        return thinner.kept
 
 
 SETTINGS: dict[str, Setting] = {
@@ -161,6 +186,8 @@ SETTINGS: dict[str, Setting] = {
     "passes-auto": Setting({"passes": "auto"}),
     "no-scores": Setting({}, scores=False),
     "no-scores-passes": Setting({"passes": "auto"}, scores=False),
+    "online": Setting({}, online=True),
+    "online-no-scores": Setting({}, scores=False, online=True),
     "pure-ksd": Setting({"stream_weight": 0.0}),
     "pure-ksd-linear": Setting({"stream_weight": 0.0, "kernel": ss.IMQ(linear=1)}),
     "pure-ksd-passes": Setting({"stream_weight": 0.0, "passes": "auto"}),
@@ -170,9 +197,8 @@ SETTINGS: dict[str, Setting] = {
 
 def _ours(setting: Setting) -> Select:
     def select(work: Work, size: int) -> Selection:
-        scores = work.chain.scores if setting.scores else None
         try:
-            kept = ss.thin(work.chain.draws, scores, size=size, **setting.settings)
+            kept = setting.thin(work.chain, size)
         except ss.SteinstreamError as error:
             raise NotApplicableError(str(error)) from error
         indices: Integers = kept.ids[:, 0] * work.chain.draws.shape[1] + kept.ids[:, 1]
@@ -187,7 +213,10 @@ METHODS: dict[str, Method] = {
         Method("stride", _stride),
         Method("random", _random),
         Method("stein-thinning", _stein_thinning, "stein_thinning", nested=True),
-        Method("minibatch-stein-thinning", _minibatch_stein_thinning, nested=True),
+        Method("minibatch-stein-thinning", _baseline("minibatch_stein_thinning"), nested=True),
+        Method("spmcmc", _baseline("spmcmc")),
+        Method("spmcmc-fixed-drops", _baseline("spmcmc_fixed_drops")),
+        Method("reservoir", _reservoir),
         Method("kernax", _kernax, "kernax"),
         Method("kt", _kernel_thinning, "goodpoints"),
         Method("kt-second-half", _kernel_thinning_second_half, "goodpoints"),

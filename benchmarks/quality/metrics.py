@@ -38,7 +38,7 @@ _DIRECTIONS = 60
 _FUNCTIONS = 20
 _GRID = 2000  # points at which quantile functions are compared
 _KSD_SIZE = 1000
-_TAILS = np.array([0.05, 0.95])
+TAILS = np.array([0.05, 0.95])
 _BLOCK = 512  # a block of pairs has 2 MB
 
 Integers = np.typing.NDArray[np.integer]
@@ -169,7 +169,7 @@ def quantiles(z: Array, weights: Array) -> Array:
     order = np.argsort(z, axis=0)
     values, steps = np.take_along_axis(z, order, axis=0), weights[order]
     middles = np.cumsum(steps, axis=0) - 0.5 * steps
-    return np.stack([np.interp(_TAILS, middles[:, j], values[:, j]) for j in range(z.shape[1])], axis=1)
+    return np.stack([np.interp(TAILS, middles[:, j], values[:, j]) for j in range(z.shape[1])], axis=1)
 
 
 # -- sets of draws of a chain ------------------------------------------------------------------------------------------

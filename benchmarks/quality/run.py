@@ -145,13 +145,11 @@ def _run_method(plan: Plan, name: str, seed: int, method: Method) -> bool:
         return False
     known.pop("not applicable", None)
     work = Work(name, seed, scoring.chain(name, seed))
-    start = time.perf_counter()
     try:
         kept = method.select_all(work, wanted)
     except NotApplicableError as error:
         _write(path, known | {"not applicable": str(error)})
         return True
-    known["seconds"] = time.perf_counter() - start
     known["sizes"] |= {str(size): found for size, found in scoring.evaluate(name, seed, kept).items()}
     _write(path, known)
     return True

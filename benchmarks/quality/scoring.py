@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from benchmarks.quality import metrics
 from benchmarks.quality.cache import reference_draws, stored, work_chain
 from benchmarks.quality.metrics import LADDER, METRICS, ChainMetrics, Pairs, Reference
+from benchmarks.quality.predictions import PREDICT, predictor
 from benchmarks.quality.sampling import Array, Chain
 from benchmarks.quality.targets import TARGETS
 
@@ -75,7 +76,8 @@ def score(target: str, seed: int, size: int, selection: Selection) -> dict[str, 
     -------
     dict
         ``errors`` and ``ratios`` (metric -> number), ``composite``, ``spread`` (mean relative error of the sds, signed)
-        and ``scales`` (sd relative to the reference, of each log scale parameter).
+        and ``scales`` (sd relative to the reference, of each log scale parameter). For finished fits also
+        ``predictions``, the ratios of the errors of posterior predictions.
 
     """
     found = scorer(target, seed)
@@ -84,12 +86,14 @@ def score(target: str, seed: int, size: int, selection: Selection) -> dict[str, 
     errors = found.metrics.errors(indices, weights)
     ratios = errors / found.baseline(size)
     spread = found.metrics.spread(indices, weights, TARGETS[target].scales)
+    predictions = {"predictions": predictor(target, seed).ratios(size, indices, weights)} if target in PREDICT else {}
     return {
         "errors": dict(zip(METRICS, errors.tolist(), strict=True)),
         "ratios": dict(zip(METRICS, ratios.tolist(), strict=True)),
         "composite": metrics.composite(ratios),
         "spread": spread.mean,
         "scales": list(spread.scales),
+        **predictions,
     }
 
 

@@ -1,4 +1,6 @@
-"""The targets: what is sampled, how, and whether a target is used to choose settings or to confirm them.
+"""The targets: what is sampled, how, and whether a target chooses settings, confirms them, or is fresh.
+
+A fresh target was added after all settings were fixed, and no setting was changed after it was measured.
 
 `TARGETS` lists them by name. ``build`` makes the `Problem`; it loads JAX for the targets that are sampled by NUTS.
 """
@@ -26,7 +28,7 @@ from benchmarks.quality.sampling import (
     with_scores,
 )
 
-CHOOSE, CONFIRM = "choose", "confirm"
+CHOOSE, CONFIRM, FRESH = "choose", "confirm", "fresh"
 SIZES = (50, 100, 200, 500)
 SEEDS = (0, 1, 2)
 SLOW = "slow chain"  # kind of the chains with burn-in or bad mixing, in at most ten dimensions
@@ -246,7 +248,7 @@ def _log_gamma(_: Path | None) -> Problem:
 # -- regression --------------------------------------------------------------------------------------------------------
 
 
-def _predictors(seed: int, count: int, dim: int) -> tuple[Array, Array, np.random.Generator]:
+def regression_data(seed: int, count: int, dim: int) -> tuple[Array, Array, np.random.Generator]:
     """Correlated predictors with an intercept, and true coefficients."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(count, 1))
@@ -258,7 +260,7 @@ def _logistic_density(dim: int, count: int) -> Callable[[Any], Any]:
     import jax
     import jax.numpy as jnp
 
-    x, coefficients, rng = _predictors(11, count, dim)
+    x, coefficients, rng = regression_data(11, count, dim)
     y = rng.random(count) < 1 / (1 + np.exp(-x @ coefficients * 2))
 
     def log_density(q: Any) -> Any:
@@ -277,7 +279,7 @@ def _logistic(_: Path | None) -> Problem:
 def _poisson(_: Path | None) -> Problem:
     import jax.numpy as jnp
 
-    x, coefficients, rng = _predictors(12, 100, 8)
+    x, coefficients, rng = regression_data(12, 100, 8)
     y = rng.poisson(np.exp(x @ coefficients))
 
     def log_density(q: Any) -> Any:
@@ -564,7 +566,7 @@ def _fit_count(_: Path | None) -> Problem:
     import jax.numpy as jnp
     from jax.scipy.special import gammaln
 
-    x, coefficients, rng = _predictors(15, 120, 6)
+    x, coefficients, rng = regression_data(15, 120, 6)
     mean = np.exp(1 + x @ coefficients)
     y = rng.poisson(rng.gamma(2.0, mean / 2.0))
 
@@ -576,3 +578,145 @@ def _fit_count(_: Path | None) -> Problem:
         return likelihood - 0.5 * (jnp.sum(q[:6] ** 2) / 2.5**2 + (log_shape - 0.5) ** 2)
 
     return nuts(log_density, 7, **_FIT)
+
+
+# -- fresh targets: added after all settings were fixed ----------------------------------------------------------------
+
+
+@_add("horseshoe", "regression", FRESH, 32, "NUTS", scales=(30, 31))
+def _horseshoe(_: Path | None) -> Problem:
+    """Sparse regression: position (coefficients (15,) in local scales, log local scales (15,), log tau, log sigma)."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(21)
+    x = rng.normal(size=(60, 15))
+    y = x[:, :3] @ np.array([2.0, -1.0, 0.5]) + rng.normal(size=60)
+
+    def log_density(q: Any) -> Any:
+        units, log_local, log_tau, log_sigma = q[:15], q[15:30], q[30], q[31]
+        residuals = (y - jnp.asarray(x) @ (units * jnp.exp(log_local + log_tau))) / jnp.exp(log_sigma)
+        likelihood = -0.5 * jnp.sum(residuals**2) - 60 * log_sigma
+        local = jnp.sum(log_local - jnp.log1p(jnp.exp(2 * log_local)))  # half-Cauchy
+        scales = log_tau - jnp.log1p(jnp.exp(2 * log_tau) / 0.1**2) + log_sigma - 0.5 * jnp.exp(2 * log_sigma) / 4
+        return likelihood - 0.5 * jnp.sum(units**2) + local + scales
+
+    return nuts(log_density, 32, accept=0.95)
+
+
+@_add("ordered", "regression", FRESH, 10, "NUTS")
+def _ordered(_: Path | None) -> Problem:
+    """Ordered logistic regression: position (coefficients (6,), first threshold, logs of the gaps between four)."""
+    import jax
+    import jax.numpy as jnp
+
+    x, coefficients, rng = regression_data(22, 150, 7)
+    x, coefficients = x[:, 1:], 2 * coefficients[1:]
+    latent = x @ coefficients + rng.logistic(size=150)
+    y = np.searchsorted(np.array([-2.0, -0.5, 0.3, 2.0]), latent)
+
+    def log_density(q: Any) -> Any:
+        thresholds = q[6] + jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(q[7:]))])
+        ends = jnp.concatenate([jnp.array([-40.0]), thresholds, jnp.array([40.0])])
+        linear = jnp.asarray(x) @ q[:6]
+        upper, lower = ends[y + 1] - linear, ends[y] - linear
+        # log of the difference of two logistic distribution functions
+        likelihood = jax.nn.log_sigmoid(upper) + jax.nn.log_sigmoid(-lower) + jnp.log1p(-jnp.exp(lower - upper))
+        prior = jnp.sum(q[:6] ** 2) / 2.5**2 + q[6] ** 2 / 3**2 + jnp.sum(q[7:] ** 2)
+        return jnp.sum(likelihood) - 0.5 * prior
+
+    return nuts(log_density, 10)
+
+
+@_add("crossed-poisson", "hierarchical", FRESH, 27, "NUTS", scales=(25, 26))
+def _crossed_poisson(_: Path | None) -> Problem:
+    """Poisson with two crossed factors: position (effects (15,) and (8,), mean, slope, logs of both sds)."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(23)
+    first, second = np.repeat(np.arange(15), 8), np.tile(np.arange(8), 15)
+    x = rng.normal(size=120)
+    effects = 0.5 * rng.normal(size=15)[first] + 0.3 * rng.normal(size=8)[second]
+    y = rng.poisson(np.exp(0.7 + effects + 0.3 * x))
+
+    def log_density(q: Any) -> Any:
+        a, b, (mean, slope, log_sd_a, log_sd_b) = q[:15], q[15:23], q[23:]
+        sd_a, sd_b = jnp.exp(log_sd_a), jnp.exp(log_sd_b)
+        logs = mean + sd_a * a[first] + sd_b * b[second] + slope * x
+        prior = jnp.sum(a**2) + jnp.sum(b**2) + (mean**2 + slope**2) / 4 + sd_a**2 + sd_b**2
+        return jnp.sum(y * logs - jnp.exp(logs)) - 0.5 * prior + log_sd_a + log_sd_b
+
+    return nuts(log_density, 27, accept=0.9)
+
+
+@_add("copula", "skewed", FRESH, 12, "independent")
+def _copula(_: Path | None) -> Problem:
+    """Correlated sinh-arcsinh variables: heavy tails and skewness that increase with the number of the coordinate."""
+    precision = np.linalg.inv(0.7 ** np.abs(np.subtract.outer(np.arange(12), np.arange(12))))
+    factor = np.linalg.cholesky(np.linalg.inv(precision))
+    skew, weight = np.linspace(-0.6, 0.6, 12), np.linspace(1.2, 0.8, 12)
+
+    def to_normal(x: Array) -> Array:
+        return np.asarray(weight * np.arcsinh(x) - skew)
+
+    def log_density(x: Array) -> Array:
+        u = to_normal(x)
+        z = np.sinh(u)
+        slopes = np.log(weight * np.cosh(u)) - 0.5 * np.log1p(x**2)
+        return np.asarray(slopes.sum(1) - 0.5 * np.einsum("ni,ij,nj->n", z, precision, z))
+
+    def score(x: Array) -> Array:
+        u = to_normal(x)
+        slope = weight / np.sqrt(1 + x**2)
+        return np.asarray((np.tanh(u) - np.cosh(u) * (np.sinh(u) @ precision)) * slope - x / (1 + x**2))
+
+    def draw(rng: np.random.Generator, n: int) -> Array:
+        return np.asarray(np.sinh((np.arcsinh(rng.normal(size=(n, 12)) @ factor.T) + skew) / weight))
+
+    return exact(log_density, score, draw)
+
+
+_RADIUS, _THICKNESS, _BENT = 2.0, 0.4, 0.4
+
+
+def _ring_log_density(x: Array) -> Array:
+    radius = np.hypot(x[:, 0], x[:, 1])
+    others = x[:, 2:] - _BENT * (x[:, :1] ** 2 - x[:, 1:2] ** 2)
+    return np.asarray(-0.5 * ((radius - _RADIUS) / _THICKNESS) ** 2 - np.log(radius) - 0.5 * (others**2).sum(1))
+
+
+def _ring_score(x: Array) -> Array:
+    radius = np.hypot(x[:, 0], x[:, 1])
+    others = x[:, 2:] - _BENT * (x[:, :1] ** 2 - x[:, 1:2] ** 2)
+    along = -(radius - _RADIUS) / _THICKNESS**2 / radius - 1 / radius**2
+    bent = 2 * _BENT * others.sum(1)
+    return np.column_stack([x[:, 0] * (along + bent), x[:, 1] * (along - bent), -others])
+
+
+def _ring_draws(rng: np.random.Generator, n: int) -> Array:
+    """A radius below 0 has a probability of 3e-7; it is the same position with the opposite angle."""
+    radius, angle = _RADIUS + _THICKNESS * rng.normal(size=n), rng.uniform(0, 2 * np.pi, size=n)
+    plane = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    bend = _BENT * (plane[:, :1] ** 2 - plane[:, 1:] ** 2)
+    return np.concatenate([plane, bend + rng.normal(size=(n, 4))], axis=1)
+
+
+@_add("burn-in-ring", SLOW, FRESH, 6, "random walk, burn-in left in")
+def _burn_in_ring(_: Path | None) -> Problem:
+    """A warped ring; starts far outside."""
+    reference = exact(_ring_log_density, _ring_score, _ring_draws).reference
+    start = np.array([20.0, 10.0, *[-60.0] * 4])
+    return walk(_ring_log_density, _ring_score, reference, lambda _: start, 0.5, thinning=5)
+
+
+@_add("bad-mixing-log-gamma", SLOW, FRESH, 8, "random walk, effective size 35")
+def _bad_log_gamma(_: Path | None) -> Problem:
+    """Logarithms of gamma variables, shapes 1 to 3; small steps; starts at a draw of the target."""
+    shapes = np.linspace(1, 3, 8)
+
+    def draw(rng: np.random.Generator, n: int) -> Array:
+        return np.asarray(np.log(rng.gamma(shapes, size=(n, 8))))
+
+    target = exact(lambda x: (shapes * x - np.exp(x)).sum(1), lambda x: shapes - np.exp(x), draw)
+    assert target.log_density is not None
+    assert target.score is not None
+    return walk(target.log_density, target.score, target.reference, lambda rng: draw(rng, 1)[0], 0.06)

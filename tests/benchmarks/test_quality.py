@@ -1,5 +1,7 @@
 """The quality suite: metrics, targets, and resumption of a run."""
 
+import json
+import shutil
 from pathlib import Path
 from statistics import NormalDist
 
@@ -10,10 +12,10 @@ import steinstream as ss
 
 pytest.importorskip("benchmarks.quality", reason="the benchmarks are not here")
 
-from benchmarks.quality import cache, methods, metrics, run, scoring, tables
+from benchmarks.quality import cache, methods, metrics, predictions, run, scoring, tables
 from benchmarks.quality.metrics import METRICS, OFFSETS, ChainMetrics, Reference, stride
 from benchmarks.quality.sampling import Chain, Problem
-from benchmarks.quality.targets import CHOOSE, CONFIRM, TARGETS, Target
+from benchmarks.quality.targets import CHOOSE, CONFIRM, FRESH, TARGETS, Target
 
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 4.0]])
 FACTOR = np.linalg.cholesky(COVARIANCE)
@@ -132,10 +134,11 @@ def test_worth_is_monotone_and_exact_at_the_sizes_of_stride_thinning():
 
 
 def test_halves_are_balanced():
-    halves = [target.half for target in TARGETS.values()]
+    tuned = [target for target in TARGETS.values() if target.half != FRESH]
+    halves = [target.half for target in tuned]
     assert abs(halves.count(CHOOSE) - halves.count(CONFIRM)) <= 1
     kinds = {}
-    for target in TARGETS.values():
+    for target in tuned:
         kinds.setdefault(target.kind, []).append(target.half)
     assert all({*found} == {CHOOSE, CONFIRM} for found in kinds.values() if len(found) > 1)
     assert len(TARGETS) >= 15
@@ -155,6 +158,67 @@ def test_independent_draws_have_the_scores_of_their_density(name):
     identity = (draws * scores).mean(0)  # -1 by partial integration
     noise = (draws * scores).std(0) / np.sqrt(len(draws))
     assert (np.abs(identity + 1) < 5 * noise).all()
+
+
+@pytest.mark.parametrize("name", ["burn-in-ring", "bad-mixing-log-gamma"])
+def test_random_walks_have_the_scores_of_their_density_and_an_independent_reference(name):
+    problem = TARGETS[name].build(None)
+    draws = problem.reference(0)[:5000]
+    direction = np.random.default_rng(0).normal(size=TARGETS[name].dim) * draws.std(0)
+    step = 1e-5 * direction
+    slopes = (problem.log_density(draws + step) - problem.log_density(draws - step)) / 2e-5
+    scores = problem.score(draws)
+    np.testing.assert_allclose(slopes[:20], scores[:20] @ direction, rtol=1e-4, atol=1e-4)
+    noise = (draws * scores).std(0) / np.sqrt(len(draws))
+    assert (np.abs((draws * scores).mean(0) + 1) < 5 * noise).all()
+
+
+# -- predictions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", predictions.PREDICT)
+def test_distribution_of_new_data_has_its_mean(name):
+    """The continuous distribution function at integers is that of the counts: its sums of tails are the mean."""
+    pytest.importorskip("scipy")
+    draws = 0.3 * np.random.default_rng(0).normal(size=(3, TARGETS[name].dim))
+    means, values, below = predictions.PREDICT[name](draws)
+    assert below.shape == (*means.shape, len(values))
+    assert (np.diff(below, axis=2) >= 0).all()
+    integers = np.arange(0, 150) if name == "fit-count" else np.arange(0, 20)
+    at_integers = [[np.interp(integers, values, each) for each in rows] for rows in below]
+    np.testing.assert_allclose((1 - np.array(at_integers)).sum(2), means, rtol=0.03)
+
+
+def test_predictions_of_the_whole_reference_have_no_error(folder, monkeypatch):
+    pytest.importorskip("scipy")
+
+    def build(_):
+        draws = 0.3 * np.random.default_rng(0).normal(size=(2000, 7))
+        return Problem(lambda seed: Chain(draws[None], -draws[None]), lambda _: draws)
+
+    monkeypatch.setitem(TARGETS, "fit-count", Target("fit-count", "finished fit", CHOOSE, 7, "independent", build))
+    found = predictions.predictor("fit-count", 0)
+    np.testing.assert_allclose(found.errors(np.arange(2000)), 0.0, atol=1e-9)
+    narrow = np.full(100, 5)
+    assert (found.errors(narrow) > 2 * found.errors(stride(2000, 100, 3))).all()
+    predictions.predictor.cache_clear()
+
+
+# -- methods -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scores", [True, False])
+def test_online_thins_as_a_running_thinner_does(scores):
+    draws = np.stack([gaussian(seed, 1000)[0] for seed in (0, 1)])
+    gradient = -draws @ np.linalg.inv(COVARIANCE)
+    work = methods.Work("two chains", 0, Chain(draws, gradient))
+    kept = methods.METHODS["online" if scores else "online-no-scores"].select(work, 30).indices
+    thinner = ss.Thinner(2, size=30)
+    for i in range(0, 1000, 100):
+        for chain in range(2):
+            for j in range(i, i + 100):
+                thinner.push(draws[chain, j], gradient[chain, j] if scores else None, id=(chain, j))
+    assert sorted(kept) == sorted(thinner.kept.ids @ [1000, 1])
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
@@ -192,7 +256,7 @@ def calls(monkeypatch):
 
         return methods.Method(name, select)
 
-    for name in ("stride", "random"):
+    for name in ("stride", "random", "kt"):
         monkeypatch.setitem(methods.METHODS, name, recorded(name))
     return seen
 
@@ -252,6 +316,66 @@ def test_missing_packages_and_data_are_named(folder, monkeypatch, capsys):
     assert "no/such/file.npz" in output
 
 
+def test_tables_are_made_again_from_the_committed_numbers(folder, calls):
+    run.run(plan(folder, seeds=(0, 1, 2)))
+    tables.write(folder)
+    page = (folder / "results.md").read_text()
+    shutil.rmtree(folder / run.RESULTS)
+    tables.write(folder)
+    assert (folder / "results.md").read_text() == page
+
+
+def test_a_method_is_added_to_committed_results_unless_the_chains_changed(folder, calls, capsys):
+    run.run(plan(folder, seeds=(0, 1, 2)))
+    tables.write(folder)
+    shutil.rmtree(folder / run.RESULTS)
+    run.run(plan(folder, seeds=(0, 1, 2), methods=("stride", "kt")))
+    assert tables.Results(folder).methods == ["stride", "random", "kt"]
+    committed = folder / "results.json"
+    content = json.loads(committed.read_text())
+    content["results"]["small"]["stride"]["50"]["ratios"][0] *= 1.1
+    committed.write_text(json.dumps(content))
+    assert tables.Results(folder).methods == ["stride", "kt"]
+    assert "small: the chains changed" in capsys.readouterr().out
+
+
+def paired(ratios):
+    """Compare two methods with these ratios (methods, cells, chains, metrics) on a target."""
+    results = object.__new__(tables.Results)
+    results.targets = ["small"]
+    results.scores = {
+        ("small", method, size): tables.Scores(each[i].mean(0), each[i], 0.0, each[0, 0, :0], 50.0)
+        for method, each in zip(("passes-auto", "default"), ratios, strict=True)
+        for i, size in enumerate((50, 100, 200, 500))
+    }
+    return tables.paired_cells(results, "passes-auto", "default")
+
+
+def test_paired_comparison_finds_what_all_chains_have_in_common():
+    rng = np.random.default_rng(0)
+    chains = np.exp(rng.normal(size=(4, 3, len(METRICS))))  # the chains differ much more than the methods
+    noise = np.exp(0.05 * rng.normal(size=(2, 4, 3, len(METRICS))))
+    same = paired(chains * noise)
+    assert sum(abs(cell.difference) > 2 * cell.standard_error for cell in same) <= 2
+    noise[0, 1] *= 1.5
+    worse = [cell for cell in paired(chains * noise) if cell.difference > 2 * cell.standard_error]
+    assert {cell.metric for cell in worse if cell.size == 100} == {*METRICS[: metrics.COMPOSITE]}
+    assert sum(cell.size != 100 for cell in worse) <= 2
+
+
+def test_goals_are_judged_for_the_methods_that_they_name(folder, calls, monkeypatch):
+    for name in ("default", "no-scores", "kt"):
+        monkeypatch.setitem(methods.METHODS, name, methods.METHODS["random"]._replace(name=name))
+    run.run(plan(folder, methods=("stride", "default", "no-scores", "kt")))
+    found = {row[""]: row for row in tables.goals(tables.Results(folder))}
+    row = found["composite, all targets"]
+    assert row["default"].endswith(" MISSED") and row["no-scores"].endswith(" MISSED")
+    assert row["kt"] == row["default"].removesuffix(" MISSED")
+    assert found["sd of scale parameters, small, m = 200"]["default"] == ""
+    alone = found["composite relative to kernel thinning"]
+    assert (alone["default"], alone["no-scores"]) == ("1.00 MISSED", "1.00")
+
+
 def test_tables_report_methods_and_methods_that_do_not_apply(folder, calls, monkeypatch):
     def select(work, size):
         raise methods.NotApplicableError("no log densities")
@@ -261,6 +385,6 @@ def test_tables_report_methods_and_methods_that_do_not_apply(folder, calls, monk
     results = tables.Results(folder)
     assert results.methods == ["stride", "random"]
     assert 0.3 < results.composite("stride") < 2
-    assert results.worth("small", "stride", 50) < results.worth("small", "stride", 100)
+    assert results.scores["small", "stride", 50].worth < results.scores["small", "stride", 100].worth
     tables.write(folder)
     assert "| stride |" in (folder / "results.md").read_text()
