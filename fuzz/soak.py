@@ -1,9 +1,9 @@
 """Soak test: follow a growing file with dashboard and checkpoints, under random kills.
 
 A chain is appended to a csv file. Two processes of ``steinstream follow`` thin it, write checkpoints and serve their
-dashboards, which are requested every second. The first is stopped by SIGKILL, SIGTERM or SIGINT at random instants, each
-time followed by a run with ``--resume``. The second is never stopped; after a warm-up its resident memory must not grow.
-At the end both kept sets must be, bit for bit, that of one uninterrupted run over the finished file.
+dashboards, which are requested every second. The first is stopped by SIGKILL, SIGTERM or SIGINT at random instants,
+each time followed by a run with ``--resume``. The second is never stopped; after a warm-up its resident memory must not
+grow. At the end both kept sets must be, bit for bit, that of one uninterrupted run over the finished file.
 """
 
 from __future__ import annotations
