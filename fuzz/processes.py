@@ -178,7 +178,8 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
             code = finish(process)
         else:
             code = os.waitstatus_to_exitcode(status)
-        if code == 1 and python_starts((folder / "messages.txt").read_text(errors="replace")):
+        if python_starts((folder / "messages.txt").read_text(errors="replace")):
+            counts["interrupted before the program"] += 1
             continue
         if code not in (0, 128 + number, -number):
             return f"{name}: code {code} after {number.name}: {(folder / 'messages.txt').read_text()[-500:]}"

@@ -82,8 +82,13 @@ def own_traceback(text: str) -> bool:
 
 
 def python_starts(text: str) -> bool:
-    """Return whether Ctrl-C stopped Python itself, before it ran the first line of this package."""
-    return "KeyboardInterrupt" in text and "steinstream" not in text
+    """Return whether Ctrl-C stopped Python before the first line of `steinstream.__main__.run`, for example in imports.
+
+    Python prints a traceback then. Of this package it has only the modules that Python imports to find that function.
+    """
+    frames = re.findall(r'^  File "[^"]*[/\\]steinstream[/\\]([^"]*)", line \d+, in (\S+)', text, re.MULTILINE)
+    before = {("__init__.py", "<module>"), ("__main__.py", "<module>")}
+    return "KeyboardInterrupt" in text and before.issuperset(frames)
 
 
 def resident_megabytes(pid: int) -> float:
@@ -159,8 +164,8 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
     interrupted = [*command, "-o", "kept.npz", "--every", "1", "--checkpoint", "state.npz", "--resume", "--serve"]
     signals, codes, failures = Counter[str](), Counter[str](), list[str]()
     steady = Steady(command, folder)
-    code = None
-    while code != 0 and not failures:
+    code, growing, before_the_program = None, True, 0
+    while code != 0 and (growing or not failures):
         # Most lives are short; some last long enough to show a leak.
         life = choose.choice([1.0, 5.0, 20.0, total / 10]) * choose.uniform(0.2, 1.0)
         number = choose.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -186,7 +191,9 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
         memory = resident_megabytes(steady.process.pid)
         print(f"{(now - started) / 60:.1f} minutes: code {code}; {memory:.1f} MB", file=sys.stderr, flush=True)
         text = (folder / "errors.txt").read_text()
-        if (code not in (0, 128 + number, -number) and not python_starts(text)) or own_traceback(text):
+        if python_starts(text):
+            before_the_program += 1
+        elif code not in (0, 128 + number, -number) or own_traceback(text):
             failures.append(f"code {code} after {number.name}: {text[-2000:]}")
     sampler.stop.set()
     sampler.join()
@@ -202,6 +209,7 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
         "minutes": round((time.monotonic() - started) / 60, 1),
         "draws": sampler.draws,
         "signals": dict(sorted(signals.items())),
+        "interrupted_before_the_program": before_the_program,
         "exit_codes": dict(sorted(codes.items())),
         "dashboard_answers": dict(sorted(client.answers.items())),
         "megabytes_of_one_process_by_minute": [round(peak, 1) for peak in steady.megabytes.values()],
