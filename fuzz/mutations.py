@@ -12,6 +12,7 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -112,8 +113,103 @@ def mutate_tree(value: Any, choose: Random) -> Any:
 
 
 def mutate_json(data: bytes, choose: Random) -> bytes:
-    """Change a value of a JSON document."""
-    return json.dumps(mutate_tree(json.loads(data), choose)).encode("utf-8", "surrogatepass")
+    """Change a value of a JSON document, or make the array that it describes huge."""
+    document = json.loads(data)
+    if isinstance(document, dict) and "shape" in document and choose.random() < 2 * _BOMBS:
+        return bomb_zarr(data, choose)
+    return json.dumps(mutate_tree(document, choose)).encode("utf-8", "surrogatepass")
+
+
+# -- bombs: small files that describe huge arrays ----------------------------------------------------------------------
+
+_BOMBS = 0.03  # probability
+_HUGE = 250_000_000  # bytes
+
+
+@cache
+def _zeros(kind: int) -> bytes:
+    """Return an npz file with one huge member, which is made once."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", kind) as archive, archive.open("draws.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(
+            member, {"descr": "<f8", "fortran_order": False, "shape": (_HUGE // 24, 3)}
+        )
+        for _ in range(_HUGE // 1_000_000):
+            member.write(bytes(1_000_000))
+    return file.getvalue()
+
+
+def bomb_npz(data: bytes, choose: Random) -> bytes:
+    """Return an npz file with a huge compressed array, or with an array whose header states a huge shape."""
+    if choose.random() < 0.3:
+        return _zeros(choose.choice([zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED]))
+    arrays = read_arrays(data)
+    name, file = choose.choice(sorted(arrays)), io.BytesIO()
+    with zipfile.ZipFile(file, "w", choose.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
+        for key, array in arrays.items():
+            member = npy_bytes(array)
+            if key == name:
+                shape = tuple(size * choose.choice([1, 10**4, 10**8]) for size in array.shape) or (10**9,)
+                start = member[:128].replace(str(array.shape).encode(), str(shape).encode())
+                member = start[:128] + member[128:] + bytes(choose.choice([0, 4_000_000]))
+            archive.writestr(_member(f"{key}.npy"), member)
+    return file.getvalue()
+
+
+def bomb_zarr(data: bytes, choose: Random) -> bytes:
+    """Make the shape of a Zarr array huge, and sometimes its chunks."""
+    document = json.loads(data)
+    factors = [choose.choice([1, 10**3, 10**6]) for _ in document["shape"]]
+    grid = document.get("chunk_grid", {}).get("configuration", {})
+    whole = choose.random() < 0.5
+    for owner, name in ((document, "shape"), (document, "chunks"), (grid, "chunk_shape")):
+        if name in owner and (whole or name == "shape"):
+            owner[name] = [size * factor for size, factor in zip(owner[name], factors, strict=True)]
+    return json.dumps(document).encode()
+
+
+def bomb_hdf5(data: bytes, choose: Random) -> bytes:
+    """Replace an array of an HDF5 file by a huge one, whose chunks are absent or compressed."""
+    import h5py
+
+    file = io.BytesIO(data)
+    with h5py.File(file, "r+") as root:
+        names = list[str]()
+        root.visit(names.append)
+        name = choose.choice([name for name in names if isinstance(root[name], h5py.Dataset) and root[name].ndim])
+        kept = {key: value for key, value in root[name].attrs.items() if key != "DIMENSION_LIST"}
+        old, factor = root[name], choose.choice([10**3, 10**6])
+        shape = (*old.shape[:-1], old.shape[-1] * factor)
+        chunks = choose.choice([None, True, shape]) if math.prod(shape) * old.dtype.itemsize < 2**32 else None
+        dtype = old.dtype
+        del root[name]
+        made = root.create_dataset(name, shape, dtype, chunks=chunks, compression=chunks and "gzip")
+        made.attrs.update(kept)
+    return file.getvalue()
+
+
+def bomb_csv(data: bytes, choose: Random) -> bytes:
+    """Return gzipped text with a huge line: of the header, of a comment or of numbers."""
+    line = choose.choice([b"ab,", b"1,", b"#", b" "])
+    lines = data.split(b"\n")
+    lines.insert(choose.choice([0, 1, len(lines)]), line * (50_000_000 // len(line)))
+    return gzip.compress(b"\n".join(lines), mtime=0)
+
+
+def bomb_parquet(data: bytes, choose: Random) -> bytes:
+    """Return a parquet file with many equal rows, or with one huge list."""
+    import pyarrow
+    import pyarrow.parquet
+
+    count, file = choose.choice([10**6, 3 * 10**7]), io.BytesIO()
+    values = pyarrow.array(np.zeros(count, np.float32))
+    if choose.random() < 0.5:
+        values = pyarrow.ListArray.from_arrays(pyarrow.array([0, count], pyarrow.int32()), values)
+        columns = {"draws": values, "scores": values}
+    else:
+        columns = {"a": values, "score_a": values}
+    pyarrow.parquet.write_table(pyarrow.table(columns), file, compression="zstd", row_group_size=count)
+    return file.getvalue()
 
 
 # -- npy and npz -------------------------------------------------------------------------------------------------------
@@ -164,7 +260,9 @@ def npz_bytes(arrays: Mapping[str, Any], choose: Random) -> bytes:
 
 
 def mutate_npz(data: bytes, choose: Random) -> bytes:
-    """Change, delete or rename an array of an npz file."""
+    """Change, delete or rename an array of an npz file, or make one huge."""
+    if choose.random() < _BOMBS:
+        return bomb_npz(data, choose)
     arrays = read_arrays(data)
     name, how = choose.choice(sorted(arrays)), choose.random()
     if how < 0.7:
@@ -284,7 +382,9 @@ _TITLES = [
 
 
 def mutate_csv(data: bytes, choose: Random) -> bytes:
-    """Change fields, rows, the header, quotes, line ends or the encoding of a csv file."""
+    """Change fields, rows, the header, quotes, line ends or the encoding of a csv file, or make a line huge."""
+    if choose.random() < _BOMBS / 3:
+        return bomb_csv(data, choose)
     rows = [row.split(",") for row in data.decode("utf-8").splitlines()]
     at = choose.randrange(len(rows))
     row = rows[at]
@@ -326,9 +426,11 @@ def mutate_csv(data: bytes, choose: Random) -> bytes:
 
 
 def mutate_hdf5(data: bytes, choose: Random) -> bytes:
-    """Change, delete, rename or retype a group, a dataset or an attribute of an HDF5 file."""
+    """Change, delete, rename or retype a group, a dataset or an attribute of an HDF5 file, or make a dataset huge."""
     import h5py
 
+    if choose.random() < _BOMBS:
+        return bomb_hdf5(data, choose)
     file = io.BytesIO(data)
     with h5py.File(file, "r+") as root:
         names = list[str]()
@@ -363,10 +465,12 @@ def mutate_hdf5(data: bytes, choose: Random) -> bytes:
 
 
 def mutate_parquet(data: bytes, choose: Random) -> bytes:
-    """Change the type, the values or the name of a column of a parquet file."""
+    """Change the type, the values or the name of a column of a parquet file, or make a column huge."""
     import pyarrow
     import pyarrow.parquet
 
+    if choose.random() < _BOMBS:
+        return bomb_parquet(data, choose)
     table = pyarrow.parquet.read_table(io.BytesIO(data), use_threads=False)
     at = choose.randrange(table.num_columns)
     name, column = table.column_names[at], table.column(at)

@@ -152,6 +152,7 @@ def _from_file(path: Path) -> Preconditioner:
 
     from steinstream.io import read_kept
     from steinstream.io.errors import DAMAGE
+    from steinstream.io.npz import read_arrays
     from steinstream.preconditioning import Preconditioner
 
     if not path.exists():
@@ -163,10 +164,11 @@ def _from_file(path: Path) -> Preconditioner:
             raise missing
         return kept
     try:
+        if path.suffix == ".npz":
+            arrays = read_arrays(path)
+            return Preconditioner(arrays["preconditioner"], arrays.get("centre"))
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            if path.suffix == ".npz":
-                return Preconditioner(loaded["preconditioner"], loaded.get("centre"))
     except KeyError:
         raise missing from None
     except DAMAGE:

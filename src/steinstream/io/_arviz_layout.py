@@ -14,7 +14,15 @@ import numpy as np
 
 from steinstream._typing import AnyArray, Integers
 from steinstream.errors import InputError
-from steinstream.io._labelled_arrays import ArrayTree, DrawIds, StoredArray, read_rows, text_as_str
+from steinstream.io._labelled_arrays import (
+    ArrayTree,
+    DrawIds,
+    StoredArray,
+    read_rows,
+    require_rows_held,
+    text_as_str,
+)
+from steinstream.io._limits import require_length
 from steinstream.result import MODEL_GROUPS, Variable
 
 #: Locations of scores and draws.
@@ -52,6 +60,7 @@ def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict
         arrays, coords = tree.group(name)
         arrays = {key: array for key, array in arrays.items() if array.dtype.kind in _STORED_KINDS}
         if name in MODEL_GROUPS:
+            require_rows_held(path, arrays.values())
             found[name] = {
                 key: labelled_variable(text_as_str(array.values()), array.dims, coords) for key, array in arrays.items()
             }
@@ -66,8 +75,11 @@ def groups_of_tree(tree: ArrayTree, ids: Integers, path: Path) -> dict[str, dict
         }
         if dims is None or not arrays:
             continue
+        require_rows_held(path, arrays.values(), dims, len(ids))
+        stored = DrawIds(next(iter(arrays.values())).sizes, coords, dims)
+        require_length(path, stored.chains * stored.draws, 1)
         try:
-            chains, draws = DrawIds(next(iter(arrays.values())).sizes, coords, dims).positions(ids, path)
+            chains, draws = stored.positions(ids, path)
         except InputError:  # for example predictions for some of the draws
             continue
         found[name] = {}

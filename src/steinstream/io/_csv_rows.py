@@ -27,6 +27,7 @@ from steinstream.io.errors import reading
 
 _CHUNK = 1 << 19  # bytes: large enough to hide the overhead of a call, small enough for the cache
 LONGEST_LINE = 1 << 26  # bytes; a draw and its score with 1.3 million dimensions
+_ZIPPED_LINE, _LINE_RATIO = 1 << 20, 32  # bytes of a line of any file, and per byte of the file if that is more
 _UNUSUAL = 4096  # fields left to ``float`` before the compiled parser continues
 _INSPECTED = 100  # rows that show which columns are text
 _MIN_TEXTS = 2  # least number of rows without a number in a column of text
@@ -271,10 +272,11 @@ def _count_rows(text: bytes) -> int:
 
 def read_line(path: Path, text: IO[bytes]) -> bytes:
     """Read the rest of a line, or raise an `InputError` if it is too long to be a line of numbers."""
-    line = text.readline(LONGEST_LINE)
-    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+    longest = min(LONGEST_LINE, max(_ZIPPED_LINE, _LINE_RATIO * path.stat().st_size))
+    line = text.readline(longest)
+    if len(line) == longest and not line.endswith(b"\n"):
         raise InputError(
-            f"{path}: a line is longer than {LONGEST_LINE >> 20} MB.",
+            f"{path}: a line is longer than {longest >> 20} MB.",
             "The file is not a csv file, or it has no line ends. Write one line per draw, or use npz or parquet.",
         )
     return line

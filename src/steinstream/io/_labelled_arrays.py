@@ -19,12 +19,15 @@ import numpy as np
 
 from steinstream._typing import AnyArray, Integers
 from steinstream.errors import InputError
+from steinstream.io._limits import require_held
 from steinstream.io.errors import need
 
 _SLAB = 4 << 20  # bytes that are read at a time, unless a single chunk is larger
 _ID_BUFFER = 8 << 20  # bytes of coordinates that are read once and held
 _ID_ROWS = 1 << 16  # ids that are compared at a time
 _FILLS = ("_FillValue", "missing_value")
+_LONGEST_TEXTS, _TEXT_RATIO = 1 << 22, 4  # characters of all texts of an array, in total and relative to their sum
+_REMEDY = "Write the variables that are needed, with smaller chunks and without compression."
 _ENCODINGS = ("scale_factor", "add_offset", "_Unsigned", "_Encoding")
 
 #: Attributes of the CF conventions, and those that xarray adds.
@@ -132,8 +135,27 @@ def describe_group(
             )
         # A coordinate has the name of its dimension, or is listed in an attribute.
         is_coord = array.name in listed or array.dims == (array.name,)
-        (group.coords if is_coord else group.arrays)[array.name] = _decode(array, own)
+        (group.coords if is_coord else group.arrays)[array.name] = _decode(_limited(array, path), own)
     return group
+
+
+def _limited(array: StoredArray, path: Path) -> StoredArray:
+    """Return the array with a ``read`` that raises an `InputError` for a box or chunk that needs too much memory."""
+    chunk = math.prod(array.chunks or ()) * array.dtype.itemsize
+
+    def read(box: tuple[slice, ...]) -> AnyArray:
+        lengths = (len(range(*part.indices(size))) for part, size in zip(box, array.shape, strict=True))
+        require_held(path, f"a part of {array.name}", math.prod(lengths) * array.dtype.itemsize, _REMEDY)
+        require_held(path, f"a chunk of {array.name}", chunk, _REMEDY)
+        return array.read(box)
+
+    return replace(array, read=read)
+
+
+def require_rows_held(path: Path, arrays: Iterable[StoredArray], dims: Sequence[str] = (), rows: int = 1) -> None:
+    """Raise an `InputError` if rows of several arrays, or whole arrays without ``dims``, need too much memory."""
+    size = sum(rows * math.prod(array.row_shape(dims)) * array.dtype.itemsize for array in arrays)
+    require_held(path, "the variables of the kept draws", size, _REMEDY)
 
 
 def _decode(array: StoredArray, attrs: Mapping[str, Any]) -> StoredArray:
@@ -178,7 +200,16 @@ def _is_encoded(dtype: np.dtype[Any], attrs: Mapping[str, Any]) -> bool:
 
 def text_as_str(values: AnyArray) -> AnyArray:
     """Convert strings to numpy's fixed-length type, which npz files store without pickle."""
-    return values.astype(object).astype(np.str_) if values.dtype.kind in "OT" else values
+    if values.dtype.kind not in "OT":
+        return values
+    text = values.astype(object)
+    lengths = [len(str(one)) for one in text.ravel()]
+    if len(lengths) * max(lengths, default=0) > max(_LONGEST_TEXTS, _TEXT_RATIO * sum(lengths)):
+        raise InputError(
+            f"A text of {max(lengths)} characters is among {len(lengths)} texts that are stored with the same length.",
+            "Shorten it, or leave out the variable.",
+        )
+    return text.astype(np.str_)
 
 
 # -- reading in chunks -------------------------------------------------------------------------------------------------

@@ -48,9 +48,11 @@ from steinstream.io._labelled_arrays import (
     Group,
     StoredArray,
     read_rows,
+    require_rows_held,
     slab_ranges,
     text_as_str,
 )
+from steinstream.io._limits import require_length
 from steinstream.io.base import (
     DRAWS,
     NAMES_HINT,
@@ -226,7 +228,7 @@ class _Finder:
         while at < len(names):
             for part in pool:
                 size = math.prod(part.array.row_shape(SAMPLE_DIMS))
-                if list(names[at : at + size]) in _element_names(part.array):
+                if size <= len(names) - at and list(names[at : at + size]) in _element_names(part.array):
                     order.append(part)
                     at += size
                     break
@@ -362,10 +364,11 @@ class ArvizChain(Chain):
             self._dims = _common_dims([*draws, *scores], path)
             self._ids = DrawIds(draws[0].array.sizes, draws[0].coords, self._dims)
             self._draws, self._scores = ([part.array for part in parts] for parts in (draws, scores))
+            dim = _common_width(draws, scores, self._dims, path)
+            require_length(path, self._ids.chains * self._ids.draws, dim)
             labelled = scores or [part for part in draws if part.array.dims[-1:] == (PARAMETER,)]
             names = _parameter_names(labelled) if labelled else []
             names = names or [name for array in self._draws for name in _element_names(array)[0]]
-        dim = _common_width(draws, scores, self._dims, path)
         super().__init__(
             path,
             dim,
@@ -389,6 +392,7 @@ class ArvizChain(Chain):
         found = {}
         with reading(self.path, self._kind):
             arrays, coords = self._posterior()
+            require_rows_held(self.path, arrays.values(), self._dims, len(ids))
             chains, draws = self._ids.positions(ids, self.path) if arrays else (ids[:, 0], ids[:, 1])
             for name, array in arrays.items():
                 values = text_as_str(read_rows(array, self._dims, chains, draws))

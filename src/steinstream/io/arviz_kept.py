@@ -34,7 +34,8 @@ from steinstream.io._arviz_layout import (
     labelled_variable,
 )
 from steinstream.io._kept_checks import checked_kept, parse_kernel
-from steinstream.io._labelled_arrays import ArrayTree, DrawIds, StoredArray, text_as_str
+from steinstream.io._labelled_arrays import ArrayTree, DrawIds, StoredArray, require_rows_held, text_as_str
+from steinstream.io._limits import require_length
 from steinstream.io.base import default_names
 from steinstream.io.errors import DAMAGE
 from steinstream.preconditioning import Preconditioner
@@ -255,6 +256,8 @@ def _read_kept(tree: ArrayTree, where: str) -> Kept:
         raise NotKeptError(f"{where} is not a kept set.", "Use what steinstream thin or Kept.save wrote.")
     settings, names = (json.loads(tree.attrs[name]) for name in ("settings", "variables"))
     stats, own = tree.group(STATS), tree.group(OWN).arrays
+    path = Path(where)
+    require_rows_held(path, [*stats.arrays.values(), *own.values()])
     sizes = stats.arrays["unconstrained_draw"].sizes
     dims = ("sample",) if "sample" in sizes else ("chain", "draw")
 
@@ -264,9 +267,11 @@ def _read_kept(tree: ArrayTree, where: str) -> Kept:
     variables = {}
     if names:
         arrays, coords = tree.group(POSTERIOR)
+        require_rows_held(path, arrays.values())
         for name in names:
             values = text_as_str(_all_rows(arrays[name], dims))
             variables[name] = labelled_variable(values, arrays[name].other_dims(dims), coords)
+    require_length(path, math.prod(sizes[dim] for dim in dims), 1)
     ids = np.concatenate([ids for _, _, ids in DrawIds(sizes, stats.coords, dims).all()])
     factor = own["preconditioner"].values() if "preconditioner" in own else None
     centre = own["centre"].values() if "centre" in own else None
@@ -287,7 +292,7 @@ def _read_kept(tree: ArrayTree, where: str) -> Kept:
         bound=settings.get("bound"),
         second_scores=optional("second_gradient"),
         variables=variables,
-        groups=groups_of_tree(tree, ids, Path(where)),
+        groups=groups_of_tree(tree, ids, path),
     )
 
 

@@ -112,7 +112,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
     with _output_errors(path):
         if os.path.lexists(target) and not (target.is_dir() and replaceable(target)):
             raise OutputError(
-                f"{path} exists and is not a store that steinstream wrote, or it contains other files.",
+                f"{path} exists and is not a store that steinstream wrote, or it was changed later.",
                 "Choose another name.",
             )
         temporary.mkdir()

@@ -23,8 +23,9 @@ from steinstream import __version__, validation
 from steinstream._typing import AnyArray, Integers
 from steinstream.discrepancy.ksd import ksd
 from steinstream.errors import CheckpointError, InputError
+from steinstream.io._limits import check_archive, require_distinct
 from steinstream.io.atomic import replacing
-from steinstream.io.errors import DAMAGE, require_distinct
+from steinstream.io.errors import DAMAGE
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner
 from steinstream.schedules import Schedule
@@ -218,7 +219,8 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
         raise CheckpointError(f"No checkpoint exists at {path}.")
     try:
         with zipfile.ZipFile(path) as archive:
-            require_distinct(archive)
+            require_distinct(Path(path), archive)
+            check_archive(Path(path), archive)
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise ValueError("compressed, unlike every checkpoint")  # its size in memory is unknown
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:

@@ -101,7 +101,7 @@ def is_cmdstan(path: Path, head: bytes) -> bool:
     """Return whether a file that begins with ``head``, gzipped or not, was written by CmdStan."""
     if head.startswith(b"\x1f\x8b"):
         try:
-            head = zlib.decompressobj(31).decompress(head)
+            head = zlib.decompressobj(31).decompress(head, len(head))
         except zlib.error:
             return False
     for line in head.splitlines():

@@ -21,9 +21,10 @@ import numpy as np
 from steinstream._formatting import listing, nearest
 from steinstream._typing import Array
 from steinstream.errors import InputError
+from steinstream.io._limits import require_held, require_length
 from steinstream.io.base import DRAWS, SCORES_GUIDE, Chain, Request, no_scores, reject_scores_file
 from steinstream.io.errors import DAMAGE, need, reading
-from steinstream.io.netcdf import is_hdf5
+from steinstream.io.netcdf import is_hdf5, require_one_compressor
 from steinstream.validation import Block, consecutive_ids
 
 _RETURN_SCORE = (
@@ -65,6 +66,13 @@ class EmceeChain(Chain):
                 raise InputError(f"{path}: {self._run} has no steps yet.", "Run the sampler first.")
             _check_shape(path, group, (self._steps, self._walkers, dim))
             self._field = _find_field(group, request, dim)
+            require_length(path, self._steps * self._walkers, dim)
+            for array in (group["chain"], *([group["blobs"]] if self._field is not None else [])):
+                require_one_compressor(path, array)
+                remedy = "Write it with smaller chunks and without compression."
+                step = math.prod(array.shape[1:]) * array.dtype.itemsize
+                require_held(path, f"a step of {array.name}", step, remedy)
+                require_held(path, f"a chunk of {array.name}", _chunk_bytes(array), remedy)
         has_scores = self._field is not None
         super().__init__(path, dim, None, self._steps * self._walkers, self._walkers, has_scores=has_scores)
         self.draws_from = f"{self._run}/chain"
@@ -135,6 +143,10 @@ def _blocks_of_walkers(tables: list[Array], first: int, start: int, rows: int, s
             draws, *scores = (table[at : at + rows, index].copy() for table in tables)
             own = scores[0] if scores else no_scores(len(draws))
             yield Block(draws, own, consecutive_ids(first + index, start + at, len(draws)))
+
+
+def _chunk_bytes(array: Any) -> int:
+    return int(math.prod(array.chunks or ()) * array.dtype.itemsize)
 
 
 def _find_run(file: Any, request: Request) -> str:

@@ -59,14 +59,6 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         ) from error
 
 
-def require_distinct(archive: zipfile.ZipFile) -> None:
-    """Raise a `ValueError` if two members of an archive have the same name: programs differ in which one they read."""
-    names = archive.namelist()
-    if len(set(names)) < len(names):
-        name = next(name for at, name in enumerate(names) if name in names[:at])
-        raise ValueError(f"the archive has two members {name[:100]!r}")
-
-
 def truncated(path: Path, what: str) -> InputError:
     """Return the error for a file that ends before its header says."""
     return InputError(f"{path} ends in the middle of {what}.", "The file is truncated. Copy or write it again.")

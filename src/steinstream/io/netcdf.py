@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from steinstream._typing import AnyArray
+from steinstream.errors import InputError
 from steinstream.io._labelled_arrays import CF_ATTRIBUTES, ArrayTree, Group, StoredArray, describe_group
 from steinstream.io.arviz_chain import open_tree
 from steinstream.io.arviz_kept import check_names, kept_attributes, kept_groups, kept_of_tree
@@ -22,6 +23,7 @@ from steinstream.io.base import Chain, Request
 from steinstream.io.errors import need, reading
 from steinstream.result import Kept
 
+_NOT_COMPRESSORS = (2, 3)  # numbers of the filters shuffle and fletcher32 of HDF5
 _HDF5, _CLASSIC = b"\x89HDF\r\n\x1a\n", (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 
 
@@ -109,8 +111,27 @@ class NetcdfTree(ArrayTree):
         folder, _, last = variable.name.rpartition("/")
         stored = self._file.get(f"{folder}/_nc4_non_coord_{last}") or self._file.get(variable.name)
         numeric = stored is not None and stored.shape == variable.shape and stored.dtype.kind in "fiu"
-        read = (stored if numeric else variable).__getitem__
+        source = stored if numeric else variable
+
+        def read(box: tuple[slice, ...]) -> AnyArray:
+            require_one_compressor(self.source, stored)
+            values: AnyArray = source[box]
+            return values
+
         return StoredArray(name, variable.dimensions, variable.shape, variable.dtype, variable.chunks, read)
+
+
+def require_one_compressor(path: Path, array: Any) -> None:
+    """Raise an `InputError` if an array of h5py is compressed several times, which multiplies what a chunk expands to.
+
+    HDF5 decompresses a whole chunk, whatever its size is afterwards.
+    """
+    if array is None:
+        return
+    properties = array.id.get_create_plist()
+    filters = [properties.get_filter(at)[0] for at in range(properties.get_nfilters())]
+    if len([one for one in filters if one not in _NOT_COMPRESSORS]) > 1:
+        raise InputError(f"{path}: {array.name} is compressed more than once.", "Write it with one filter, or none.")
 
 
 def _check_dimension_lists(group: Any) -> None:

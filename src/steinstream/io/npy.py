@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -15,6 +16,8 @@ from steinstream.errors import InputError
 from steinstream.io.base import Chain, Request, no_scores
 from steinstream.io.errors import reading, truncated
 from steinstream.validation import Block
+
+_LONGEST_HEADER = 10_000  # bytes, as in numpy
 
 
 class NpyHeader(NamedTuple):
@@ -34,9 +37,9 @@ class NpyHeader(NamedTuple):
         """Read a header and leave ``file`` at the first byte of the data; nothing is unpickled."""
         version = npy_format.read_magic(file)
         if version == (1, 0):
-            header = cls(*npy_format.read_array_header_1_0(file))
+            header = cls(*npy_format.read_array_header_1_0(_header_bytes(file, 2, where)))
         elif version == (2, 0):
-            header = cls(*npy_format.read_array_header_2_0(file))
+            header = cls(*npy_format.read_array_header_2_0(_header_bytes(file, 4, where)))
         else:
             raise InputError(f"{where} has npy version {version[0]}.", "Save it as a plain array of numbers.")
         if any(type(size) is not int or size < 0 for size in header.shape):  # True is an int
@@ -47,6 +50,15 @@ class NpyHeader(NamedTuple):
                 "Save it as an array of numbers, for example np.asarray(draws, dtype=float).",
             )
         return header
+
+
+def _header_bytes(file: IO[bytes], width: int, where: str) -> BytesIO:
+    """Read a header with the ``width`` bytes of its length before it, which numpy would read whatever its length."""
+    stated = file.read(width)
+    length = int.from_bytes(stated, "little")
+    if length > _LONGEST_HEADER:
+        raise InputError(f"{where} has a header of {length} bytes.", "Save it as a plain array of numbers.")
+    return BytesIO(stated + file.read(length))
 
 
 class ChainShape(NamedTuple):

@@ -20,6 +20,7 @@ from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError, NotKeptError, SteinstreamError
 from steinstream.io._kept_checks import checked_kept, parse_kernel
+from steinstream.io._limits import check_archive, require_distinct, require_held, require_length
 from steinstream.io.base import (
     NAMES_HINT,
     SCORES,
@@ -30,7 +31,7 @@ from steinstream.io.base import (
     no_scores,
     reject_scores_file,
 )
-from steinstream.io.errors import DAMAGE, reading, require_distinct, truncated
+from steinstream.io.errors import DAMAGE, reading, truncated
 from steinstream.io.npy import ChainShape, NpyHeader, as_new_floats
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept, SummarisedStream, Variable
@@ -39,6 +40,7 @@ from steinstream.validation import Block
 _IDS, _NAMES, _LOG_DENSITY = "ids", "names", "log_density"
 _STREAM = "stream_summary_"  # start of the names of its arrays
 _VARIABLE = "variable/"  # followed by the name of a variable, and by /dims or /coords/DIM
+_UNCOMPRESSED = "Write it without compression, for example with np.savez."
 
 # -- chains ------------------------------------------------------------------------------------------------------------
 
@@ -50,7 +52,8 @@ class NpzChain(Chain):
         reject_scores_file(request, "arrays")
         path, self._members = request.path, [request.draws_name, request.scores_name]
         with reading(path, "npz"), zipfile.ZipFile(path) as archive:
-            require_distinct(archive)
+            require_distinct(path, archive)
+            check_archive(path, archive)
             draws = _header(path, archive, request.draws_name)
             others = _arrays_like(path, archive, draws, self._members)
             absent = f"{SCORES}.npy" not in archive.namelist() and not nearest(SCORES, others)
@@ -59,8 +62,9 @@ class NpzChain(Chain):
             scores = _header(path, archive, request.scores_name) if len(self._members) > 1 else None
             where, where_scores = (f"{path}: {name}" for name in (request.draws_name, request.scores_name))
             self._shape = ChainShape.of(draws, scores, where, where_scores)
+            require_length(path, self._shape.total, self._shape.dim)
             self._has_ids = _has_ids(path, archive, self._shape.total)
-            names = _names(archive, self._shape.dim)
+            names = _names(path, archive, self._shape.dim)
             self._has_log_density = _has_log_density(path, archive, draws)
         chains = None if self._has_ids else self._shape.chains
         super().__init__(
@@ -87,6 +91,7 @@ class NpzChain(Chain):
         """Read the array ``log_density``, (n,) or (chains, n)."""
         if not self._has_log_density:
             return None
+        require_held(self.path, _LOG_DENSITY, 8 * self._shape.total, _UNCOMPRESSED)
         with reading(self.path, "npz"), np.load(self.path, allow_pickle=False) as arrays:
             return np.asarray(arrays[_LOG_DENSITY], dtype=np.float64)
 
@@ -130,6 +135,7 @@ class _Member:
         self._row = 0
         if header.fortran:
             # The data are stored column by column, so a single pass has to hold the whole array.
+            require_held(path, name, header.nbytes, f"Save it in C order: np.ascontiguousarray({name}).")
             self._file = stack.enter_context(archive.open(f"{name}.npy"))
             self._whole = npy_format.read_array(self._file, allow_pickle=False).reshape(-1, self._width)
 
@@ -197,16 +203,20 @@ def _has_log_density(path: Path, archive: zipfile.ZipFile, draws: NpyHeader) -> 
     return header.shape == draws.shape[:-1] and header.dtype.kind in "fiu"
 
 
-def _names(archive: zipfile.ZipFile, dim: int) -> list[str] | None:
+def _names(path: Path, archive: zipfile.ZipFile, dim: int) -> list[str] | None:
     """Read the parameter names; an array called ``names`` with other content is ignored."""
     if f"{_NAMES}.npy" not in archive.namelist():
         return None
-    with archive.open(f"{_NAMES}.npy") as file:
-        try:
-            names = npy_format.read_array(file, allow_pickle=False)
-        except ValueError:
+    try:
+        header = _header(path, archive, _NAMES)
+        if header.dtype.kind != "U" or header.shape != (dim,):
             return None
-    return names.tolist() if names.dtype.kind == "U" and names.shape == (dim,) else None
+        require_held(path, _NAMES, header.nbytes, _UNCOMPRESSED)
+        with archive.open(f"{_NAMES}.npy") as file:
+            names: list[str] = npy_format.read_array(file, allow_pickle=False).tolist()
+            return names
+    except ValueError:
+        return None
 
 
 # -- kept sets ---------------------------------------------------------------------------------------------------------
@@ -241,11 +251,9 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
 def read_npz(path: Path) -> Kept:
     """Read a kept set that `write_npz` wrote."""
     with reading(path, "npz"):
-        with zipfile.ZipFile(path) as members:  # np.load also accepts other files
-            require_distinct(members)
-        with np.load(path, allow_pickle=False) as archive:
-            _require_kept(path, set(archive.files))  # before a large chain is read
-            arrays = {name: archive[name] for name in archive.files}
+        with zipfile.ZipFile(path) as archive:  # np.load also accepts other files
+            _require_kept(path, {name.removesuffix(".npy") for name in archive.namelist()})  # before a chain is read
+        arrays = read_arrays(path)
         settings = json.loads(str(arrays["settings"]))
         factor, names = arrays.get("preconditioner"), arrays.get(_NAMES)
         kept = Kept(
@@ -268,6 +276,16 @@ def read_npz(path: Path) -> Kept:
             variables=_variables_from_arrays(arrays),
         )
         return checked_kept(kept, str(path))
+
+
+def read_arrays(path: Path) -> dict[str, AnyArray]:
+    """Read all arrays of an npz file."""
+    with zipfile.ZipFile(path) as archive:
+        require_distinct(path, archive)
+        check_archive(path, archive)
+        require_held(path, "all arrays", sum(member.file_size for member in archive.infolist()), _UNCOMPRESSED)
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
 def _require_kept(path: Path, names: set[str]) -> None:

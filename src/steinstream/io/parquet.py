@@ -27,6 +27,7 @@ from steinstream.io._columns import (
     kept_columns,
     variables_of_kept,
 )
+from steinstream.io._limits import require_held, require_length
 from steinstream.io.base import NAMES_HINT, SCORES, Chain, Request, empty_chain, no_scores, reject_scores_file
 from steinstream.io.errors import reading
 from steinstream.result import Kept, Variable
@@ -64,6 +65,7 @@ class ParquetChain(Chain):
             groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
             if not sum(groups):
                 raise empty_chain(path)
+            _require_bounded(path, file.metadata)
             titles, kinds = schema.names, schema.types
             named = titles.index(request.draws_name) if request.draws_name in titles else None
             self._lists = named is not None and _is_list(arrow, kinds[named])
@@ -218,12 +220,24 @@ def _list_columns(arrow: Any, schema: Any, request: Request) -> TableColumns:
     return TableColumns([], places[:1], places[1:], chain, draw, id_start=id_start)
 
 
+def _require_bounded(path: Path, metadata: Any) -> None:
+    """Raise an `InputError` if the columns are larger than a file of this size contains, by its own metadata."""
+    for at in range(metadata.num_row_groups):
+        group = metadata.row_group(at)
+        for column in map(group.column, range(group.num_columns)):
+            require_length(path, column.num_values, 1)
+            each = column.total_uncompressed_size / max(group.num_rows, 1)
+            require_held(path, f"a value of {column.path_in_schema}", math.ceil(each), "Write it without compression.")
+    require_length(path, metadata.num_rows, metadata.num_columns)
+
+
 def _length_of_lists(file: Any, title: str, path: Path) -> int:
     """Return the number of parameters, which is the length of the first list."""
-    first = next(file.iter_batches(1, columns=[title])).column(title)[0].as_py()
+    first = pyarrow().compute.list_value_length(next(file.iter_batches(1, columns=[title])).column(title))[0].as_py()
     if not first:
         raise InputError(f"{path}, row 1: {title} is empty.", "Every draw needs one number for each parameter.")
-    return len(first)
+    require_length(path, file.metadata.num_rows, first)
+    return int(first)
 
 
 def write_parquet(kept: Kept, file: IO[bytes]) -> None:

@@ -264,7 +264,7 @@ def check_output(path: str | os.PathLike[str], layout: str | None = None) -> Non
     target = Path(path)
     if target.is_dir() and form.write_folder is not None and not is_own_store(target):
         raise OutputError(
-            f"{path} exists and is not a store that steinstream wrote, or it contains other files.",
+            f"{path} exists and is not a store that steinstream wrote, or it was changed later.",
             "Choose another name.",
         )
     if target.is_dir() and form.write_folder is None:

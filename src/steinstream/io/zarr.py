@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
 import struct
 import warnings
 import zipfile
 from base64 import standard_b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from steinstream._typing import AnyArray
+from steinstream.errors import InputError
 from steinstream.io._labelled_arrays import ArrayTree, Group, StoredArray, describe_group
+from steinstream.io._limits import check_archive, largest_held, require_held
+from steinstream.io._zarr_codecs import compressor_of, decoded_size
 from steinstream.io.arviz_chain import open_tree
-from steinstream.io.arviz_kept import LIBRARY, check_names, kept_attributes, kept_groups, kept_of_tree
+from steinstream.io.arviz_kept import check_names, kept_attributes, kept_groups, kept_of_tree
 from steinstream.io.base import Chain, Request
 from steinstream.io.errors import DAMAGE, need, reading
 from steinstream.result import Kept
 
 _DIMS = "_ARRAY_DIMENSIONS"
+_JSON = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _METADATA = ("zarr.json", ".zgroup", ".zmetadata")
-_OWN_FILE = re.compile(r"\.z(group|attrs|array|metadata)|\d+(\.\d+)*")
+_MANIFEST, _BLANK = "steinstream_manifest", "0" * 64  # attribute of the root, and its value before the digest is known
+_ZIPPED, _ZIP_RATIO = 1 << 20, 16  # bytes of a compressed file in a zip file, in total and per stored byte
 
 
 def is_zarr_folder(path: Path) -> bool:
@@ -31,14 +38,24 @@ def is_zarr_folder(path: Path) -> bool:
 
 
 def is_own_store(path: Path) -> bool:
-    """Return whether a folder is a store that `write_zarr` wrote, with no other files in it."""
+    """Return whether a folder is a store that `write_zarr` wrote, without any change since."""
     try:
-        attributes = json.loads((path / ".zattrs").read_text("utf-8"))
-        own = attributes.get("inference_library") == LIBRARY
-        files = [file for file in path.rglob("*") if file.is_symlink() or not file.is_dir()]
-        return own and all(_OWN_FILE.fullmatch(file.name) and not file.is_symlink() for file in files)
+        manifest = json.loads((path / ".zattrs").read_text("utf-8")).get(_MANIFEST, "")
+        return len(manifest) == len(_BLANK) and manifest == _digest(path, manifest)
     except DAMAGE:
         return False
+
+
+def _digest(folder: Path, manifest: str) -> str:
+    """Return the digest of the names and contents of all files in a folder, with ``manifest`` left blank."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_symlink() or not file.is_dir():
+            name, content = file.relative_to(folder).as_posix(), b"" if file.is_symlink() else file.read_bytes()
+            content = content.replace(manifest.encode(), _BLANK.encode()) if file.parent == folder else content
+            kind = "symlink" if file.is_symlink() else "file"
+            digest.update(json.dumps([name, kind, len(content)]).encode() + content)
+    return digest.hexdigest()
 
 
 def is_zarr(path: Path, head: bytes) -> bool:
@@ -76,7 +93,9 @@ def write_zarr(kept: Kept, folder: Path, *, stacked: bool = True) -> None:
     check_names(kept, "Zarr")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        root = zarr.create_group(folder, zarr_format=2, overwrite=True, attributes=kept_attributes(kept))
+        root = zarr.create_group(
+            folder, zarr_format=2, overwrite=True, attributes={**kept_attributes(kept), _MANIFEST: _BLANK}
+        )
         for title, content in kept_groups(kept, stacked=stacked).items():
             group = root.create_group(title)
             for name, dims, values, attrs in content.encoded():
@@ -85,6 +104,9 @@ def write_zarr(kept: Kept, folder: Path, *, stacked: bool = True) -> None:
                 array = group.create_array(name, shape=values.shape, dtype=kind, fill_value=None, attributes=own)
                 array[...] = values
         zarr.consolidate_metadata(folder)
+    manifest = _digest(folder, _BLANK)
+    for file in (folder / ".zattrs", folder / ".zmetadata"):
+        file.write_bytes(file.read_bytes().replace(_BLANK.encode(), manifest.encode()))
 
 
 class ZarrTree(ArrayTree):
@@ -92,10 +114,11 @@ class ZarrTree(ArrayTree):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self._largest = 0  # bytes of a decoded chunk; 0 before it is needed
+        self._compressors: dict[str, str] = {}  # path of an array -> its compressor, for arrays that are read
         with reading(path, "Zarr"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            store = path if path.is_dir() else import_zarr().storage.ZipStore(path, mode="r")
-            self._root = import_zarr().open_group(store, mode="r")
+            self._root = import_zarr().open_group(_checked_store(path, self._check), mode="r")
             self.names, self.attrs = tuple(self._root.group_keys()), self._root.attrs
 
     def close(self) -> None:
@@ -111,8 +134,56 @@ class ZarrTree(ArrayTree):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             group = self._root[name] if name else self._root
-            found = [_describe(title, array) for title, array in group.arrays()]
+            found = [self._describe(title, array) for title, array in group.arrays()]
             return describe_group(self.source, found, group.attrs)
+
+    def _describe(self, name: str, array: Any) -> tuple[StoredArray, dict[str, Any]]:
+        """Describe an array, and return its attributes; its codecs are validated when it is read."""
+        stored, attrs = _describe(name, array)
+
+        def read(box: tuple[slice, ...]) -> AnyArray:
+            self._compressors[array.path] = compressor_of(name, array.metadata.to_dict())
+            values: AnyArray = array[box]
+            return values
+
+        return replace(stored, read=read), attrs
+
+    def _check(self, key: str, data: memoryview) -> None:
+        """Raise an exception if a chunk is truncated, or if it needs too much memory after it is decoded."""
+        place = key.rpartition("/")[0]
+        while place and place not in self._compressors:
+            place = place.rpartition("/")[0]
+        compressor = self._compressors.get(place, "")
+        if compressor and not key.endswith(_JSON):
+            self._largest = self._largest or largest_held(self.source)
+            size = decoded_size(compressor, data, self._largest)
+            require_held(self.source, f"a chunk of {place}", size, "Write it with smaller chunks.")
+
+
+def _checked_store(path: Path, check: Callable[[str, memoryview], None]) -> Any:
+    """Return a store that calls ``check`` with the key and the content of each file that is read."""
+    if not path.is_dir():
+        with zipfile.ZipFile(path) as archive:
+            check_archive(path, archive)
+            for member in archive.infolist():
+                if member.file_size > max(_ZIPPED, _ZIP_RATIO * member.compress_size):
+                    raise InputError(
+                        f"{path}: {member.filename[:100]!r} has {member.file_size / 1e6:.0f} MB.",
+                        "Write the zip file without compression, as zarr does.",
+                    )
+
+    class Store(import_zarr().storage.WrapperStore):  # type: ignore[misc]
+        """A store whose contents are checked before they are decoded."""
+
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            """Read a file of the store."""
+            found = await super().get(key, prototype, byte_range)
+            if found is not None:
+                check(key, memoryview(found.as_numpy_array()))
+            return found
+
+    storage = import_zarr().storage
+    return Store(storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r"))
 
 
 def _describe(name: str, array: Any) -> tuple[StoredArray, dict[str, Any]]:

@@ -24,6 +24,7 @@ from steinstream.errors import CheckpointError, InputError, NegatedScoresError, 
 from steinstream.integrations._common import schedule_functions
 from steinstream.io import checkpoint, read_kept
 from steinstream.io.atomic import replacing
+from steinstream.io.npz import read_arrays
 from steinstream.parallel.sources import WorkerSource
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept
@@ -150,8 +151,8 @@ def _write_stream(path: Path, stream: Block) -> None:
 def _read_stream(path: Path) -> Block | None:
     """Read the draws that `_write_stream` wrote; None if there are none."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return Block(arrays["draws"], arrays["scores"], arrays["ids"])
+        arrays = read_arrays(path)
+        return Block(arrays["draws"], arrays["scores"], arrays["ids"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
 

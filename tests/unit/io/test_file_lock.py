@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from steinstream.errors import InputError
+from steinstream.io import file_lock
 from steinstream.io.file_lock import FileLock
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the locks of POSIX")
@@ -57,6 +59,51 @@ def test_a_file_system_without_locks_is_no_error(tmp_path, monkeypatch, caplog):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.lockf", unsupported)
-    with caplog.at_level("INFO", logger="steinstream"), FileLock(tmp_path / ".lock", tmp_path):
+    with FileLock(tmp_path / ".lock", tmp_path):
         pass
-    assert "No lock protects" in caplog.text
+    assert "No lock protects" in caplog.text and caplog.records[0].levelname == "WARNING"
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """Stand for Windows: no fcntl, and the function of msvcrt that locks bytes of an open file."""
+    locked = {}
+
+    def locking(handle, mode, count):
+        number = os.fstat(handle).st_ino
+        if locked.get(number, handle) != handle:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        locked[number] = handle
+        calls.append((mode, count))
+
+    calls = []
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    return calls
+
+
+def test_on_windows_a_byte_of_the_file_is_locked(windows, tmp_path, caplog):
+    path = tmp_path / ".run.npz.lock"
+    with FileLock(path, tmp_path / "run.npz"):
+        assert windows == [(2, 1)]
+        with pytest.raises(InputError, match="Another process uses"):
+            FileLock(path, tmp_path / "run.npz")
+    assert not path.exists() and not caplog.records
+
+
+def test_a_system_without_locks_is_no_error_but_a_warning(windows, tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "msvcrt", None)
+    with FileLock(tmp_path / ".lock", tmp_path):
+        pass
+    assert "No lock protects" in caplog.text and caplog.records[0].levelname == "WARNING"
+
+
+def test_on_windows_the_file_is_closed_before_it_is_deleted(tmp_path, monkeypatch):
+    path = tmp_path / ".lock"
+    handle = os.open(path, os.O_RDWR | os.O_CREAT)
+    events = []
+    fake = SimpleNamespace(name="nt", close=lambda one: (events.append("closed"), os.close(one)), getpid=os.getpid)
+    monkeypatch.setattr(file_lock, "os", fake)
+    monkeypatch.setattr(type(path), "unlink", lambda self, missing_ok: events.append("deleted"))
+    file_lock._release(handle, path, os.getpid())
+    assert events == ["closed", "deleted"]

@@ -336,7 +336,7 @@ def test_only_a_store_that_we_wrote_is_replaced(kept, tmp_path):
     for path in (own, foreign):
         before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
         for attempt in (check_output, lambda path: write_kept(kept, path)):
-            with pytest.raises(OutputError, match="not a store that steinstream wrote, or it contains other files"):
+            with pytest.raises(OutputError, match="not a store that steinstream wrote, or it was changed later"):
                 attempt(path)
         assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
     (own / "notes.txt").unlink()
@@ -346,6 +346,65 @@ def test_only_a_store_that_we_wrote_is_replaced(kept, tmp_path):
     empty.mkdir()
     (empty / ".zgroup").write_text("{}")
     assert not is_own_store(empty)
+
+
+def _add_array(path):
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.open_group(path)["posterior"].create_array("mine", data=np.arange(3.0))
+
+
+def _add_attribute(path):
+    import zarr
+
+    zarr.open_group(path).attrs["note"] = "mine"
+
+
+def _change_a_chunk(path):
+    chunk = path / "posterior" / "a" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + bytes([chunk.read_bytes()[-1] ^ 1]))
+
+
+def _rename_an_array(path):
+    (path / "posterior" / "a").rename(path / "posterior" / "mine")
+
+
+@pytest.mark.parametrize("change", [_add_array, _add_attribute, _change_a_chunk, _rename_an_array])
+def test_a_store_of_ours_that_the_user_changed_is_not_replaced(change, kept, tmp_path):
+    pytest.importorskip("zarr")
+    path = tmp_path / "own.zarr"
+    write_kept(kept, path)
+    change(path)
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with pytest.raises(OutputError, match="was changed later"):
+        write_kept(kept, path)
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("names", [[".zattrs"], [".zattrs", ".zmetadata", ".zgroup"]])
+def test_a_foreign_store_with_the_attributes_of_ours_is_not_replaced(names, kept, tmp_path):
+    pytest.importorskip("zarr")
+    write_kept(kept, tmp_path / "own.zarr")
+    foreign = tmp_path / "foreign.zarr"
+    seeds.write_zarr(foreign, 2)
+    for name in names:
+        shutil.copy(tmp_path / "own.zarr" / name, foreign / name)
+    with pytest.raises(OutputError, match="was changed later"):
+        write_kept(kept, foreign)
+    assert (foreign / "sample_stats" / "gradient").is_dir()
+
+
+def test_the_bytes_of_a_store_depend_on_the_kept_set_alone(kept, tmp_path):
+    pytest.importorskip("zarr")
+    paths = [tmp_path / name for name in ("a.zarr", "b.zarr")]
+    for path in paths:
+        write_kept(kept, path)
+    first, second = (
+        {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()} for path in paths
+    )
+    assert first == second
 
 
 # -- found by fuzzing --------------------------------------------------------------------------------------------------
@@ -448,3 +507,38 @@ def test_a_number_of_draws_that_is_not_whole_is_refused(tmp_path):
     write_kept(replace(kept, settings={**kept.settings, "seen": 1e-320}), tmp_path / "kept.npz")
     with pytest.raises(InputError, match="the setting seen is 1e-320, expected a whole number"):
         ss.Kept.load(tmp_path / "kept.npz")
+
+
+# -- chunks of a Zarr store --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, 10, 200, -1])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_truncated_blosc_chunk_is_refused_before_it_is_decoded(length, version, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    blosc = pytest.importorskip("numcodecs").Blosc() if version == 2 else zarr.codecs.BloscCodec()
+    path, dims = tmp_path / "x.zarr", ["chain", "draw", "k"]
+    named = {"dimension_names": dims} if version == 3 else {"attributes": {"_ARRAY_DIMENSIONS": dims}}
+    group = zarr.open_group(path, mode="w", zarr_format=version)
+    array = group.create_array("draws", shape=DRAWS.shape, chunks=DRAWS.shape, dtype="f8", compressors=blosc, **named)
+    array[...] = DRAWS
+    assert len(next(open_chain(path).blocks()).draws)
+    (chunk,) = [file for file in path.rglob("*0") if file.is_file()]
+    chunk.write_bytes(chunk.read_bytes()[:length])
+    with pytest.raises(InputError, match="Blosc chunk"):
+        next(open_chain(path).blocks())
+
+
+@pytest.mark.parametrize("codec", ["pickle", "lzma", "bz2"])
+def test_other_codecs_are_refused_before_they_run(codec, tmp_path):
+    pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    seeds.write_zarr(path, 2)
+    for name in (".zarray", ".zattrs"):
+        assert (path / "sample_stats" / "gradient" / name).is_file()
+    metadata = path / "sample_stats" / "gradient" / ".zarray"
+    metadata.write_text(metadata.read_text().replace('"id": "blosc"', f'"id": "{codec}"'))
+    (path / ".zmetadata").unlink(missing_ok=True)
+    with pytest.raises(InputError, match=rf"'{codec}' is not read|cannot be read as Zarr"):
+        next(open_chain(path).blocks())
+    assert codec in metadata.read_text()
