@@ -190,7 +190,7 @@ def _wrong_result(case: Case, folder: Path) -> str:
         exact, scale = recomputed_ksd(kept)
         if not abs(kept.ksd**2 - exact) <= _TOLERANCE * scale:
             return f"KSD is {kept.ksd}, recomputed {np.sqrt(max(exact, 0.0))}"
-    if command == "thin" and not {"--initial", "--burn-in"} & set(case.words):
+    if command == "thin" and not {"--initial", "--burn-in", "--workers"} & set(case.words):
         return _not_of_the_chain(case, folder, kept)
     return ""
 
