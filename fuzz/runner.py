@@ -7,6 +7,7 @@ milliseconds. A process that is lost costs one case.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import re
@@ -20,9 +21,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from fuzz import seeds
 from fuzz.cases import Case
 from fuzz.oracle import MEGABYTES, Outcome, run_case, write_files, wrong_end
 from fuzz.soak import resident_megabytes
@@ -58,9 +61,12 @@ def scratch() -> Path:
 
 
 def warm_up(files: dict[str, bytes]) -> None:
-    """Import and compile what most cases need, without libraries that start threads."""
+    """Import and compile what most cases need, without using what starts threads."""
+    for name in ("h5netcdf", "h5py", "xarray", "zarr", "pyarrow.parquet"):
+        with suppress(ImportError):
+            importlib.import_module(name)
     folder = scratch()
-    for words in (
+    commands = [
         ["thin", "chain.npz", "-o", "out.npz", "--size", "5"],
         ["thin", "chain.csv", "-o", "out.csv", "--paper"],
         ["thin", "noscores.csv", "-o", "out.csv"],
@@ -68,7 +74,12 @@ def warm_up(files: dict[str, bytes]) -> None:
         ["merge", "kept.npz", "other.npz", "-o", "merged.npz", "--size", "6"],
         ["refine", "kept.npz", "-o", "refined.npz", "--weights", "--order"],
         ["ksd", "chain.npz"],
-    ):
+        ["average", "ordered.npz", "outputs.csv"],
+        [*seeds.WORKERS, "-o", "out.npz"],
+    ]
+    for name in ("chain.nc", "run.h5", "kept.nc"):
+        commands += [["thin", name, "-o", "out.npz", "--size", "5"]] if name in files else []
+    for words in commands:
         case = Case("warm-up", words, files)
         outcome = run_case(case, folder / "case")
         if outcome.problem or outcome.code:
