@@ -285,6 +285,9 @@ def slab_ranges(readers: Iterable[ChunkReader], start: int, stop: int, rows: int
 def read_rows(array: StoredArray, dims: tuple[str, ...], chains: Integers, draws: Integers) -> AnyArray:
     """Read some draws of a variable; only the slabs that contain them are read."""
     reader = ChunkReader(array, dims, 0)
+    for places, dim in zip((draws, chains), reversed(dims), strict=False):
+        if places.max(initial=-1) >= array.sizes[dim]:
+            raise ValueError(f"{array.name} has shape {array.shape}, which lacks some of the draws")
     rows: list[AnyArray | None] = [None] * len(draws)
     for place in np.lexsort((draws, chains)).tolist():
         draw = int(draws[place])
@@ -306,6 +309,9 @@ class DrawIds:
         self.chains = sizes["chain"] if len(dims) == 2 else 1
         self.draws = sizes[dims[-1]]
         self._coords = [_id_coordinate(coords, name, dims) for name in ("chain", "draw")]
+        for coord in self._coords:
+            if coord is not None and any(size != sizes[dim] for dim, size in coord.sizes.items()):
+                raise ValueError(f"the coordinate {coord.name} has shape {coord.shape}, unlike the draws")
         mixed = "source_chain" in coords or (len(dims) == 1 and self._coords[0] is not None)
         self.chain_count = None if mixed else self.chains
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 2**53  # of counters and ids
 _LARGEST_VALUE = 1e150  # of numbers whose squares must be finite
+_WIDEST = 1 << 24  # numbers of a feature vector; twenty bytes of memory for each, whatever the size of the checkpoint
 _ROUNDING = 1e-9  # difference of two computations of the same coordinates, relative to the largest one
 _PENALTIES = frozenset(
     ("cost", "pinned", "penalty_scalars", "stream_sum", "stream", "stream_levels", "stream_ids", "stream_numbers")
@@ -245,7 +246,7 @@ def _layout(root: _Fields, dim: int) -> DrawLayout | None:
             raise fields.wrong("stream_on", "features are missing")
         return DrawLayout.restored(fields.values())
     features = fields.part("features")
-    expected = FeatureMap(features.whole("width", 1, 1 << 27))
+    expected = FeatureMap(features.whole("width", 1, _WIDEST))
     features.same_keys(_Fields("", expected.state()))
     most = expected.components
     projection = features.array("projection", np.float64, (expected.sketch_width, None))

@@ -542,3 +542,37 @@ def test_other_codecs_are_refused_before_they_run(codec, tmp_path):
     with pytest.raises(InputError, match=rf"'{codec}' is not read|cannot be read as Zarr"):
         next(open_chain(path).blocks())
     assert codec in metadata.read_text()
+
+
+# -- arrays of different lengths in a Zarr store, which has no common dimensions ---------------------------------------
+
+
+def _store_of(path, lengths):
+    """Write a store with arrays of one value per draw, given their lengths by the path of the array."""
+    zarr = pytest.importorskip("zarr")
+    root = zarr.open_group(path, mode="w", zarr_format=3)
+    for place, length in lengths.items():
+        name = place.rpartition("/")[2]
+        values = np.arange(length) if name == "draw" else np.random.default_rng(0).normal(size=(1, length))
+        dims = ["draw"] if name == "draw" else ["chain", "draw"]
+        root.create_array(place, data=values, dimension_names=dims)
+
+
+def test_a_coordinate_that_is_shorter_than_the_draws_is_refused(tmp_path):
+    _store_of(tmp_path / "x.zarr", {"posterior/a": 50, "posterior/draw": 20})  # was read without end
+    with pytest.raises(InputError, match="the coordinate draw"):
+        open_chain(tmp_path / "x.zarr")
+
+
+def test_a_coordinate_of_another_group_that_is_too_short_is_refused(tmp_path):
+    _store_of(tmp_path / "x.zarr", {"posterior/a": 50, "log_likelihood/y": 50, "log_likelihood/draw": 20})
+    chain = open_chain(tmp_path / "x.zarr")
+    with pytest.raises(InputError, match="the coordinate draw"):
+        chain.groups(np.array([[0, 40]]))
+
+
+def test_a_variable_without_some_of_the_draws_is_refused(tmp_path):
+    _store_of(tmp_path / "x.zarr", {"posterior/a": 50, "posterior/b": 20})
+    chain = open_chain(tmp_path / "x.zarr", draws_name="posterior/a")
+    with pytest.raises(InputError, match="lacks some of the draws"):
+        chain.variables(np.array([[0, 40], [0, 3]]))

@@ -20,7 +20,7 @@ from steinstream.io._limits import require_held, require_length
 from steinstream.io.npz import read_arrays
 
 NUMBERS = 40_000_000
-MEGABYTES = 600  # without the limits, each of these files needs more than 1000
+MEGABYTES = 600  # of a process that reads the file as a chain and as a kept set
 SMALL = 2_000_000  # bytes of a file
 
 PROGRAM = """

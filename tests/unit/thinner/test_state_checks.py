@@ -234,6 +234,7 @@ FORGED_FLOAT32 = {
     "levels out of range": ("state.kept.stream_term.stream_levels", at(-1, 48)),
     "a projection of another shape": ("state.layout.features.projection", lambda _: np.eye(2)),
     "features of length 0": ("state.layout.features.width", 0),
+    "features whose map needs gigabytes": ("state.layout.features.width", 1 << 27),
 }
 
 
