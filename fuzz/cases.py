@@ -61,12 +61,13 @@ def generate(kind: str, seeds: Files, choose: Random) -> Case:
 
 def available(seeds: Files) -> list[str]:
     """Return the kinds for which there are valid files."""
-    return [kind for kind in KINDS if kind not in _CHAINS or any(_is_part(name, kind) for name in seeds)]
+    needed = {"keptnc": "kept.nc", **{kind: chain[0] for kind, chain in _CHAINS.items()}}
+    return [kind for kind in KINDS if kind not in needed or any(_is_part(name, needed[kind]) for name in seeds)]
 
 
-def _is_part(name: str, kind: str) -> bool:
+def _is_part(name: str, seed: str) -> bool:
     """Return whether a file belongs to a seed, which may be a folder."""
-    return name == _CHAINS[kind][0] or name.startswith(f"{_CHAINS[kind][0]}/")
+    return name == seed or name.startswith(f"{seed}/")
 
 
 # -- mutated chains ----------------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ def _chain(kind: str) -> Callable[[Files, Random], Case]:
     name, structural, options = _CHAINS[kind]
 
     def make(seeds: Files, choose: Random) -> Case:
-        files = {each: data for each, data in seeds.items() if _is_part(each, kind) or each in options}
+        files = {each: data for each, data in seeds.items() if _is_part(each, name) or each in options}
         for _ in range(choose.choice([1, 1, 1, 2, 4])):
             _mutate_one(files, [*structural, mutations.mutate_bytes], choose)
         command = choose.choice(["thin"] * 5 + ["inspect", "ksd", "follow" if kind in ("csv", "stan") else "thin"])
@@ -135,8 +136,15 @@ def _existing_output(files: dict[str, bytes], choose: Random) -> str:
 
 
 def _kept(seeds: Files, choose: Random) -> Case:
-    stores = ["kept.npz"] * 4 + [name for name in ("kept.nc", "kept.zarr/zarr.json") if name in seeds]
-    name = choose.choice(stores).partition("/")[0]
+    name = choose.choice(["kept.npz"] * 4 + ["kept.zarr"] * ("kept.zarr/.zgroup" in seeds))
+    return _use_kept("kept", name, seeds, choose)
+
+
+def _kept_netcdf(seeds: Files, choose: Random) -> Case:
+    return _use_kept("keptnc", "kept.nc", seeds, choose)
+
+
+def _use_kept(kind: str, name: str, seeds: Files, choose: Random) -> Case:
     files = {each: data for each, data in seeds.items() if each == name or each.startswith(f"{name}/")}
     how = {"kept.npz": mutations.mutate_kept, "kept.nc": mutations.mutate_hdf5}.get(name, mutations.mutate_bytes)
     for _ in range(choose.choice([1, 1, 2])):
@@ -157,7 +165,7 @@ def _kept(seeds: Files, choose: Random) -> Case:
             ["inspect", name] if choose.random() < 0.9 else ["report", name, "-o", "out.html"],  # a report is slow
         ]
     )
-    return Case("kept", words, files)
+    return Case(kind, words, files)
 
 
 def _checkpoint(available: Files, choose: Random) -> Case:
@@ -382,6 +390,7 @@ def _likely(name: str) -> list[str]:
 KINDS: dict[str, Callable[[Files, Random], Case]] = {
     **{kind: _chain(kind) for kind in _CHAINS},
     "kept": _kept,
+    "keptnc": _kept_netcdf,
     "checkpoint": _checkpoint,
     "options": _options,
     "workers": _workers,
