@@ -61,12 +61,13 @@ def generate(kind: str, seeds: Files, choose: Random) -> Case:
 
 def available(seeds: Files) -> list[str]:
     """Return the kinds for which there are valid files."""
-    return [kind for kind in KINDS if kind not in _CHAINS or any(_is_part(name, kind) for name in seeds)]
+    needed = {"keptnc": "kept.nc", **{kind: chain[0] for kind, chain in _CHAINS.items()}}
+    return [kind for kind in KINDS if kind not in needed or any(_is_part(name, needed[kind]) for name in seeds)]
 
 
-def _is_part(name: str, kind: str) -> bool:
+def _is_part(name: str, seed: str) -> bool:
     """Return whether a file belongs to a seed, which may be a folder."""
-    return name == _CHAINS[kind][0] or name.startswith(f"{_CHAINS[kind][0]}/")
+    return name == seed or name.startswith(f"{seed}/")
 
 
 # -- mutated chains ----------------------------------------------------------------------------------------------------
@@ -83,6 +84,7 @@ _CHAINS: dict[str, tuple[str, list[mutations.Mutation], list[str]]] = {
     "emcee": ("run.h5", [mutations.mutate_hdf5] * 2, []),
     "zarr2": ("two.zarr", [], []),
     "zarr3": ("three.zarr", [], []),
+    "zarrzip": ("chain.zarr.zip", [mutations.mutate_zip] * 3, []),
 }
 
 
@@ -90,7 +92,7 @@ def _chain(kind: str) -> Callable[[Files, Random], Case]:
     name, structural, options = _CHAINS[kind]
 
     def make(seeds: Files, choose: Random) -> Case:
-        files = {each: data for each, data in seeds.items() if _is_part(each, kind) or each in options}
+        files = {each: data for each, data in seeds.items() if _is_part(each, name) or each in options}
         for _ in range(choose.choice([1, 1, 1, 2, 4])):
             _mutate_one(files, [*structural, mutations.mutate_bytes], choose)
         command = choose.choice(["thin"] * 5 + ["inspect", "ksd", "follow" if kind in ("csv", "stan") else "thin"])
@@ -108,10 +110,10 @@ def _chain(kind: str) -> Callable[[Files, Random], Case]:
     return make
 
 
-def _mutate_one(files: dict[str, bytes], how: list[mutations.Mutation], choose: Random) -> None:
+def _mutate_one(files: dict[str, bytes], how: list[mutations.Mutation], choose: Random, name: str = "") -> None:
     """Mutate one of the files: metadata of a store as JSON, the others by one of the mutations."""
     metadata = [name for name in files if name.endswith((".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"))]
-    name = choose.choice([*files, *metadata * 2])
+    name = name or choose.choice([*files, *metadata * 2])
     if metadata and choose.random() < 0.05:
         del files[name]
         return
@@ -134,8 +136,15 @@ def _existing_output(files: dict[str, bytes], choose: Random) -> str:
 
 
 def _kept(seeds: Files, choose: Random) -> Case:
-    stores = ["kept.npz"] * 4 + [name for name in ("kept.nc", "kept.zarr/zarr.json") if name in seeds]
-    name = choose.choice(stores).partition("/")[0]
+    name = choose.choice(["kept.npz"] * 4 + ["kept.zarr"] * ("kept.zarr/.zgroup" in seeds))
+    return _use_kept("kept", name, seeds, choose)
+
+
+def _kept_netcdf(seeds: Files, choose: Random) -> Case:
+    return _use_kept("keptnc", "kept.nc", seeds, choose)
+
+
+def _use_kept(kind: str, name: str, seeds: Files, choose: Random) -> Case:
     files = {each: data for each, data in seeds.items() if each == name or each.startswith(f"{name}/")}
     how = {"kept.npz": mutations.mutate_kept, "kept.nc": mutations.mutate_hdf5}.get(name, mutations.mutate_bytes)
     for _ in range(choose.choice([1, 1, 2])):
@@ -156,7 +165,7 @@ def _kept(seeds: Files, choose: Random) -> Case:
             ["inspect", name] if choose.random() < 0.9 else ["report", name, "-o", "out.html"],  # a report is slow
         ]
     )
-    return Case("kept", words, files)
+    return Case(kind, words, files)
 
 
 def _checkpoint(available: Files, choose: Random) -> Case:
@@ -165,6 +174,132 @@ def _checkpoint(available: Files, choose: Random) -> Case:
     files = {words[1]: available[words[1]], name: available[name]}
     files[name] = mutations.mutate_checkpoint(files[name], choose)
     return Case("checkpoint", [*words, "-o", _existing_output(files, choose), "--checkpoint", name, "--resume"], files)
+
+
+def _workers(available: Files, choose: Random) -> Case:
+    """Continue in a forged folder of workers."""
+    files = {"chain.npz": available["chain.npz"]}
+    files |= {name: data for name, data in available.items() if name.startswith("work/")}
+    for _ in range(choose.choice([1, 1, 2])):
+        name = choose.choice([name for name in files if name.startswith("work/")])
+        how = [mutations.mutate_checkpoint if name.endswith(".checkpoint") else mutations.mutate_kept]
+        mutate = choose.choice([*how * 4, mutations.mutate_bytes])
+        try:
+            files[name] = mutate(files[name], choose)
+        except Exception:  # a file that was mutated before cannot be read any more
+            files[name] = mutations.mutate_bytes(files[name], choose)
+    if choose.random() < 0.1:
+        del files[choose.choice(sorted(files))]
+    if choose.random() < 0.1:
+        files[f"work/leaf-{choose.choice(['00007', '1', 'x'])}.npz"] = available["kept.npz"]
+    return Case("workers", [*seeds.WORKERS, "-o", _existing_output(files, choose)], files)
+
+
+# -- simulations and functions of users --------------------------------------------------------------------------------
+
+
+def _average(seeds: Files, choose: Random) -> Case:
+    """Average damaged outputs of simulations, or outputs for a damaged kept set."""
+    kept = choose.choice(["ordered.npz", "ordered.npz", "kept.npz", "other.npz"])
+    outputs = choose.choice(["outputs.csv", "outputs.csv", "outputs.npy"])
+    files = {name: seeds[name] for name in (kept, outputs)}
+    for _ in range(choose.choice([1, 1, 2])):
+        name = choose.choice([kept, outputs, outputs, outputs])
+        how = {".npz": mutations.mutate_kept, ".npy": mutations.mutate_npy}.get(name[-4:], mutations.mutate_csv)
+        _mutate_one(files, [how, how, how, mutations.mutate_bytes], choose, name)
+    words = ["average", kept, outputs]
+    columns = choose.choice(["peak", "peak,time", "time,time", "run", "missing", ""])
+    words += ["--columns", columns] if choose.random() < 0.3 else []
+    quantiles = choose.choice(["0.5", "0,1", "0.9,0.1", "0.5,0.5", "2", "nan", "x", "", "1e-300"])
+    words += ["--quantiles", quantiles] if choose.random() < 0.3 else []
+    if choose.random() < 0.6:
+        words += ["-o", "table.csv"]
+        if choose.random() < 0.5:
+            files["table.csv"] = b"an earlier file"
+    return Case("average", words, files)
+
+
+_MODEL = """
+def standard_normal(x): return -0.5 * float(x @ x)
+def score_of_standard_normal(x): return -x
+def raises(x): raise ValueError("no \\udcff value")
+def leaves(x): raise SystemExit(1)
+def nan(x): return float("nan")
+def infinite(x): return float("inf")
+def nothing(x): return None
+def text(x): return "x"
+def wrong_shape(x): return [1.0]
+def nested(x): return [[1.0, [2.0]]]
+def complex_number(x): return 1j
+def huge(x): return 1e308 * x
+def sometimes(x): return -0.5 * float(x @ x) if x[0] > 0 else float("nan")
+def changes(x): x[:] = 0; return 0.0
+def two(x, y): return 0.0
+number = 3
+""".lstrip()
+
+
+def _scores(seeds: Files, choose: Random) -> Case:
+    """Compute scores with functions that are right or wrong, of draws that are right or damaged."""
+    chain = choose.choice(["noscores.csv", "noscores.csv", "single.npz", "chain.npy"])
+    files = {chain: seeds[chain]}
+    if choose.random() < 0.5:
+        how = {".npz": mutations.mutate_npz, ".npy": mutations.mutate_npy}.get(chain[-4:], mutations.mutate_csv)
+        _mutate_one(files, [how, how, how, mutations.mutate_bytes], choose)
+    text = (
+        _MODEL if choose.random() < 0.9 else choose.choice(["1 +", "import missing_module", "1 / 0", "\0", "exit(1)"])
+    )
+    module = f"model_{zlib.crc32(text.encode()):x}"  # one process imports each text once
+    files[f"{module}.py"] = text.encode()
+    names = [line.partition("(")[0][4:] for line in _MODEL.splitlines() if line.startswith("def ")]
+    kind = choose.choice(["--log-density", "--log-density", "--score"])
+    right = "score_of_standard_normal" if kind == "--score" else "standard_normal"
+    name = choose.choice([right] * len(names) + [*names, "number", "missing", "", "standard_normal:x"])
+    place = choose.choice([f"{module}.py", f"{module}.py", module, "missing.py", ""] if name != right else [module])
+    words = ["scores", chain, kind, f"{place}:{name}", "-o", choose.choice(["scored.npz"] * 4 + ["scored.csv"])]
+    if choose.random() < 0.5:
+        files[words[-1]] = b"an earlier file"
+    if choose.random() < 0.2:
+        words += ["--checkpoint", "run.state"]
+        if choose.random() < 0.5:
+            files["run.state"] = choose.choice([b"", b"?", seeds["size.state"], seeds["kept.npz"]])
+    words += ["--size", choose.choice(["1", "5", "80", "100"])] if choose.random() < 0.3 else []
+    words += ["--first", choose.choice(["1", "6", "1000"])] if choose.random() < 0.1 else []
+    words += ["--on-error", "nan"] if choose.random() < 0.3 else []
+    words += ["--accuracy", choose.choice(["1e-3", "0", "nan", "-1", "1e-300", "inf"])] if choose.random() < 0.1 else []
+    words += ["--burn-in", choose.choice(["5", "50%", "79", "80", "81"])] if choose.random() < 0.1 else []
+    return Case("scores", words, files)
+
+
+def _serve(seeds: Files, choose: Random) -> Case:
+    """Serve the dashboard of a run, at ports of any kind."""
+    command = choose.choice(["thin", "follow"])
+    chain = "chain.csv" if command == "follow" else choose.choice(["chain.npz", "chain.csv", "noscores.csv"])
+    files = {chain: seeds[chain]}
+    if choose.random() < 0.3:
+        _mutate_one(files, [mutations.mutate_npz if chain.endswith("npz") else mutations.mutate_csv], choose)
+    words = [command, chain, "-o", _existing_output(files, choose), *(["--serve"] if choose.random() < 0.9 else [])]
+    ports = [
+        "0",
+        "1",
+        "22",
+        "80",
+        "65535",
+        "65536",
+        "-1",
+        "",
+        "x",
+        "nan",
+        "1e3",
+        "9" * 30,
+        "localhost",
+        "0x10",
+        "\udcff",
+    ]
+    words += ["--port", choose.choice(ports)] if choose.random() < 0.7 else []
+    words += choose.choice([[], ["--json"], ["--quiet"], ["--size", "5"], ["--workers", "0"], ["--passes", "2"]])
+    words += ["--until-idle", "0"] if command == "follow" else []
+    return Case("serve", words, files)
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -255,6 +390,11 @@ def _likely(name: str) -> list[str]:
 KINDS: dict[str, Callable[[Files, Random], Case]] = {
     **{kind: _chain(kind) for kind in _CHAINS},
     "kept": _kept,
+    "keptnc": _kept_netcdf,
     "checkpoint": _checkpoint,
     "options": _options,
+    "workers": _workers,
+    "average": _average,
+    "scores": _scores,
+    "serve": _serve,
 }

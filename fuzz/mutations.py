@@ -314,6 +314,28 @@ def mutate_checkpoint(data: bytes, choose: Random) -> bytes:
         return path.read_bytes()
 
 
+def mutate_zip(data: bytes, choose: Random) -> bytes:
+    """Change, delete or add a member of a zip file; metadata of Zarr as JSON."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    metadata = [name for name in members if name.endswith("zarr.json")]
+    name = choose.choice([*members, *metadata * 2])
+    how = choose.random()
+    if how < 0.05:
+        del members[name]
+    elif how < 0.1:
+        members[choose.choice(["zarr.json", "../up", "/x", f"{name}/", f"{name}/x", "posterior"])] = b"{}"
+    elif name in metadata and how < 0.8:
+        members[name] = mutate_json(members[name], choose)
+    else:
+        members[name] = mutate_bytes(members[name], choose)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", choose.choice([0, 0, 0, 8])) as archive:
+        for key, member in members.items():
+            archive.writestr(_member(key), member)
+    return file.getvalue()
+
+
 # -- csv ---------------------------------------------------------------------------------------------------------------
 
 _FIELDS = [

@@ -42,7 +42,8 @@ def run_case(case: Case, folder: Path) -> Outcome:
     problem = wrong_end(case, code, err) or _changed_files(case, folder, before, code)
     if not problem and code in (0, 3) and not asked:
         try:
-            problem = _wrong_result(case, folder)
+            with chdir(folder):
+                problem = _wrong_result(case, folder)
         except Exception:
             problem = "the result cannot be checked: " + traceback.format_exc(limit=-3)
     peak = _peak_megabytes()
@@ -52,7 +53,8 @@ def run_case(case: Case, folder: Path) -> Outcome:
 
 
 def _peak_megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the largest resident memory of this process and of each process that it started."""
+    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
 
 
 def write_files(case: Case, folder: Path) -> None:
@@ -63,6 +65,7 @@ def write_files(case: Case, folder: Path) -> None:
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
+        os.utime(place, ns=(0, 0))  # checkpoints contain the time of the input
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -86,6 +89,8 @@ def run_words(words: list[str], folder: Path) -> tuple[int, str, str]:
         redirect_stderr(err),
         patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
         patch.object(sys, "argv", ["steinstream", *words]),
+        patch.object(sys, "path", [*sys.path]),
+        patch.object(sys, "dont_write_bytecode", True),  # of the modules of users
         patch.dict(os.environ, {"STEINSTREAM_LOG_INTERVAL": "inf"}),
         warnings.catch_warnings(),
     ):
@@ -124,17 +129,14 @@ def _changed_files(case: Case, folder: Path, before: dict[str, str], code: int) 
         if before.get(name) == after.get(name):
             continue
         top = name.partition("/")[0]
-        declared = name in outputs or top in outputs or name in checkpoints or _default_output(case, name)
+        saved = name in checkpoints or top in checkpoints
+        declared = saved or name in outputs or top in outputs or _default_output(case, name)
         if code in (0, 3):
             if not declared:
                 return f"{name} was changed or left behind"
-        elif name in checkpoints and name not in after:
+        elif saved and name not in after:
             return f"{name} was deleted by a command that failed"
-        elif (
-            name in before
-            and name not in checkpoints
-            and not _complete(folder / (top if name not in outputs else name))
-        ):
+        elif name in before and not saved and not _complete(folder / (top if name not in outputs else name)):
             return f"{name} was changed by a command that failed"
         elif name not in before and not declared:
             return f"{name} was left behind"
@@ -173,8 +175,10 @@ def _wrong_result(case: Case, folder: Path) -> str:
     from steinstream.io import read_kept
 
     command, names = case.words[0], [name for name in output_names(case) if (folder / name).exists()]
+    if command == "scores" and names and "--size" not in case.words:
+        return _wrong_scores(case, folder / names[-1])
     if (
-        command not in ("thin", "follow", "merge", "refine")
+        command not in ("thin", "follow", "merge", "refine", "scores")
         or not names
         or not names[-1].endswith((".npz", ".nc", ".zarr"))
     ):
@@ -186,9 +190,20 @@ def _wrong_result(case: Case, folder: Path) -> str:
         exact, scale = recomputed_ksd(kept)
         if not abs(kept.ksd**2 - exact) <= _TOLERANCE * scale:
             return f"KSD is {kept.ksd}, recomputed {np.sqrt(max(exact, 0.0))}"
-    if command == "thin" and not {"--initial", "--burn-in"} & set(case.words):
+    if command == "thin" and not {"--initial", "--burn-in", "--workers"} & set(case.words):
         return _not_of_the_chain(case, folder, kept)
     return ""
+
+
+def _wrong_scores(case: Case, path: Path) -> str:
+    """Return what is wrong with the scores of the standard normal distribution that ``steinstream scores`` wrote."""
+    with np.load(path) as file:
+        draws, scores = file["draws"], file["scores"]
+    if not any("standard_normal" in word for word in case.words) or "--accuracy" in case.words:
+        return ""
+    moderate = np.abs(draws) < 10  # of others the log density is rounded
+    wrong = moderate.all(-1, keepdims=True) & ~(np.abs(scores + draws) < 1e-3)
+    return f"scores {scores[wrong]} of the draws {draws[wrong]}" if wrong.any() else ""
 
 
 def recomputed_ksd(kept: Any) -> tuple[float, float]:

@@ -15,14 +15,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
+import steinstream as ss
 from fuzz.oracle import snapshot
-from fuzz.runner import PROCESSOR_SECONDS, WAITING_SECONDS, fork, processor_seconds, scratch
+from fuzz.runner import Watch, fork, scratch
 from fuzz.soak import own_traceback, python_starts, same_draws
 
 _SIGNALS = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
@@ -46,10 +49,10 @@ _REPEATED = {
 
 
 def run_scenarios(
-    kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts: Counter[str]
+    kinds: list[str], files: dict[str, bytes], seed: int, end: float, counts: Counter[str], first: int = 0
 ) -> Iterator[str]:
     """Run scenarios in turn until the time is over, count them, and yield what went wrong in each; empty if nothing."""
-    folder, number = scratch(), 0
+    folder, number = scratch(), first
     try:
         draws = np.random.default_rng(0).normal(size=(1000, 3))
         for name, data in files.items():
@@ -115,18 +118,16 @@ def _command(words: list[str], folder: Path, prepare: Callable[[], None]) -> int
 
 def finish(process: int) -> int | None:
     """Return the exit code of a process, negative for a signal; None if it had to be killed."""
-    last, changed = 0.0, time.monotonic()
-    while last <= PROCESSOR_SECONDS and time.monotonic() - changed <= WAITING_SECONDS:
+    watch = Watch(process)
+    while True:
         found, status = os.waitpid(process, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
-        used = processor_seconds(process)
-        if used > last:
-            last, changed = used, time.monotonic()
+        if watch.problem():
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            return None
         time.sleep(0.002)
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return None
 
 
 def _trace(folder: Path) -> str:
@@ -177,7 +178,8 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
             code = finish(process)
         else:
             code = os.waitstatus_to_exitcode(status)
-        if code == 1 and python_starts((folder / "messages.txt").read_text(errors="replace")):
+        if python_starts((folder / "messages.txt").read_text(errors="replace")):
+            counts["interrupted before the program"] += 1
             continue
         if code not in (0, 128 + number, -number):
             return f"{name}: code {code} after {number.name}: {(folder / 'messages.txt').read_text()[-500:]}"
@@ -198,6 +200,67 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
     before.pop("messages.txt", None)
     after.pop("messages.txt", None)
     return "" if after == before else f"{name}: files changed: {sorted(set(after.items()) ^ set(before.items()))}"
+
+
+def stores(folder: Path, choose: Random, counts: Counter[str]) -> str:
+    """Kill a program that keeps one file per kept draw; each kept draw must have its file, at every instant."""
+    place = folder / "stored"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    try:
+        begun = time.monotonic()
+        if finish(fork(lambda: _store(place))) != 0:
+            return "an uninterrupted run failed"
+        duration, expected = time.monotonic() - begun, snapshot(place)
+        shutil.rmtree(place)
+        place.mkdir()
+        for _ in range(choose.choice([1, 2, 5, 20])):
+            process = fork(lambda: _store(place))
+            time.sleep(choose.uniform(0.0, 1.1) * duration)
+            found, status = os.waitpid(process, os.WNOHANG)
+            if not found:
+                os.kill(process, signal.SIGKILL)
+                counts["stopped by SIGKILL"] += 1
+                code = finish(process)
+            else:
+                code = os.waitstatus_to_exitcode(status)
+            if code not in (0, -signal.SIGKILL):
+                return f"code {code}"
+            problem = _without_file(place)
+            if problem:
+                return problem
+        if finish(fork(lambda: _store(place))) != 0:
+            return "the program cannot continue"
+        _remove_temporary(place)
+        return "" if snapshot(place) == expected else "the files differ from those of an uninterrupted run"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _stored_draws() -> Any:
+    return np.random.default_rng(2).normal(size=(60, 2))
+
+
+def _store(place: Path) -> int:
+    """Thin a chain draw by draw, and keep a file for each kept draw, from the checkpoint if there is one."""
+    saved = place / "thinner.state"
+    thinner = ss.Thinner.load(saved) if saved.exists() else ss.Thinner(2, size=10)
+    with closing(ss.DrawStore(place / "draws", sync=False)) as store:
+        store.reconcile(map(tuple, thinner.kept.ids.tolist()) if thinner.seen else ())
+        for draw in _stored_draws()[thinner.seen :]:
+            step = thinner.push(draw, -draw)
+            store.commit({id: draw.tobytes() for id in step.added}, step.dropped, lambda: thinner.save(saved))
+    return 0
+
+
+def _without_file(place: Path) -> str:
+    """Return which draw of the checkpoint has no complete file."""
+    saved = place / "thinner.state"
+    for chain, number in ss.Thinner.load(saved).kept.ids.tolist() if saved.exists() else ():
+        file = place / "draws" / f"{chain}_{number}.bin"
+        if not file.exists() or file.read_bytes() != _stored_draws()[number].tobytes():
+            return f"the draw {number} has no complete file"
+    return ""
 
 
 def _unfinished(folder: Path, old: bool, name: str) -> str:
@@ -315,4 +378,9 @@ def pipes(folder: Path, choose: Random, counts: Counter[str]) -> str:
     return "" if after == before else f"{words}: files changed"
 
 
-KINDS: dict[str, Callable[[Path, Random, Counter[str]], str]] = {"signals": signals, "disks": disks, "pipes": pipes}
+KINDS: dict[str, Callable[[Path, Random, Counter[str]], str]] = {
+    "signals": signals,
+    "stores": stores,
+    "disks": disks,
+    "pipes": pipes,
+}

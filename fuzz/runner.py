@@ -7,8 +7,10 @@ milliseconds. A process that is lost costs one case.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
+import re
 import resource
 import select
 import shutil
@@ -19,17 +21,20 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from fuzz import seeds
 from fuzz.cases import Case
-from fuzz.oracle import Outcome, run_case, write_files, wrong_end
+from fuzz.oracle import MEGABYTES, Outcome, run_case, write_files, wrong_end
+from fuzz.soak import resident_megabytes
+from steinstream.io.netcdf import is_hdf5
 
-PROCESSOR_SECONDS = 20.0  # limit of a case
-WAITING_SECONDS = 200.0  # without any processor time: the process waits for something that does not happen
+PROCESSOR_SECONDS = 20.0  # limit of a case, with the processes that it starts
+WAITING_SECONDS = 20.0  # limit of the time in which it neither uses the processor nor could use it
 TOO_SLOW = (f"more than {PROCESSOR_SECONDS:.0f} s of processor time", f"waited for {WAITING_SECONDS:.0f} s")
-_COMMAND_SECONDS = 3600.0  # limit of a command in a process of its own, on a machine that is shared
-ADDRESS_SPACE = 4 << 30  # bytes: protects the machine; the limit of resident memory is in the oracle
+_POLL = 0.2  # seconds between two measurements of a process
 GENERATOR = "generator"  # kind of a fault of the fuzzer itself, which has no case
 _BATCH = 2000
 _LAST_WORDS = 1500  # characters that a lost process printed, in a report
@@ -56,9 +61,12 @@ def scratch() -> Path:
 
 
 def warm_up(files: dict[str, bytes]) -> None:
-    """Import and compile what most cases need, without libraries that start threads."""
+    """Import and compile what most cases need, without using what starts threads."""
+    for name in ("h5netcdf", "h5py", "xarray", "zarr", "pyarrow.parquet"):
+        with suppress(ImportError):
+            importlib.import_module(name)
     folder = scratch()
-    for words in (
+    commands = [
         ["thin", "chain.npz", "-o", "out.npz", "--size", "5"],
         ["thin", "chain.csv", "-o", "out.csv", "--paper"],
         ["thin", "noscores.csv", "-o", "out.csv"],
@@ -66,7 +74,12 @@ def warm_up(files: dict[str, bytes]) -> None:
         ["merge", "kept.npz", "other.npz", "-o", "merged.npz", "--size", "6"],
         ["refine", "kept.npz", "-o", "refined.npz", "--weights", "--order"],
         ["ksd", "chain.npz"],
-    ):
+        ["average", "ordered.npz", "outputs.csv"],
+        [*seeds.WORKERS, "-o", "out.npz"],
+    ]
+    for name in ("chain.nc", "run.h5", "kept.nc"):
+        commands += [["thin", name, "-o", "out.npz", "--size", "5"]] if name in files else []
+    for words in commands:
         case = Case("warm-up", words, files)
         outcome = run_case(case, folder / "case")
         if outcome.problem or outcome.code:
@@ -87,13 +100,51 @@ def fork(work: Callable[[], int]) -> int:
     os._exit(code)
 
 
-def processor_seconds(process: int) -> float:
-    """Return the processor time of a process."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def activity(process: int) -> tuple[float, bool]:
+    """Return the processor time of a process with its children, and whether a thread could use the processor now.
+
+    A thread that waits for a disk counts as one that could: the machine is slow, not the program.
+    """
+    seconds, able, left = 0.0, False, [process]
+    while left:
+        place = Path(f"/proc/{left.pop()}")
+        try:
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            for task in (place / "task").iterdir():
+                able |= (task / "stat").read_text().rpartition(")")[2].split()[0] in "RD"
+                left += map(int, (task / "children").read_text().split())
+        except OSError:  # it has just ended
+            continue
+    return seconds, able
+
+
+class Watch:
+    """The limits of a process; a busy machine does not make it exceed one.
+
+    The first limit is one of processor time, which does not run while other processes have the processor. The second
+    is one of the time in which no thread used the processor, had to wait for its turn, or waited for a disk.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._process, self._waited, self._measured = process, 0.0, time.monotonic()
+        self._begun = self._used = activity(process)[0]
+
+    def problem(self) -> str:
+        """Measure the process, at most every 0.2 s, and return which limit it exceeds; empty if none."""
+        now = time.monotonic()
+        if now - self._measured < _POLL:
+            return ""
+        used, able = activity(self._process)
+        if not able and used == self._used:
+            self._waited += min(now - self._measured, 5 * _POLL)  # this process, too, may have had to wait
+        self._used, self._measured = used, now
+        if used - self._begun > PROCESSOR_SECONDS:
+            return TOO_SLOW[0]
+        if self._waited > WAITING_SECONDS:
+            return TOO_SLOW[1]
+        megabytes = resident_megabytes(self._process)
+        return f"{megabytes:.0f} MB of memory" if megabytes > MEGABYTES else ""
 
 
 def run_batches(cases: Iterable[Callable[[], Case]], batch: int = _BATCH) -> Iterator[Result]:
@@ -133,14 +184,21 @@ def _run_batch(makers: list[Callable[[], Case]], folder: Path) -> Iterator[Resul
         else:
             os.waitpid(process, 0)
             return
-    if problem:
-        os.kill(process, signal.SIGKILL)
-    end = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    if end == 0:  # it stopped after a case that needed much memory, which is reported
+    end = _stopped(process) if problem else os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if end == 0:  # it stopped after a case that may have an effect on further ones
         return
     lost = Case.from_json(current.read_text()) if current.exists() else None
-    problem = problem or f"the process ended with {end}\n{_last_words(messages)}".rstrip()
+    problem = f"{problem or f'the process ended with {end}'}\n{_last_words(messages)}".rstrip()
     yield Result(lost.kind if lost else GENERATOR, end, problem, lost)
+
+
+def _stopped(process: int) -> int:
+    """End a process that exceeds a limit, after it has written its Python frames, and return the code of SIGKILL."""
+    os.kill(process, signal.SIGABRT)
+    time.sleep(1.0)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return -signal.SIGKILL
 
 
 def _last_words(messages: Path) -> str:
@@ -153,40 +211,48 @@ def run_command(case: Case) -> str:
     """Run a case as a command in a new process, and return what is wrong with its end."""
     folder = scratch()
     write_files(case, folder / "case")
+    command = [sys.executable, "-m", "steinstream", *case.words]
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "steinstream", *case.words],
-            cwd=folder / "case",
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_COMMAND_SECONDS,
-        )
-        return wrong_end(case, ended.returncode, ended.stderr)
-    except subprocess.TimeoutExpired:
-        return TOO_SLOW[1]
+        with (folder / "messages.txt").open("w+", errors="replace") as messages:
+            process = subprocess.Popen(command, cwd=folder / "case", stdout=subprocess.DEVNULL, stderr=messages)
+            watch = Watch(process.pid)
+            while process.poll() is None:
+                problem = watch.problem()
+                if problem:
+                    process.kill()
+                    process.wait()
+                    return problem
+                time.sleep(_POLL)
+            messages.seek(0)
+            return wrong_end(case, process.returncode, messages.read())
     finally:
         shutil.rmtree(folder)
 
 
+def crashed_in_hdf5(problem: str) -> bool:
+    """Return whether the innermost Python frame at a crash is one of the HDF5 libraries."""
+    frames = re.findall(r'^  File "([^"]*)"', problem, re.MULTILINE)
+    return bool(frames) and bool({"h5py", "h5netcdf"} & set(Path(frames[0]).parts))
+
+
+def compiled(problem: str) -> bool:
+    """Return whether a process that exceeded a limit was compiling a function of this package for the first time."""
+    return problem.startswith(TOO_SLOW[0]) and f"{os.sep}numba{os.sep}core{os.sep}" in problem
+
+
 def _wait(process: int, answers: object) -> str:
     """Wait for an answer; return what is wrong if none arrives in time."""
-    begun = last = processor_seconds(process)
-    changed = time.monotonic()
-    while not select.select([answers], [], [], 0.5)[0]:
-        used = processor_seconds(process)
-        if used - begun > PROCESSOR_SECONDS:
-            return TOO_SLOW[0]
-        if used > last:  # on a busy machine a process may get little processor time, but it gets some
-            last, changed = used, time.monotonic()
-        if time.monotonic() - changed > WAITING_SECONDS:
-            return TOO_SLOW[1]
+    watch = Watch(process)
+    while not select.select([answers], [], [], _POLL)[0]:
+        problem = watch.problem()
+        if problem:
+            return problem
     return ""
 
 
 def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, messages: Path, writer: int) -> int:
     """Run cases and write an answer for each."""
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    Path("/proc/self/oom_score_adj").write_text("1000")  # the first to be ended if a case needs the whole memory
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     output = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for source, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
@@ -209,8 +275,8 @@ def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, message
             outcome = Outcome(1, "", "", "the case cannot be run: " + traceback.format_exc(limit=-4))
         answer = [case.kind, outcome.code, outcome.problem, text if outcome.problem else None]
         os.write(writer, json.dumps(answer).encode() + b"\n")
-        if "memory" in outcome.problem:
-            return 0  # the peak of this process would be that of all further cases
+        if "memory" in outcome.problem or any(is_hdf5(Path(name), data) for name, data in case.files.items()):
+            return 0  # further cases would have the same peak, or memory that HDF5 has overwritten
     return 0
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
+import zipfile
 from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +32,9 @@ RESUMABLE = {
     "follow.state": ["follow", "chain.csv", "--size", "8", "--until-idle", "0"],
     "monotone.state": ["thin", "chain.csv", "--rule", "monotone", "--budget", "0.01", "--kernel", "rbf"],
 }
+
+#: The command that continues in a forged folder of workers, which contains the absolute path of the input.
+WORKERS = ["thin", "/proc/self/cwd/chain.npz", "--size", "8", "--workers", "0", "--checkpoint", "work", "--resume"]
 
 
 def tree() -> Any:
@@ -72,6 +78,16 @@ def write_zarr(path: Path, version: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree().to_zarr(path, zarr_format=version)
+
+
+def write_zarr_zip(path: Path) -> None:
+    """Write a Zarr store as a zip file."""
+    with TemporaryDirectory() as folder, zipfile.ZipFile(path, "w") as archive:
+        store = Path(folder) / "store"
+        write_zarr(store, 3)
+        for file in sorted(store.rglob("*")):
+            if file.is_file():
+                archive.write(file, file.relative_to(store))
 
 
 def write_npz(path: Path) -> None:
@@ -146,6 +162,45 @@ def write_checkpoint(path: Path) -> None:
     path.with_name("unused.npz").unlink()
 
 
+def write_runs(kept: Path, table: Path, array: Path) -> None:
+    """Write the outputs of simulations of the kept draws, as a table and as an array in order of use."""
+    runs = ss.Kept.load(kept).to_runs().run
+    outputs = np.random.default_rng(1).normal(size=(len(runs), 2))
+    rows = [f"{run},0,{first:.17g},{second:.17g}" for run, (first, second) in zip(runs, outputs, strict=True)]
+    table.write_text("\n".join(["run,status,peak,time", *rows]) + "\n")
+    np.save(array, outputs)
+
+
+def write_work(folder: Path) -> None:
+    """Write the folder of a run with workers that was stopped: chain 0 is finished, chain 1 is not."""
+    from steinstream import parallel
+    from steinstream.cli import main
+
+    save, saved = ss.Kept.save, list[int]()
+
+    def stop(kept: Any, path: Any, *options: Any) -> None:
+        if saved:
+            raise KeyboardInterrupt
+        save(kept, path, *options)
+        saved.append(1)
+
+    os.utime(folder.with_name("chain.npz"), ns=(0, 0))  # as in cases
+    with (
+        chdir(folder.parent),
+        patch.object(ss.Kept, "save", stop),
+        patch.dict(parallel.thin.__kwdefaults__, every=-1.0),
+        patch.object(sys, "argv", ["steinstream", *WORKERS, "-o", "unused.npz", "--quiet"]),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            if ended.code != 130:
+                raise
+    found = sorted(path.name for path in folder.iterdir())
+    if found != ["leaf-00000-stream.npz", "leaf-00000.npz", "leaf-00001-stream.npz", "leaf-00001.checkpoint"]:
+        raise RuntimeError(f"unexpected files of workers: {found}")
+
+
 def make(folder: Path) -> None:
     """Write all files that the installed libraries can write."""
     write_npz(folder / "chain.npz")
@@ -157,6 +212,9 @@ def make(folder: Path) -> None:
     write_stan(folder / "stan-diagnostic.csv")
     write_kept_set(folder / "kept.npz")
     write_kept_set(folder / "other.npz", 1)
+    write_kept(ss.Kept.load(folder / "kept.npz").ordered(), folder / "ordered.npz")
+    write_runs(folder / "ordered.npz", folder / "outputs.csv", folder / "outputs.npy")
+    write_work(folder / "work")
     optional = {
         "chain.parquet": write_parquet,
         "chain.nc": write_netcdf,
@@ -164,6 +222,7 @@ def make(folder: Path) -> None:
         "run.h5": write_emcee,
         "two.zarr": lambda path: write_zarr(path, 2),
         "three.zarr": lambda path: write_zarr(path, 3),
+        "chain.zarr.zip": write_zarr_zip,
         "kept.nc": write_kept_set,
         "kept.zarr": write_kept_set,
     }

@@ -14,7 +14,7 @@ from fuzz import cases, mutations, page, runner, seeds
 from fuzz.__main__ import CORPUS, makers
 from fuzz.oracle import Outcome, run_case
 from fuzz.runner import minimised
-from fuzz.soak import same_draws
+from fuzz.soak import python_starts, same_draws
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = 300
@@ -151,6 +151,19 @@ def test_forged_checkpoints_have_a_valid_checksum(files, tmp_path):
 
 
 # -- soak --------------------------------------------------------------------------------------------------------------
+
+
+def test_only_a_traceback_before_the_program_is_one_of_python():
+    start = """Traceback (most recent call last):
+  File "<frozen runpy>", line 112, in _get_module_details
+  File "/x/src/steinstream/__init__.py", line 13, in <module>
+  File "/x/lib/python3.11/typing.py", line 25, in <module>
+KeyboardInterrupt
+"""
+    assert python_starts(start)
+    for frame in ('__main__.py", line 20, in run', 'io/base.py", line 3, in <module>'):
+        assert not python_starts(start.replace('__init__.py", line 13, in <module>', frame))
+    assert not python_starts(start.replace("KeyboardInterrupt", "ValueError"))
 
 
 def test_different_kept_sets_are_not_the_same(tmp_path):

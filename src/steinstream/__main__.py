@@ -14,14 +14,17 @@ def run() -> None:
     from steinstream.cli import main
     from steinstream.cli.crash import reported_crashes
 
-    try:
-        if interruptible:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        with reported_crashes(sys.argv[1:]):
-            main()
-    finally:
-        if interruptible:
-            signal.signal(signal.SIGINT, _stop)
+    with reported_crashes(sys.argv[1:]):
+        try:
+            try:
+                if interruptible:
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
+                main()
+            finally:
+                if interruptible:
+                    signal.signal(signal.SIGINT, _stop)
+        except KeyboardInterrupt:  # just before or after the lines of main that catch it
+            _stop(signal.SIGINT, None)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -168,3 +168,26 @@ def test_the_burn_in_is_left_out(steinstream, tmp_path, draws, model):
 def test_a_log_density_that_fails_names_the_option_that_continues(steinstream, draws, model):
     ran = steinstream("scores", "draws.csv", "--log-density", f"{model}.py:fails", "-o", "scored.npz")
     assert ran.returncode == 2 and "--on-error nan continues without such draws" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n1 / 0", "line 2 cannot be imported: ZeroDivisionError: division by zero."),
+        ("1 +", "cannot be imported: SyntaxError: "),
+        ("\0", "cannot be imported: SyntaxError: "),
+        ("exit(1)", "line 1 cannot be imported: SystemExit: 1."),
+    ],
+)
+def test_a_module_that_fails_is_an_error_with_its_line(steinstream, tmp_path, draws, text, message):
+    name = f"broken_{tmp_path.name.replace('-', '_')}.py"
+    (tmp_path / name).write_text(text)
+    done = steinstream("scores", "draws.csv", "--score", f"{name}:f", "-o", "scored.npz")
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("error: ") == 1
+
+
+def test_a_function_that_ends_the_program_is_an_error(steinstream, tmp_path, draws):
+    name = f"ends_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text("def f(x): raise SystemExit(1)")
+    done = steinstream("scores", "draws.csv", "--score", f"{name}:f", "-o", "scored.npz")
+    assert done.returncode == 2 and "failed: SystemExit: 1" in done.stderr

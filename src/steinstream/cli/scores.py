@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -221,7 +222,7 @@ def _evaluated(function: Callable[[Any], Any], title: str, by: str, finite: dict
             return _scores(function, draws, by, finite, lambda share: progress.show(share, f"{share:.0%}"))
         except SteinstreamError:
             raise
-        except Exception as error:  # of the user's function
+        except (Exception, SystemExit) as error:  # of the user's function
             raise InputError(
                 f"The function {title} failed: {type(error).__name__}: {error}.",
                 "Finished scores are in the checkpoint; --on-error nan continues without this one."
@@ -250,6 +251,13 @@ def load_function(text: str) -> Callable[[Any], Any]:
         raise InputError(
             f"The module {module} does not exist.", "Run the command in its folder, or give the file."
         ) from None
+    except (Exception, SystemExit) as error:  # of the user's module
+        where = [
+            f", line {one.lineno}" for one in traceback.extract_tb(error.__traceback__) if path.stem in one.filename
+        ]
+        raise InputError(
+            f"{module}{''.join(where[-1:])} cannot be imported: {type(error).__name__}: {error}.", "Correct the module."
+        ) from error
     function = getattr(loaded, name, None)
     if not callable(function):
         raise InputError(f"{module} has no function {name}.", "Define it at the top level of the module.")

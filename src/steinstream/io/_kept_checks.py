@@ -74,15 +74,28 @@ def require_weights(kept: Kept, where: str) -> None:
         _Check(where).weights(kept.weights, len(kept))
 
 
+def checked_stream(draws: Any, scores: Any, ids: Any, dim: int, where: str) -> Block:
+    """Return draws of a stream, with or without scores, or raise an `InputError` that names what is wrong."""
+    check = _Check(where, "stream of a chain")
+    draws = check.floats("draws", draws, (None, dim))
+    scores = check.floats("scores", scores, (len(draws), None if np.shape(scores)[1:] == (0,) else dim))
+    block = Block(draws, scores, check.integers("ids", ids, (len(draws), 2)))
+    try:
+        finite_rows(block, "raise")
+    except InputError as error:
+        raise check.wrong(error.problem.rstrip(".")) from None
+    return block
+
+
 class _Check:
     """Checks of single values of one kept set."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, where: str, what: str = "kept set") -> None:
+        self._where, self._what = where, what
 
     def wrong(self, what: str) -> InputError:
         """Return the error."""
-        return InputError(f"{self._where} is not a valid kept set: {what}.", "Create it again with steinstream.")
+        return InputError(f"{self._where} is not a valid {self._what}: {what}.", "Create it again with steinstream.")
 
     def array(self, name: str, values: Any, shape: tuple[int | None, ...], kinds: str) -> AnyArray:
         """Return values as an array of a shape, in which None is any length, and of a kind."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,9 @@ from steinstream.api import RunHooks, thin_source
 from steinstream.diagnostics.running_convergence import FEW_PARAMETERS, RunningConvergence
 from steinstream.errors import CheckpointError, InputError, NegatedScoresError, ScoresWarning
 from steinstream.io import checkpoint, read_kept
+from steinstream.io._kept_checks import checked_stream
 from steinstream.io.atomic import replacing
+from steinstream.io.errors import reading
 from steinstream.io.npz import read_arrays
 from steinstream.parallel.sources import WorkerSource
 from steinstream.preconditioning import Preconditioner
@@ -74,7 +75,8 @@ class Worker:
         done, stream, saved = (self.folder / f"leaf-{number:05d}{suffix}" for suffix in suffixes)
         origin = {**source.origin(), "settings": _plain(self.config.to_dict())}
         if done.exists():
-            return without_history(replace(_read_done(done, origin), stream=_read_stream(stream)))
+            kept = _read_done(done, origin)
+            return without_history(replace(kept, stream=_read_stream(stream, done, kept.draws.shape[1])))
         watched = WatchedSource(source, FEW_PARAMETERS)
         thinner = self._load(saved, origin, watched) if saved.exists() else None
         hooks = _CheckpointHooks(saved, self.every, origin, watched)
@@ -170,13 +172,16 @@ def _write_stream(path: Path, stream: Block) -> None:
         np.savez(file, draws=stream.draws, scores=stream.scores, ids=stream.ids)
 
 
-def _read_stream(path: Path) -> Block | None:
-    """Read the draws that `_write_stream` wrote; None if there are none."""
-    try:
-        arrays = read_arrays(path)
-        return Block(arrays["draws"], arrays["scores"], arrays["ids"])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+def _read_stream(path: Path, done: Path, dim: int) -> Block | None:
+    """Read the draws that `_write_stream` wrote for a finished leaf; None if there are none."""
+    if not path.exists():
         return None
+    try:
+        with reading(path, "npz"):
+            arrays = read_arrays(path)
+            return checked_stream(arrays["draws"], arrays["scores"], arrays["ids"], dim, str(path))
+    except InputError as damage:
+        raise CheckpointError(damage.problem, f"Delete it and {done.name} to thin that chain again.") from None
 
 
 def _require_origin(path: Path, found: Any, origin: dict[str, Any]) -> None:

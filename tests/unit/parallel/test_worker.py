@@ -95,6 +95,32 @@ def test_files_of_other_chains_or_settings_and_damaged_ones_are_rejected(tmp_pat
         ss.parallel.thin(paths, size=30, workers=0, folder=work, on_corrupt="skip")
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"draws": np.zeros(3)}, "draws has shape"),
+        ({"scores": np.zeros((3, 2))}, "scores has shape"),
+        ({"ids": np.zeros((1, 2))}, "ids has shape"),
+        ({"ids": None}, "ids"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_forged_stream_of_a_finished_chain_is_rejected(tmp_path, changed, message):
+    paths, work = write(tmp_path, 2), tmp_path / "work"
+    ss.parallel.thin(paths, size=20, workers=0, folder=work)
+    stream = work / "leaf-00001-stream.npz"
+    with np.load(stream) as arrays:
+        forged = {**arrays, **(changed or {})}
+    if changed is None:
+        stream.write_bytes(b"?")
+    else:
+        np.savez(stream, **{name: array for name, array in forged.items() if array is not None})
+    with pytest.raises(CheckpointError, match=f"leaf-00001-stream.npz.*({message})"):
+        ss.parallel.thin(paths, size=20, workers=0, folder=work)
+    stream.unlink()
+    assert len(ss.parallel.thin(paths, size=20, workers=0, folder=work)) == 20
+
+
 @pytest.mark.parametrize("budget", [0.0, lambda t: 1e-6])
 def test_a_leaf_continues_from_any_checkpoint_to_the_same_result(tmp_path, budget):
     x, s = normal(3, 40_000)
