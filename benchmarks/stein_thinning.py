@@ -53,7 +53,7 @@ def measure(stream: Stream, rounds: int) -> Row:
         chosen["ours"] = thinner.kept.ids[:, 1]
 
     def same() -> None:
-        chosen["same"] = baselines.stein_thinning(draws, scores, SIZE, preconditioner="id", standardize=False)[:, 1]
+        chosen["same"] = baselines.stein_thinning(draws, scores, SIZE, preconditioner="identity")[:, 1]
 
     runs = {"theirs": lambda: theirs, "ours": lambda: ours, "same": lambda: same}
     best = race(runs, seconds=0, rounds=rounds)

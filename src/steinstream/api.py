@@ -493,7 +493,7 @@ def _started(
 
 
 class _Reading(NamedTuple):
-    """What is known after the first reading of a source."""
+    """Result of the first reading of a source."""
 
     subsample: Subsample
     valid: int

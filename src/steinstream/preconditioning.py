@@ -308,8 +308,10 @@ class Preconditioner:
 
         Parameters
         ----------
-        draw, score : float
-            Largest magnitudes.
+        draw : float
+            Largest magnitude of the draws.
+        score : float
+            Largest magnitude of the scores.
         limit : float, default 1e100
             The limit.
 

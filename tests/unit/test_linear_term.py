@@ -146,8 +146,6 @@ def test_other_methods_use_it_or_say_no():
         sums = [matrix[i, i] / 2 + math.fsum(matrix[i, chosen]) for i in range(len(x))]
         chosen.append(int(np.argmin(sums)))
     assert ids[:, 1].tolist() == chosen
-    with pytest.raises(ss.SteinstreamError, match="linear"):
-        stein_thinning(x, -x, 10, kernel=kernel, preconditioner="smpcov")
     pytest.importorskip("goodpoints")
     assert len(kernel_thinning(x, -x, 15, kernel=kernel)) == 15
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from steinstream._engine import double_double
 from steinstream._engine.jit import inlined, jit
-from steinstream._engine.kernel_pair import profile_at, value_of
+from steinstream._engine.kernel_pair import value_of
 from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
 from steinstream._engine.simd import LANES
 from steinstream._typing import Array, Integers
@@ -86,79 +86,6 @@ def pairs(kernel, draws, one, other, out) -> None:
     """
     for i in range(out.shape[0]):
         out[i] = value_of(kernel, draws[one[i]], draws[other[i]])
-
-
-@jit
-def add_weighted_row(kernel, weights, columns, chosen, sums) -> int:
-    """Do what :func:`add_row` does for draws (2, d, n) and a Stein kernel with a weight per coordinate.
-
-    Reference: `reference.weighted_matrix`.
-    """
-    parts = np.zeros((4, _PART * LANES))
-    best, where = np.inf, 0
-    for start in range(0, sums.shape[0], _PART * LANES):
-        stop = min(start + _PART * LANES, sums.shape[0])
-        count = stop - start
-        u, squares, cross, scores = parts[0, :count], parts[1, :count], parts[2, :count], parts[3, :count]
-        parts[:] = 0.0
-        for k in range(weights.shape[0]):
-            draw, score = columns[0, k, start:stop], columns[1, k, start:stop]
-            x, s = columns[0, k, chosen], columns[1, k, chosen]
-            add_distances(weights[k], x, draw, u, squares)
-            add_cross_terms(weights[k], x, s, draw, score, cross)
-            add_score_products(weights[k], s, score, scores)
-        part = sums[start:stop]
-        add_values(kernel, u, squares, cross, scores, part)
-        for i in range(count):
-            if part[i] < best:
-                best, where = part[i], start + i
-    return where
-
-
-# One loop per sum or two: with more arrays in one loop the compiler cannot rule out that they overlap.
-
-
-@inlined
-def add_distances(weight, x, draws, u, squares):
-    """Add the part of one coordinate to the squared distances, without and with its weight.
-
-    Reference: `reference.weighted_matrix`.
-    """
-    for i in range(draws.shape[0]):
-        difference = x - draws[i]
-        u[i] += difference * difference
-        squares[i] += weight * (difference * difference)
-
-
-@inlined
-def add_cross_terms(weight, x, s, draws, scores, cross):
-    """Add the part of one coordinate to <s_x - s_y, x - y> + d.
-
-    Reference: `reference.weighted_matrix`.
-    """
-    for i in range(draws.shape[0]):
-        cross[i] += weight * (1.0 + (s - scores[i]) * (x - draws[i]))
-
-
-@inlined
-def add_score_products(weight, s, scores, products):
-    """Add the part of one coordinate to <s_x, s_y>.
-
-    Reference: `reference.weighted_matrix`.
-    """
-    for i in range(scores.shape[0]):
-        products[i] += weight * (s * scores[i])
-
-
-@inlined
-def add_values(kernel, u, squares, cross, scores, sums):
-    """Add the kernel values made of these parts.
-
-    Reference: `reference.weighted_matrix`.
-    """
-    for i in range(sums.shape[0]):
-        phi, slope, curvature = profile_at(kernel, u[i])
-        sums[i] += phi * scores[i] + slope * cross[i] - curvature * squares[i]
 
 
 # -- reservoir -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import numpy as np
 
 from steinstream._engine.stream_summary import LEVELS, capacity
 from steinstream._typing import Array, Id, Integers
-from steinstream.kernels import PROFILES, Kernel
+from steinstream.kernels import Kernel
 
 TIE = 1.0 + 2.0**-50
 _SMALLEST_SPREAD = 1e-6
@@ -638,17 +638,6 @@ def stein_thinning(matrix: Array, size: int) -> list[int]:
     for _ in range(size):
         chosen.append(int(np.argmin(subset_sums(matrix, chosen))))
     return chosen
-
-
-def weighted_matrix(kernel: Kernel, draws: Array, scores: Array, weights: Array) -> Array:
-    """Return a Stein kernel whose derivatives have a weight per coordinate, for all pairs of draws (n, d)."""
-    parameters = kernel.parameters(draws.shape[1])
-    difference, slope = draws[:, None] - draws[None], scores[:, None] - scores[None]
-    u = np.sum(difference**2, axis=-1)
-    phi, first, second = PROFILES[parameters.profile](u, parameters.first, parameters.second)
-    cross = np.sum(weights * (1.0 + slope * difference), axis=-1)
-    products = np.sum(weights * (scores[:, None] * scores[None]), axis=-1)
-    return np.asarray(phi * products + first * cross - second * np.sum(weights * difference**2, axis=-1))
 
 
 def reservoir(matrix: Array, size: int) -> Integers:

@@ -12,7 +12,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
@@ -26,8 +25,8 @@ from steinstream.api import ArraySource, ChainSource, DrawSource, RunHooks, fit_
 from steinstream.discrepancy.ksd import ksd, run_rows_in_threads
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
-from steinstream.postprocess._greedy import greedy_order, half_diagonal, select_smallest
-from steinstream.preconditioning import KINDS, Preconditioner
+from steinstream.postprocess._greedy import greedy_order
+from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import BASELINES, ThinConfig, run_settings, settings_of
@@ -41,7 +40,6 @@ _MAX_DROP_RATE = 0.3  # largest rate that Chen et al. (2019) examine
 _MINIBATCH = 100  # draws
 _EXCHANGES = 100  # most rounds of exchanges in a mini-batch
 _QUIET = ThinConfig(history=None, validate_scores=False)  # of thinners inside of a method
-_MEDIAN_DRAWS = 1000  # evenly spaced draws of which the median distance is computed
 
 # -- the problem ---------------------------------------------------------------------------------------------------
 
@@ -71,8 +69,6 @@ class SelectionProblem(NamedTuple):
         Number of invalid draws, which are left out.
     subsample : Block, optional
         Evenly spaced draws of the stream.
-    package_preconditioner : str or float, optional
-        Preconditioner of the package stein-thinning, which ``stein_thinning`` uses instead of ``preconditioner``.
 
     """
 
@@ -86,7 +82,6 @@ class SelectionProblem(NamedTuple):
     seed: int = 0
     skipped: int = 0
     subsample: Block | None = None
-    package_preconditioner: str | float | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -310,9 +305,7 @@ class Baseline(Protocol):
         """
 
 
-def baseline(
-    select: Select, *, needs_scores: bool = True, package_preconditioners: bool = False, **options: str
-) -> Baseline:
+def baseline(select: Select, *, needs_scores: bool = True, **options: str) -> Baseline:
     """Register a method and return it as a function of arrays.
 
     Parameters
@@ -321,8 +314,6 @@ def baseline(
         The method, a function of a :class:`SelectionProblem` with a leading underscore in its name.
     needs_scores : bool, default True
         Whether the method raises an error for draws without scores.
-    package_preconditioners : bool, default False
-        Whether ``preconditioner`` may also be a name or number of the package stein-thinning.
     **options : str
         Documentation of the further keywords of the method, which are the keyword-only parameters of ``select``.
 
@@ -344,11 +335,8 @@ def baseline(
         bound.apply_defaults()
         values = bound.arguments
         own = {parameter.name: values.pop(parameter.name) for parameter in further}
-        settings, package = values.pop("settings"), None
-        if package_preconditioners and _is_of_package(settings.get("preconditioner")):
-            package, settings["preconditioner"] = settings["preconditioner"], "identity"
-        problem = problem_from_arrays(**values, **settings)._replace(package_preconditioner=package)
-        return selector(problem, **own).ids
+        settings = values.pop("settings")
+        return selector(problem_from_arrays(**values, **settings), **own).ids
 
     public: Any = method
     public.__name__ = public.__qualname__ = name
@@ -473,15 +461,12 @@ random_thinning = baseline(_random_thinning, needs_scores=False)
 # -- Stein thinning ------------------------------------------------------------------------------------------------
 
 
-def _stein_thinning(problem: SelectionProblem, *, standardize: bool = True, unique: bool = False) -> Block:
+def _stein_thinning(problem: SelectionProblem, *, unique: bool = False) -> Block:
     r"""Select greedily from the whole chain: Stein thinning (Riabiz et al., "Optimal thinning of MCMC output", 2022).
 
     The next draw y minimises KSD, that is :math:`k_0(y, y) / 2 + \sum_i k_0(y, x_i)` over the draws :math:`x_i`
     selected so far. A draw may be selected more than once. The method holds the chain. It makes ``size`` kernel
     evaluations for each draw of the chain.
-
-    The preconditioner may also be one of the package stein-thinning: ``"id"``, ``"med"``, ``"sclmed"``, ``"smpcov"`` or
-    a squared length. Kernel and ids are then those of the package.
 
     Examples
     --------
@@ -490,22 +475,11 @@ def _stein_thinning(problem: SelectionProblem, *, standardize: bool = True, uniq
     [[0, 462], [0, 426], [0, 646]]
 
     """
-    chain, package, preconditioner = problem.load(), problem.package_preconditioner, problem.preconditioner
-    if package == "smpcov":
-        return chain.take(_greedy_with_covariance(problem, chain, standardize, unique))
-    if package is not None:
-        preconditioner = _length_preconditioner(chain.draws, package, standardize)
-    indices = greedy_order(chain.draws, chain.scores, problem.size, problem.kernel, preconditioner, unique=unique)
-    return chain.take(indices)
+    chain, fitted = problem.load(), problem.preconditioner
+    return chain.take(greedy_order(chain.draws, chain.scores, problem.size, problem.kernel, fitted, unique=unique))
 
 
-stein_thinning = baseline(
-    _stein_thinning,
-    package_preconditioners=True,
-    standardize="Whether to divide each coordinate by its mean absolute deviation first; only with a preconditioner of "
-    "the package stein-thinning.",
-    unique="Whether to select no draw twice.",
-)
+stein_thinning = baseline(_stein_thinning, unique="Whether to select no draw twice.")
 
 
 def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBATCH, together: int = 1) -> Block:
@@ -599,93 +573,6 @@ minibatch_stein_thinning = baseline(
     batch="Number of draws in a mini-batch; the whole chain if it is shorter.",
     together="Number of draws that each step selects at once, at most ``batch``.",
 )
-
-
-# The package stein-thinning uses the base kernel (1 + (x - y)^T P (x - y))^(-1/2) with a matrix P, and does not
-# transform scores and derivatives. With P = I / l^2 this is a length scale l, up to a factor of the Stein kernel that
-# changes no comparison. With another P it is more than a change of coordinates: in the coordinates P^(1/2) x, rotated
-# to the axes of P, the part of each coordinate in the Stein kernel is weighted by its eigenvalue.
-
-
-def _is_of_package(preconditioner: object) -> bool:
-    """Whether a preconditioner is a name or a number and not one of ours."""
-    if isinstance(preconditioner, str):
-        return preconditioner not in KINDS
-    return isinstance(preconditioner, int | float)
-
-
-def _length_preconditioner(draws: Array, name: str | float, standardize: bool) -> Preconditioner:
-    """Preconditioner for ``id``, ``med`` (median distance), ``sclmed`` (divided by sqrt(log n)) or a number l^2."""
-    scale = _mean_absolute_deviations(draws, standardize)
-    return Preconditioner.scales(scale * np.sqrt(_squared_length(draws / scale, name)))
-
-
-def _squared_length(draws: Array, name: str | float) -> float:
-    if name == "id":
-        return 1.0
-    if name in ("med", "sclmed"):
-        squared = _package_median_distance(draws) ** 2
-        if not squared > 0:
-            raise _impossible("more than half of the draws are equal")
-        return squared if name == "med" else squared / float(np.log(min(_MEDIAN_DRAWS, len(draws))))
-    try:
-        squared = float(name)
-    except ValueError:
-        squared = 0.0
-    if not 0 < squared < np.inf:
-        raise InputError(
-            f"Unknown preconditioner {name!r}.",
-            f"Choose one of {', '.join(KINDS)}; or, as in the package stein-thinning, id, med, sclmed, smpcov or a "
-            "squared length above 0.",
-        )
-    return squared
-
-
-def _package_median_distance(draws: Array) -> float:
-    """Return the median distance as the package stein-thinning computes it: from other draws than `Preconditioner`."""
-    if len(draws) > _MEDIAN_DRAWS:
-        draws = draws[np.linspace(0, len(draws) - 1, _MEDIAN_DRAWS, dtype=int)]
-    if len(draws) < 2:
-        return 0.0
-    distances = [np.sqrt(np.sum((draws[i + 1 :] - draw) ** 2, axis=1)) for i, draw in enumerate(draws)]
-    return float(np.median(np.concatenate(distances)))
-
-
-def _mean_absolute_deviations(draws: Array, standardize: bool) -> Array:
-    """Mean absolute deviation of each coordinate, or 1."""
-    if not standardize:
-        return np.ones(draws.shape[1])
-    scale: Array = np.mean(np.abs(draws - np.mean(draws, axis=0)), axis=0)
-    if not scale.min() > 0:
-        raise _impossible(f"coordinate {int(scale.argmin())} is the same in all draws")
-    return scale
-
-
-def _greedy_with_covariance(problem: SelectionProblem, chain: Block, standardize: bool, unique: bool) -> Integers:
-    """Indices selected with the preconditioner ``smpcov``, the sample covariance."""
-    from steinstream._engine.baseline_loops import add_weighted_row
-    from steinstream._engine.linalg import multiply
-
-    if problem.kernel.linear:
-        raise InputError(
-            "The preconditioner smpcov does not support a kernel with a linear term.", "Use linear=0, or another one."
-        )
-    scales = Preconditioner.scales(_mean_absolute_deviations(chain.draws, standardize))
-    x, s = scales.apply(chain.draws, chain.scores)
-    variances, axes = np.linalg.eigh(np.cov(x, rowvar=False).reshape(problem.dim, problem.dim))
-    if not variances.min() > 0:
-        raise _impossible("the covariance of the draws is singular")
-    x, s = Preconditioner.scales(np.sqrt(variances)).apply(multiply(axes, x), multiply(axes, s))
-    weights, columns = 1.0 / variances, np.ascontiguousarray(np.stack([x.T, s.T]))
-    add_row = partial(add_weighted_row, problem.kernel.parameters(problem.dim), weights, columns)
-    return select_smallest(add_row, half_diagonal(problem.kernel, x, s, weights), problem.size, unique)
-
-
-def _impossible(reason: str) -> InputError:
-    return InputError(
-        f"The preconditioner cannot be computed: {reason}.",
-        'Use "id" with standardize=False, or give a Preconditioner.',
-    )
 
 
 # -- Stein point MCMC ----------------------------------------------------------------------------------------------

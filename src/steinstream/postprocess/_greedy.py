@@ -37,7 +37,7 @@ def greedy_order(
         rows = slice(start, min(start + _BLOCK, total))
         x, s = preconditioner.apply(draws[rows], scores[rows])
         fill_tiles(tiles, start, x, s)
-        sums[rows] = half_diagonal(kernel, x, s, np.ones(dim))
+        sums[rows] = half_diagonal(kernel, x, s)
     return select_smallest(partial(add_row, compile_kernel(kernel, dim), tiles), sums, size, unique)
 
 
@@ -52,13 +52,13 @@ def select_smallest(add_row: AddRow, sums: Array, size: int, unique: bool) -> In
     return selected
 
 
-def half_diagonal(kernel: Kernel, points: Array, scores: Array, weights: Array) -> Array:
-    """Compute k0(x, x) / 2 with a weight per coordinate, summed in order so that equal states have equal sums."""
-    parameters = kernel.parameters(len(weights))
+def half_diagonal(kernel: Kernel, points: Array, scores: Array) -> Array:
+    """Compute k0(x, x) / 2, summed in order of the coordinates so that equal states have equal sums."""
+    parameters = kernel.parameters(scores.shape[1])
     phi, slope, _ = PROFILES[parameters.profile](0.0, parameters.first, parameters.second)
     half = np.zeros(len(scores))
-    for weight, score in zip(weights, scores.T, strict=True):
-        half += 0.5 * weight * (phi * score**2 + slope)
+    for score in scores.T:
+        half += 0.5 * (phi * score**2 + slope)
     if kernel.linear:
         half += 0.5 * kernel.linear_diagonal(scores, points)
     return half

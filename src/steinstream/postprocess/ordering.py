@@ -67,7 +67,7 @@ def _greedy(terms: ObjectiveTerms) -> tuple[Integers, Array | None]:
     if terms.scores is not None:
         tiles, compiled = as_tiles(terms.draws, terms.scores), compile_kernel(terms.kernel, terms.draws.shape[1])
         stein = np.full(tiles.shape[0] * tiles.shape[3], np.inf)
-        stein[:count] = half_diagonal(terms.kernel, terms.draws, terms.scores, np.ones(terms.draws.shape[1]))
+        stein[:count] = half_diagonal(terms.kernel, terms.draws, terms.scores)
     means, mmds, pairs, total = np.zeros(count), np.zeros(count), 0.0, 0.0
     if terms.stream is not None:
         base, means = np.ascontiguousarray(terms.base), terms.stream.means(terms.base)

@@ -12,8 +12,6 @@ from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.pairwise import empty_sums, rows_before, tiled
 from tests.streams import kernels
 
-plain = kernels.filter(lambda kernel: not kernel.linear)
-
 
 def chain(seed, count, dim=2):
     rng = np.random.default_rng(seed)
@@ -32,20 +30,6 @@ def test_stein_thinning(seed, count, kernel):
     for _ in range(4):
         chosen.append(baseline_loops.add_row(compile_kernel(kernel, 2), points.tiles, chosen[-1], sums))
     assert chosen == reference.stein_thinning(matrix, 5)
-
-
-@settings(max_examples=40)
-@given(st.integers(0, 2**32), st.integers(1, 40), plain)
-def test_stein_thinning_with_a_weight_per_coordinate(seed, count, kernel):
-    x, s = chain(seed, count, 3)
-    weights = np.random.default_rng(seed).uniform(0.5, 2.0, 3)
-    matrix = reference.weighted_matrix(kernel, x, s, weights)
-    sums = 0.5 * np.diag(matrix)
-    chosen, columns = [int(np.argmin(sums))], np.ascontiguousarray(np.stack([x.T, s.T]))
-    for _ in range(4):
-        chosen.append(baseline_loops.add_weighted_row(compile_kernel(kernel, 3), weights, columns, chosen[-1], sums))
-    assert chosen == reference.stein_thinning(matrix, 5)
-    assert reference.weighted_matrix(kernel, x, s, np.ones(3)) == pytest.approx(kernel.matrix(x, s, x, s), abs=1e-9)
 
 
 @settings(max_examples=40)
