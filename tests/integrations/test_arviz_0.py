@@ -13,7 +13,6 @@ numpyro = pytest.importorskip("numpyro")
 dist = pytest.importorskip("numpyro.distributions")
 
 import steinstream as ss  # noqa: E402
-import steinstream.integrations.xarray  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
 SIZE = 100

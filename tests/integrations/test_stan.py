@@ -83,7 +83,7 @@ def test_convergence_and_divergences_of_the_chains_are_recorded():
 
 
 class BridgeModel:
-    """The interface of ``bridgestan.StanModel`` for the model of ``fake_stan.py``, for machines without a compiled one."""
+    """The interface of ``bridgestan.StanModel`` for the model of ``fake_stan.py``."""
 
     def param_names(self):
         return ["mu", "sigma", "w.1", "w.2", "w.3"]

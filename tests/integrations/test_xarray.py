@@ -9,8 +9,8 @@ import steinstream as ss
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 
-import steinstream.integrations.xarray  # noqa: E402
 from steinstream.errors import InputError, NegatedScoresError  # noqa: E402
+from steinstream.integrations.xarray import thin  # noqa: E402
 
 DRAWS = np.random.default_rng(0).normal(size=(2, 500, 3)) * [1.0, 0.1, 10.0]
 SCORES = -DRAWS / [1.0, 0.01, 100.0]
@@ -121,14 +121,14 @@ def test_any_kept_draws_select_the_groups():
 
 def test_other_objects_are_errors():
     with pytest.raises(InputError, match=r"Expected an xarray.DataTree or an arviz.InferenceData, got dict"):
-        ss.integrations.xarray.thin({})
+        thin({})
 
 
 @pytest.mark.parametrize("workers", [[], ["--workers", "0"]])
 def test_the_command_line_records_the_convergence_of_a_netcdf_file(workers, tmp_path, steinstream):
     pytest.importorskip("h5netcdf", reason="h5netcdf is not installed")
     tree = tree_of()
-    expected = ss.integrations.xarray.thin(tree, size=30).settings["source"]
+    expected = thin(tree, size=30).settings["source"]
     assert expected["divergences"] == (DRAWS[..., 0] > 3).sum() > 0
     tree.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
     assert steinstream("thin", "fit.nc", "-o", "kept.nc", "--size", 30, *workers).returncode == 0
