@@ -58,9 +58,9 @@ class WatchedSource:
         return self.source.in_memory
 
     @property
-    def has_marks(self) -> bool:
+    def has_pins_or_features(self) -> bool:
         """Whether some draws are pinned, or have features."""
-        return self.source.has_marks
+        return self.source.has_pins_or_features
 
     def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
         """Read the draws in order, without the first ``skip`` ones."""

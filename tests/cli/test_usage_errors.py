@@ -133,7 +133,10 @@ def refused(desk, monkeypatch, capsys):
         ("ksd {long}.npz", ["aaa.npz"]),
         ("ksd notes.txt", ["notes.txt has an unknown format", "--format"]),
         ("thin words.csv -o k.npz", ["words.csv"]),
-        ("ksd noscores.csv", ["KSD needs scores, and noscores.csv has none", "--scores FILE, --scores-name"]),
+        (
+            "ksd noscores.csv",
+            ["KSD needs scores, and noscores.csv has none", "steinstream scores, or", "--scores FILE"],
+        ),
         ("ksd noscores.npz", ["KSD needs scores, and noscores.npz has none", "--scores FILE"]),
         ("plan noscores.npz --radius 1", ["a plan for KSD needs scores, and noscores.npz has none"]),
         (

@@ -308,7 +308,9 @@ def test_scores_can_be_computed_from_the_sampler_and_from_an_arviz_tree(whole):
     xarray = pytest.importorskip("xarray")
     mcmc = nuts(50)
     mcmc.run(jax.random.key(1), Y)
-    scored = ss.integrations.numpyro.scores(model, mcmc, y=Y)
+    fractions = []
+    scored = ss.integrations.numpyro.scores(model, mcmc, progress=fractions.append, y=Y)
+    assert fractions == [1.0]
     assert scored.draws.shape == (1, 50, 6)
     arrays = {
         name: (("chain", "draw", *(f"{name}_{i}" for i in range(values.ndim - 2))), np.asarray(values))

@@ -112,7 +112,9 @@ def fit(tmp_path):
 
 def test_scores_of_output_files_are_those_of_the_diagnostic_files(fit):
     files, draws, expected = fit
-    scored = scores(BridgeModel(), files)
+    fractions = []
+    scored = scores(BridgeModel(), files, progress=fractions.append)
+    assert fractions == sorted(fractions) and fractions[-1] == 1.0 and len(fractions) > 100
     np.testing.assert_allclose(scored.draws, draws, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(scored.scores, expected, rtol=1e-8, atol=1e-8)
     kept = scored.thin(size=20)

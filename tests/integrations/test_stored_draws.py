@@ -7,6 +7,7 @@ import pytest
 
 import steinstream as ss
 from steinstream.errors import InputError
+from steinstream.integrations._stored_draws import for_distinct_states
 from steinstream.integrations.generic import ScoredDraws
 from tests.integrations.posterior import DIM, log_density, score
 
@@ -19,6 +20,29 @@ def jax():
     module = pytest.importorskip("jax")
     with module.enable_x64(True):
         yield module
+
+
+def test_states_are_evaluated_in_batches_of_one_shape_with_progress():
+    shapes, fractions = [], []
+
+    def scores(states):
+        shapes.append(states.shape)
+        return -states
+
+    draws = np.repeat(DRAWS[0, :10], 3, axis=0)
+    found = for_distinct_states(scores, draws, batch=4, progress=fractions.append)
+    np.testing.assert_array_equal(found, -draws)
+    assert shapes == [(4, DIM)] * 3 and fractions == [0.4, 0.8, 1.0]
+    assert for_distinct_states(scores, draws).shape == draws.shape and shapes[3:] == [(10, DIM)]
+
+
+@pytest.mark.parametrize("tool", ["generic", "jax", "torch"])
+def test_each_function_reports_its_progress(tool):
+    pytest.importorskip("numpy" if tool == "generic" else tool)
+    batch, fractions = {} if tool == "generic" else {"batch": 20}, []
+    function = score if tool == "generic" else lambda x: -0.5 * (x**2).sum()
+    getattr(ss.integrations, tool).scores(function, DRAWS[0], progress=fractions.append, **batch)
+    assert fractions == sorted(fractions) and fractions[-1] == 1.0 and len(fractions) == (3 if batch else 50)
 
 
 @pytest.mark.parametrize("batch", [7, 1024])

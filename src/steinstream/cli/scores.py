@@ -282,9 +282,9 @@ def _scores(
     if by == "finite":
         values: Array = integrations.generic.finite_difference_scores(function, draws, progress=progress, **finite)
     elif by == "score":
-        values = integrations.generic.scores(function, draws)
+        values = integrations.generic.scores(function, draws, progress=progress)
     else:
-        values = getattr(integrations, by).scores(function, draws)
+        values = getattr(integrations, by).scores(function, draws, progress=progress)
     return values
 
 

@@ -91,8 +91,18 @@ def diverging_in(fit: Any) -> AnyArray | None:
     return np.asarray(stats["diverging"].transpose("chain", "draw").values)
 
 
-def for_distinct_states(scores: Callable[[Array], Array], draws: ArrayLike) -> Array:
-    """Evaluate a function of distinct states (n, d) for draws (n, d) or (chains, n, d)."""
+def for_distinct_states(
+    scores: Callable[[Array], Array],
+    draws: ArrayLike,
+    *,
+    batch: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Array:
+    """Evaluate a function of distinct states (n, d) for draws (n, d) or (chains, n, d).
+
+    The function receives ``batch`` states at a time, or all if there are fewer: arrays of one shape, for which it is
+    compiled once. ``progress`` is called with the finished fraction after each batch.
+    """
     x = as_floats(draws, "draws")
     if x.ndim not in (2, 3):
         raise InputError(
@@ -102,10 +112,16 @@ def for_distinct_states(scores: Callable[[Array], Array], draws: ArrayLike) -> A
     if len(rows) == 0:
         return np.zeros(x.shape)
     states, inverse = np.unique(rows, axis=0, return_inverse=True)
-    values = scores(states)
-    if values.shape != states.shape:
-        raise InputError(
-            f"The scores of draws of shape {states.shape} have shape {values.shape}.",
-            "The function must return the gradient of the log density with respect to one draw.",
-        )
+    values, size = np.empty(states.shape), min(batch or len(states), len(states))
+    for start in range(0, len(states), size):
+        part = slice(min(start, len(states) - size), start + size)  # the last batch overlaps the one before
+        found = scores(states[part])
+        if found.shape != states[part].shape:
+            raise InputError(
+                f"The scores of draws of shape {states[part].shape} have shape {found.shape}.",
+                "The function must return the gradient of the log density with respect to one draw.",
+            )
+        values[part] = found
+        if progress is not None:
+            progress(min(start + size, len(states)) / len(states))
     return np.asarray(values[inverse.ravel()].reshape(x.shape), dtype=np.float64)

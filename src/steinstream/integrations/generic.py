@@ -132,7 +132,7 @@ def thin(
     return kept
 
 
-def scores(score: Callable[[Any], Any], draws: ArrayLike) -> Array:
+def scores(score: Callable[[Any], Any], draws: ArrayLike, *, progress: Callable[[float], None] | None = None) -> Array:
     """Compute the scores of stored draws by a function of one draw; repeated states are evaluated once.
 
     Parameters
@@ -141,6 +141,8 @@ def scores(score: Callable[[Any], Any], draws: ArrayLike) -> Array:
         Function of one draw (d,) that returns its score (d,), the gradient of the log density.
     draws : array_like
         Draws, (n, d) or (chains, n, d).
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
 
     Returns
     -------
@@ -162,7 +164,7 @@ def scores(score: Callable[[Any], Any], draws: ArrayLike) -> Array:
     each = batched_score(score)
     if each is None:
         raise InputError("score is missing.", "Pass a function of one draw that returns its score.")
-    return for_distinct_states(each, draws)
+    return for_distinct_states(each, draws, batch=1, progress=progress)
 
 
 def batched_score(

@@ -21,7 +21,12 @@ __all__ = ["scores"]
 
 
 def scores(
-    log_density: Callable[[Any], Any], draws: Any, *, batch: int = 1024, batch_dims: int = 1
+    log_density: Callable[[Any], Any],
+    draws: Any,
+    *,
+    batch: int = 1024,
+    batch_dims: int = 1,
+    progress: Callable[[float], None] | None = None,
 ) -> Array | ScoredDraws:
     """Compute the scores of stored draws.
 
@@ -36,6 +41,8 @@ def scores(
         Number of draws that are differentiated at a time.
     batch_dims : int, default 1
         Number of leading dimensions of the arrays of a pytree: 1 for (n, ...), 2 for (chains, n, ...).
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
 
     Returns
     -------
@@ -64,7 +71,7 @@ def scores(
     positive(batch, "batch")
     is_tree = not hasattr(draws, "shape") and (hasattr(draws, "_fields") or not isinstance(draws, list | tuple))
     if not is_tree:
-        return for_distinct_states(_batched(jax.grad(log_density), batch), draws)
+        return for_distinct_states(_batched(jax.grad(log_density)), draws, batch=batch, progress=progress)
     shapes = {np.shape(leaf)[:batch_dims] for leaf in jax.tree.leaves(draws)}
     if batch_dims not in (1, 2) or len(shapes) != 1 or len(next(iter(shapes))) != batch_dims:
         raise InputError(
@@ -80,7 +87,7 @@ def scores(
         position = jax.tree.map(lambda x: x[0], unflatten(one, vector[None]))
         return flatten(jax.grad(log_density)(position))
 
-    values = for_distinct_states(_batched(gradient, batch), flat)
+    values = for_distinct_states(_batched(gradient), flat, batch=batch, progress=progress)
     shape = (*leading, flat.shape[1])
     variables = {
         name: variable._replace(values=variable.values.reshape(*leading, *variable.values.shape[1:]))
@@ -89,18 +96,8 @@ def scores(
     return ScoredDraws(flat.reshape(shape), values.reshape(shape), entry_names(one), variables)
 
 
-def _batched(gradient: Callable[[Any], Any], batch: int) -> Callable[[Array], Array]:
-    """Return a function of many draws that computes ``batch`` gradients at a time; the last batch is padded."""
+def _batched(gradient: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    """Return a compiled function of many draws."""
     jax = need("jax", "jax")
     compiled = jax.jit(jax.vmap(gradient))
-
-    def of_rows(rows: Array) -> Array:
-        size = min(batch, len(rows))
-        parts = []
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            padded = np.concatenate([part, np.broadcast_to(part[-1:], (size - len(part), rows.shape[1]))])
-            parts.append(np.asarray(compiled(padded), dtype=np.float64)[: len(part)])
-        return np.concatenate(parts)
-
-    return of_rows
+    return lambda rows: np.asarray(compiled(rows), dtype=np.float64)

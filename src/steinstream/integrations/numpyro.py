@@ -33,6 +33,7 @@ from steinstream.integrations._jax import (
     unflatten,
 )
 from steinstream.integrations._stored_draws import ScoredDraws, diverging_in
+from steinstream.integrations.jax import scores as scores_of_density
 from steinstream.result import Kept, Variable
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
@@ -193,7 +194,9 @@ def print_summary(kept: Kept, prob: float = 0.9) -> None:
         print(f"Number of divergences: {source['divergences']}")
 
 
-def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
+def scores(
+    model: Any, samples: Any, *args: Any, progress: Callable[[float], None] | None = None, **kwargs: Any
+) -> ScoredDraws:
     """Compute the scores of a finished fit.
 
     The stored samples are mapped to unconstrained space. The score is the gradient of the log density there, Jacobian
@@ -208,6 +211,8 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
         that has them.
     *args
         Positional arguments of the model.
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
     **kwargs
         Keyword arguments of the model.
 
@@ -250,12 +255,9 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
         )
     rows = {name: np.reshape(stored[name], (-1, *shape)) for name, shape in sites.items()}
     free = _in_batches(jax, lambda one: util.unconstrain_fn(model, args, kwargs, one), rows)
-    position = jax.tree.map(lambda x: x[0], free)
-    draws = _in_batches(jax, flatten, free)
-    gradients = _in_batches(
-        jax, lambda one: flatten(jax.grad(lambda z: -util.potential_energy(model, args, kwargs, z))(one)), free
+    scored: Any = scores_of_density(
+        lambda z: -util.potential_energy(model, args, kwargs, z), free, batch=_BATCH, progress=progress
     )
-    dim = draws.shape[1]
     named = _variable_maker(_plates(model, args, kwargs), {})
     variables = {}
     for name, values in stored.items():
@@ -263,9 +265,9 @@ def scores(model: Any, samples: Any, *args: Any, **kwargs: Any) -> ScoredDraws:
             flat = named(name, values.reshape(-1, *values.shape[len(leading) :]))
             variables[name] = flat._replace(values=values)
     return ScoredDraws(
-        np.asarray(draws, dtype=np.float64).reshape(*leading, dim),
-        np.asarray(gradients, dtype=np.float64).reshape(*leading, dim),
-        entry_names(position),
+        scored.draws.reshape(*leading, -1),
+        scored.scores.reshape(*leading, -1),
+        scored.names,
         variables,
         "numpyro",
         _diverging(samples),

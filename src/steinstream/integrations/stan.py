@@ -88,7 +88,7 @@ def sample(
         return run.wait()
 
 
-def scores(model: Any, draws: Any) -> ScoredDraws:
+def scores(model: Any, draws: Any, *, progress: Callable[[float], None] | None = None) -> ScoredDraws:
     """Compute the scores of a finished fit with BridgeStan.
 
     Parameters
@@ -99,6 +99,8 @@ def scores(model: Any, draws: Any) -> ScoredDraws:
         Constrained draws: the output files of CmdStan, one per chain; the fit of cmdstanpy; a table with one column per
         parameter (``sigma``, ``w.1`` or ``w[1]``); or an array (n, p) or (chains, n, p) in the order of
         ``model.param_names()``.
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
 
     Returns
     -------
@@ -122,7 +124,10 @@ def scores(model: Any, draws: Any) -> ScoredDraws:
     rows = table.reshape(-1, len(titles))
     unconstrained = np.array([model.param_unconstrain(row) for row in rows], dtype=np.float64)
     values = for_distinct_states(
-        lambda states: np.array([model.log_density_gradient(x, jacobian=True)[1] for x in states]), unconstrained
+        lambda states: np.array([model.log_density_gradient(x, jacobian=True)[1] for x in states]),
+        unconstrained,
+        batch=1,
+        progress=progress,
     )
     shape = (*table.shape[:-1], unconstrained.shape[1])
     variables = {

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from steinstream import validation
 from steinstream._formatting import count
+from steinstream._typing import AnyArray
 from steinstream.errors import InputError
 from steinstream.inspection import Inspection
 from steinstream.io import Chain, open_chains
@@ -161,7 +162,7 @@ def summarise_chain(
     elif isinstance(chain, Chain):
         summary = _summarise_file(kept, chain, progress)
     else:
-        summary = _summarise_array(kept, chain, scores)
+        summary = _summarise_array(kept, np.asarray(chain), scores)
     return summary if len(summary.block.draws) >= _MIN_DRAWS else None
 
 
@@ -208,14 +209,13 @@ def _summarise_file(kept: Kept, chain: Chain, progress: Callable[[Chain, int], N
     return summary
 
 
-def _summarise_array(kept: Kept, draws: ArrayLike, scores: ArrayLike | None) -> ChainSummary:
-    values = np.asarray(draws)
-    if values.ndim not in (2, 3) or values.dtype.kind not in "fiu":
+def _summarise_array(kept: Kept, draws: AnyArray, scores: ArrayLike | None) -> ChainSummary:
+    if draws.ndim not in (2, 3) or draws.dtype.kind not in "fiu":
         raise InputError(
-            f"The chain has shape {values.shape} and dtype {values.dtype}.",
+            f"The chain has shape {draws.shape} and dtype {draws.dtype}.",
             "Pass an array of numbers with shape (n, d) or (chains, n, d), or a file name.",
         )
-    _require_dimension(kept, values.shape[-1], "The chain")
+    _require_dimension(kept, draws.shape[-1], "The chain")
     summary = ChainSummary(kept, "draws given as an array", has_scores=scores is not None)
     for block in validation.as_chains(draws, scores):
         summary.add(block if block.has_scores else block._replace(scores=np.zeros_like(block.draws)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._typing import Array
@@ -14,7 +13,13 @@ from steinstream.integrations._stored_draws import for_distinct_states
 from steinstream.integrations.generic import batched_score
 
 
-def scores(log_density: Callable[[Any], Any], draws: ArrayLike, *, batch: int = 1024) -> Array:
+def scores(
+    log_density: Callable[[Any], Any],
+    draws: ArrayLike,
+    *,
+    batch: int = 1024,
+    progress: Callable[[float], None] | None = None,
+) -> Array:
     """Compute the scores of stored draws, in float64.
 
     Parameters
@@ -25,6 +30,8 @@ def scores(log_density: Callable[[Any], Any], draws: ArrayLike, *, batch: int = 
         Draws, (n, d) or (chains, n, d).
     batch : int, default 1024
         Number of draws that are differentiated at a time.
+    progress : callable, optional
+        Called with the finished fraction, 0 to 1.
 
     Returns
     -------
@@ -34,8 +41,4 @@ def scores(log_density: Callable[[Any], Any], draws: ArrayLike, *, batch: int = 
     """
     positive(batch, "batch")
     gradient: Any = batched_score("torch", log_density)
-
-    def of_rows(rows: Array) -> Array:
-        return np.concatenate([gradient(rows[start : start + batch]) for start in range(0, len(rows), batch)])
-
-    return for_distinct_states(of_rows, draws)
+    return for_distinct_states(gradient, draws, batch=batch, progress=progress)
