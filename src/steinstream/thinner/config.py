@@ -82,9 +82,9 @@ class ThinConfig:
     candidates : int, default 1
         Number of consecutive draws of which only the best is considered (SPMCMC).
     passes : int or "auto", default 1
-        Number of passes over a chain that can be read again. Further passes keep the same number of draws and lower
-        the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command line. At most
-        10 000.
+        Number of passes over a chain that can be read again. Further passes keep the same number of draws and
+        never increase the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command
+        line. At most 10 000.
     start : {"stream", "sample"}, optional
         Initial set: empty, or ``size`` draws chosen by local search from a subsample of the chain. Default:
         ``"sample"`` if ``passes="auto"``, ``size`` is given and ``stream_weight`` is 0, otherwise ``"stream"``.
@@ -162,7 +162,8 @@ class ThinConfig:
     passes: int | str = _setting(
         1,
         CommandLine(
-            "Number of passes over the chain, or auto. Further passes keep as many draws and lower KSD.",
+            "Number of passes over the chain, or auto. Further passes keep as many draws and never increase the "
+            "objective.",
             "selection",
             (AUTO,),
         ),
