@@ -36,7 +36,7 @@ _MOST_PASSES = 10_000
 _FUNCTION = "function"  # key of the description of a function
 
 #: Sections of the command line's help; `steinstream.cli.help` has their titles.
-Section = Literal["most used", "selection", "measure", "input"]
+Section = Literal["most used", "selection", "measure", "validation"]
 
 # Parts of the package that have only some of the settings.
 BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN = "baselines", "gradient_free", "ksd", "merge", "plan"
@@ -209,12 +209,12 @@ class ThinConfig:
     history: str | int | None = _setting("log")
     on_bad: str = _setting(
         "raise",
-        CommandLine("What to do with a draw that is not finite.", "input", choices=("raise", "skip")),
+        CommandLine("What to do with a draw that is not finite.", "validation", choices=("raise", "skip")),
         parts=(BASELINES, GRADIENT_FREE),
     )
     validate_scores: bool = _setting(
         True,
-        CommandLine("Check the sign of the scores, and whether they match the draws.", "input"),
+        CommandLine("Check the sign of the scores, and whether they match the draws.", "validation"),
         parts=(BASELINES, GRADIENT_FREE, KSD, PLAN),
     )
     storage: str = _setting("float64")
