@@ -244,7 +244,16 @@ def test_the_site_asks_nobody():
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//|@import\s+['\"](?:https?:)?//", sheet.read_text()), sheet
 
 
-TERMS = {"KSD": "ksd", "MMD": "mmd", "preconditioner": "preconditioner", "stream term": "stream"}
+TERMS = {
+    "KSD": "ksd",
+    "MMD": "mmd",
+    "preconditioner": "preconditioner",
+    "stream term": "stream",
+    "[Bb]urn-in": "burn-in",
+    "[Ss]cores?": "score",
+    "ESS": "effective-sample-size-ess",
+    "[Ii]nfluence": "influence",
+}
 WITHOUT_LINKS = ("glossary.md", "bibliography.md")
 GENERATED = r"<!-- \S+: made by .*?<!-- end"
 

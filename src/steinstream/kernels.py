@@ -84,7 +84,7 @@ class Kernel:
         """Return the numbers that define the kernel.
 
         ``k0(x, x) >= -2 phi'(0) d`` for every draw; this number sets the scale. The grid is 2^-53 of it, as fine as the
-        rounding of the smallest diagonal entry, and sums are exact up to 2^51 times it.
+        rounding of the smallest diagonal entry, and sums are exact up to 2^40 times it.
 
         Parameters
         ----------

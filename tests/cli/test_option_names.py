@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import get_args
 
 import click
@@ -83,6 +84,14 @@ def test_options_of_workers_have_the_names_of_the_parameters():
 
 def test_the_sections_of_the_command_line_are_those_of_the_settings():
     assert help.SECTIONS.keys() == {*get_args(config.Section)} == {one.section for one in COMMAND_LINE.values()}
+
+
+def test_the_help_of_thin_begins_with_the_options_that_are_used_most_often():
+    with click.Context(commands.commands["thin"], info_name="thin") as context:
+        text = commands.commands["thin"].get_help(context)
+    titles = re.findall(r"^(\w.*):$", text, flags=re.MULTILINE)
+    assert titles == list(help.ORDER)
+    assert text.index("--burn-in N") < text.index("--draws-name") < text.index("--on-bad")
 
 
 def test_a_new_setting_is_an_option_without_further_code(monkeypatch):

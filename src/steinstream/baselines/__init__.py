@@ -47,7 +47,7 @@ METHODS = (
     "kernel_thinning",
 )
 
-__all__ = ["METHODS", "method_name", "selector", *METHODS]
+__all__ = ["METHODS", *METHODS]
 
 
 def method_name(name: str) -> str:

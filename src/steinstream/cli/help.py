@@ -21,9 +21,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST_USED, SELECTION, MEASURE, INPUT = "Most used options", "Number and choice of draws", "Measuring KSD", "Input"
 OTHER_METHODS, CHECKPOINTS = "Other methods", "Stop and resume"
 WORKERS, DASHBOARD, PRINTING, OTHER = "Workers", "Dashboard", "Printing", "Options"
+VALIDATION = "Validation of the input"
 
 #: Titles of the sections that the metadata of the settings name.
-SECTIONS = {"most used": MOST_USED, "selection": SELECTION, "measure": MEASURE, "input": INPUT}
+SECTIONS = {"most used": MOST_USED, "selection": SELECTION, "measure": MEASURE, "validation": VALIDATION}
+
+#: Order of the sections in the help: rarely used options come last.
+ORDER = (
+    *(MOST_USED, INPUT, SELECTION, CHECKPOINTS, DASHBOARD, PRINTING),
+    *(MEASURE, OTHER_METHODS, WORKERS, VALIDATION, OTHER),
+)
 
 
 class Option(click.Option):
@@ -75,14 +82,12 @@ class Command(click.Command):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections in the order in which their first options are declared."""
+        """Write the sections in the order of `ORDER`."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             line = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if line is not None:
                 sections.setdefault(getattr(parameter, "section", OTHER), []).append(line)
-        sections[OTHER] = sections.pop(OTHER, [])
-        for title, lines in sections.items():
-            if lines:
-                with formatter.section(title):
-                    formatter.write_dl(lines)
+        for title in sorted(sections, key=ORDER.index):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])

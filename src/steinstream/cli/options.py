@@ -230,7 +230,9 @@ _output_csv_option = option(
     section=INPUT,
 )
 _content = (
+    parameters_option,
     scores_option,
+    _negate_option,
     draws_name_option,
     scores_name_option,
     option(
@@ -239,8 +241,6 @@ _content = (
         help="File format, if it is not recognised: csv, emcee, netcdf, zarr, ...",
         section=INPUT,
     ),
-    _negate_option,
-    parameters_option,
 )
 
 #: Adds the options of the contents of a file, as ``files``.

@@ -57,6 +57,7 @@ _ROWS = 2048  # draws per block: between two checks of the clock, the progress b
 
 
 @click.command(cls=Command, short_help="Keep the draws that represent the target.")
+@burn_in_option("Leave out the first N draws of each chain, or a share of them: 1000, 0.1, 10%.  [default: 0]", INPUT)
 @chains_options
 @optional_output_option
 @setting_options()
@@ -68,7 +69,6 @@ _ROWS = 2048  # draws per block: between two checks of the clock, the progress b
     help="The settings of the paper: IMQ kernel, identity preconditioner, growth sqrt, budget 0, KSD alone.",
     section=MEASURE,
 )
-@burn_in_option("Leave out the first N draws of each chain, or a share of them: 1000, 0.1, 10%.  [default: 0]", INPUT)
 @option(
     "--initial",
     type=PATH,

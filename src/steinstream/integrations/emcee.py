@@ -38,8 +38,9 @@ class Backend(_Base):  # type: ignore[misc]
     log_density : callable, optional
         Log density of one position, written with JAX or PyTorch, or any function for finite differences.
     accuracy : float, optional
-        Relative accuracy of the log density, for finite differences: see
-        :func:`steinstream.integrations.generic.batched_score`. Default: 1e-15.
+        Relative accuracy of the log density, for finite differences; for a simulation, the tolerance of its solver. The
+        step in each parameter is the cube root of ``accuracy`` times the standard deviation of the parameter over the
+        draws so far. Default: 1e-15.
     field : str, optional
         Name of the blob with the score, as in ``blobs_dtype=[("score", float, ndim)]``; an error if it is
         missing. Default: ``"score"``, if there is one.

@@ -34,7 +34,7 @@ from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig
 from steinstream.validation import consecutive_ids
 
-__all__ = ["ScoredDraws", "batched_score", "finite_difference_scores", "scores", "thin"]
+__all__ = ["ScoredDraws", "finite_difference_scores", "scores", "thin"]
 
 #: A function of draws (n, d) that returns their scores (n, d).
 BatchedScore = Callable[[ArrayLike], Array]
@@ -70,7 +70,9 @@ def thin(
     log_density : callable, optional
         Log density of one draw, written with JAX or PyTorch, or any function for finite differences.
     accuracy : float, optional
-        Relative accuracy of the log density, for finite differences: see `batched_score`. Default: 1e-15.
+        Relative accuracy of the log density, for finite differences; for a simulation, the tolerance of its solver. The
+        step in each parameter is the cube root of ``accuracy`` times the standard deviation of the parameter over the
+        draws so far. Default: 1e-15.
     chain : int, default 0
         Chain number of the draws: their ids are (chain, 0), (chain, 1), ...
     block : int, default 1000

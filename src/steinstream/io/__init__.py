@@ -4,11 +4,12 @@ Every file of draws is a `Chain`, which iterates over blocks (`Block`) with boun
 complete or absent. Nothing in a file is executed.
 """
 
-from steinstream.io.atomic import replacing
+from steinstream.io.atomic import replacing as replacing
 from steinstream.io.base import Chain
 from steinstream.io.datatree import chain_of_datatree, kept_of_datatree, to_datatree
 from steinstream.io.multi_file import open_chains
-from steinstream.io.registry import FORMATS, check_output, open_chain, read_kept, write_kept
+from steinstream.io.registry import FORMATS, open_chain, read_kept, write_kept
+from steinstream.io.registry import check_output as check_output
 from steinstream.validation import Block
 
 __all__ = [
@@ -16,12 +17,10 @@ __all__ = [
     "Block",
     "Chain",
     "chain_of_datatree",
-    "check_output",
     "kept_of_datatree",
     "open_chain",
     "open_chains",
     "read_kept",
-    "replacing",
     "to_datatree",
     "write_kept",
 ]

@@ -37,7 +37,7 @@ _MOST_PASSES = 10_000
 _FUNCTION = "function"  # key of the description of a function
 
 #: Sections of the command line's help; `steinstream.cli.help` has their titles.
-Section = Literal["most used", "selection", "measure", "input"]
+Section = Literal["most used", "selection", "measure", "validation"]
 
 # Parts of the package that have only some of the settings.
 BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN = "baselines", "gradient_free", "ksd", "merge", "plan"
@@ -83,9 +83,9 @@ class ThinConfig:
     candidates : int, default 1
         Number of consecutive draws of which only the best is considered (SPMCMC).
     passes : int or "auto", default 1
-        Number of passes over a chain that can be read again. Further passes keep the same number of draws and lower
-        the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command line. At most
-        10 000.
+        Number of passes over a chain that can be read again. Further passes keep the same number of draws and
+        never increase the objective. ``"auto"`` stops when a pass gains less than 1 %. Used by `thin` and the command
+        line. At most 10 000.
     start : {"stream", "sample"}, optional
         Initial set: empty, or ``size`` draws chosen by local search from a subsample of the chain. Default:
         ``"sample"`` if ``passes="auto"``, ``size`` is given and ``stream_weight`` is 0, otherwise ``"stream"``.
@@ -163,7 +163,8 @@ class ThinConfig:
     passes: int | str = _setting(
         1,
         CommandLine(
-            "Number of passes over the chain, or auto. Further passes keep as many draws and lower KSD.",
+            "Number of passes over the chain, or auto. Further passes keep as many draws and never increase the "
+            "objective.",
             "selection",
             (AUTO,),
         ),
@@ -209,12 +210,12 @@ class ThinConfig:
     history: str | int | None = _setting("log")
     on_bad: str = _setting(
         "raise",
-        CommandLine("What to do with a draw that is not finite.", "input", choices=("raise", "skip")),
+        CommandLine("What to do with a draw that is not finite.", "validation", choices=("raise", "skip")),
         parts=(BASELINES, GRADIENT_FREE),
     )
     validate_scores: bool = _setting(
         True,
-        CommandLine("Check the sign of the scores, and whether they match the draws.", "input"),
+        CommandLine("Check the sign of the scores, and whether they match the draws.", "validation"),
         parts=(BASELINES, GRADIENT_FREE, KSD, PLAN),
     )
     storage: str = _setting("float64")

@@ -121,7 +121,7 @@ function begin(now) {
   draws.name(name(axes[0]), name(axes[1]));
 }
 
-const name = (axis) => (axis === ARRIVAL ? "draw (order of arrival)" : about.names ? about.names[axis] : `x${axis}`);
+const name = (axis) => (axis === ARRIVAL ? "step" : about.names ? about.names[axis] : `x${axis}`);
 
 function chooser(which, what) {
   const listed = about.dim <= 500, box = document.createElement(listed ? "select" : "input");
@@ -134,7 +134,7 @@ function chooser(which, what) {
       box.append(option);
     }
   } else {
-    Object.assign(box, { type: "number", min: ARRIVAL, max: about.dim - 1, step: 1, title: "index of the coordinate; −1: order of arrival" });
+    Object.assign(box, { type: "number", min: ARRIVAL, max: about.dim - 1, step: 1, title: "index of the coordinate; −1: step" });
   }
   box.value = axes[which];
   box.disabled = ended;
