@@ -215,9 +215,7 @@ class Dictionary:
         update_bound(self._trace, self._kernel, batch.draws, batch.scores, sizes, limits)
         if not self.layout.has_scores:
             squared_ksds[:] = np.nan
-        return StepRecords(
-            sizes, squared_ksds, squared_mmds, np.concatenate(dropped) if len(dropped) > 1 else dropped[0]
-        )
+        return StepRecords(sizes, squared_ksds, squared_mmds, _joined(dropped))
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
         """Return the draws of a block for the engine."""
