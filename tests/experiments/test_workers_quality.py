@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("benchmarks.quality")
 from experiments.distributed import quality
 
-README = (Path(__file__).resolve().parents[2] / "experiments" / "distributed" / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "experiments" / "distributed" / "README.md").read_text()
+GUIDE = (ROOT / "docs" / "many-chains.md").read_text()
 LINES = quality.read()
 TARGETS = quality.CHOSEN_ON + quality.CONFIRMED_ON
 
@@ -46,6 +48,28 @@ def test_workers_are_within_ten_percent_of_one_process_on_average():
         assert means(targets, scores, "composite") <= 1.1
     for targets in (quality.CHOSEN_ON, quality.CONFIRMED_ON):
         assert means(targets, "yes", "ksd") <= 1.1
+
+
+def test_the_guide_shows_the_numbers_of_the_runs():
+    table = GUIDE.split("| target | errors | KSD | errors without scores |")[1].split("\n\n")[0]
+    shown = [[cell.strip() for cell in line.strip("|").split("|")[1:]] for line in table.splitlines()[2:]]
+    both = [[quality.ratios(LINES, target, scores) for scores in ("yes", "no")] for target in quality.CHOSEN_ON]
+    found = [(with_scores["composite"], with_scores["ksd"], without["composite"]) for with_scores, without in both]
+    assert shown == [[f"{value:.2f}" for value in row] for row in found]
+    text = " ".join(GUIDE.split())
+    pairs = (("yes", "composite"), ("yes", "ksd"), ("no", "composite"))
+    averages = [means(quality.CONFIRMED_ON, *pair) for pair in pairs]
+    stated = "the average is {:.2f} for the errors, {:.2f} for KSD, and {:.2f} for the errors without"
+    assert stated.format(*averages) in text
+    assert f"are {quality.ratios(LINES, 'mixture-2', 'yes')['composite'] - 1:.0%} above".replace("%", " %") in text
+    least, default, most = (
+        quality.mean(
+            quality.ratios(LINES, target, "yes", f"workers, spare {spare}")["composite"] for target in quality.CHOSEN_ON
+        )
+        for spare in (1, 2, 4)
+    )
+    assert abs(least / default - 1) < 0.01
+    assert f"with `spare=4` they are {1 - most / default:.0%} smaller".replace("%", " %") in text
 
 
 def test_the_conclusions_of_the_page_follow_from_the_runs():
