@@ -22,8 +22,9 @@ _METHODS = {12: "bzip2", 14: "lzma"}
 
 def stored_bytes(path: Path) -> int:
     """Return the size of a file, or of all files below a folder."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.lstat().st_size for file in files if file.is_file())
+    if not path.is_dir():
+        return path.stat().st_size  # of the file to which a link leads
+    return sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def largest_held(path: Path) -> int:

@@ -16,7 +16,7 @@ from fuzz import mutations, seeds
 from steinstream.errors import InputError
 from steinstream.io import open_chain, read_kept
 from steinstream.io._labelled_arrays import text_as_str
-from steinstream.io._limits import require_held, require_length
+from steinstream.io._limits import require_held, require_length, stored_bytes
 from steinstream.io.npz import read_arrays
 
 NUMBERS = 40_000_000
@@ -303,3 +303,9 @@ def test_other_compression_is_refused_with_the_way_to_write_it(name, tmp_path):
             archive.writestr(f"{key}.npy", mutations.npy_bytes(array))
     with pytest.raises(InputError, match=r"compressed with lzma.*np\.savez"):
         (open_chain if name == "chain.npz" else read_kept)(tmp_path / name)
+
+
+def test_a_link_to_a_file_has_the_size_of_the_file(tmp_path):
+    np.savez(tmp_path / "chain.npz", draws=np.ones((1000, 2)))
+    (tmp_path / "link.npz").symlink_to(tmp_path / "chain.npz")
+    assert stored_bytes(tmp_path / "link.npz") == stored_bytes(tmp_path / "chain.npz") > 16_000
