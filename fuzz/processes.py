@@ -202,21 +202,26 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
     return "" if after == before else f"{name}: files changed: {sorted(set(after.items()) ^ set(before.items()))}"
 
 
+_STORED: dict[str, str] = {}  # files of an uninterrupted run
+
+
 def stores(folder: Path, choose: Random, counts: Counter[str]) -> str:
     """Kill a program that keeps one file per kept draw; each kept draw must have its file, at every instant."""
     place = folder / "stored"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     try:
-        begun = time.monotonic()
-        if finish(fork(lambda: _store(place))) != 0:
-            return "an uninterrupted run failed"
-        duration, expected = time.monotonic() - begun, snapshot(place)
-        shutil.rmtree(place)
-        place.mkdir()
+        if not _STORED:
+            begun = time.monotonic()
+            if finish(fork(lambda: _store(place))) != 0:
+                return "an uninterrupted run failed"
+            _DURATION["stores"] = time.monotonic() - begun
+            _STORED.update(snapshot(place))
+            shutil.rmtree(place)
+            place.mkdir()
         for _ in range(choose.choice([1, 2, 5, 20])):
             process = fork(lambda: _store(place))
-            time.sleep(choose.uniform(0.0, 1.1) * duration)
+            time.sleep(choose.uniform(0.0, 1.1) * _DURATION["stores"])
             found, status = os.waitpid(process, os.WNOHANG)
             if not found:
                 os.kill(process, signal.SIGKILL)
@@ -232,7 +237,7 @@ def stores(folder: Path, choose: Random, counts: Counter[str]) -> str:
         if finish(fork(lambda: _store(place))) != 0:
             return "the program cannot continue"
         _remove_temporary(place)
-        return "" if snapshot(place) == expected else "the files differ from those of an uninterrupted run"
+        return "" if snapshot(place) == _STORED else "the files differ from those of an uninterrupted run"
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
