@@ -578,7 +578,8 @@ def _page(results: Results) -> str:
             "Below 1 is better than stride. Settings are chosen on one half of the targets and confirmed on the other, "
             "with [three exceptions](../README.md#quality); the fresh targets were added after settings were fixed. "
             "*Cells above 1*: (target, size, metric) with a mean ratio above 1. *Worse than stride*: above 1 by more "
-            "than two standard errors. A method that cannot be used for a target is averaged over the others.",
+            "than two standard errors. A method that cannot be used for a target is averaged over the others."
+            + _only_means(results),
             overview(results),
         ),
         (
@@ -620,6 +621,17 @@ def _page(results: Results) -> str:
     )
     return (
         head + "\n" + "".join(f"\n## {title}\n\n{_paragraph(text)}{markdown(rows)}\n" for title, text, rows in tables)
+    )
+
+
+def _only_means(results: Results) -> str:
+    """Return a sentence on the methods of which not every chain is known."""
+    methods = [name for name in results.methods if any(not len(found.chains) for found in results.of(name).values())]
+    if not methods:
+        return ""
+    return (
+        " Some results of former runs have only means over the chains; their standard error is that of "
+        f"stride thinning: {', '.join(methods)}."
     )
 
 
