@@ -43,14 +43,15 @@ def on_cifar10(options: ExperimentOptions) -> NetworkExperiment:
     """Return the experiment on CIFAR-10 with a ResNet-20 with filter response normalisation."""
     require_data(options, "cifar10", "cifar-10-python.tar.gz from www.cs.toronto.edu/~kriz/cifar.html")
     scale = {"tempered": CIFAR10, "authors": CIFAR10_AUTHORS}[options.posterior][options.scale]
-    return NetworkExperiment("CIFAR-10, ResNet-20", options, scale.with_moves(options.moves), images)
+    title = "CIFAR-10, authors' posterior" if scale.authors else "CIFAR-10, ResNet-20"
+    return NetworkExperiment(title, options, scale.with_moves(options.moves), images)
 
 
 def on_imdb(options: ExperimentOptions) -> NetworkExperiment:
     """Return the experiment on IMDB with a convolution and an LSTM, or with the TextCNN of the authors."""
     require_data(options, "imdb", "aclImdb_v1.tar.gz from ai.stanford.edu/~amaas/data/sentiment")
     scale = {"tempered": IMDB, "authors": IMDB_AUTHORS}[options.posterior][options.scale]
-    title = "IMDB, TextCNN" if scale.authors else "IMDB, CNN-LSTM"
+    title = "IMDB, authors' posterior" if scale.authors else "IMDB, CNN-LSTM"
     return NetworkExperiment(title, options, scale.with_moves(options.moves), reviews)
 
 
