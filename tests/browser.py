@@ -17,6 +17,14 @@ FLAGS = (
 )
 
 
+_AXE = """
+const done = arguments[arguments.length - 1];
+axe.run(document, arguments[0]).then(
+    found => done(found.violations.map(v => `${v.id} (${v.impact}) ${v.nodes.slice(0, 3).map(n => n.html.slice(0, 150))}`)),
+    error => done([String(error)]));
+"""
+
+
 @contextmanager
 def chromium(profile, width=1200, height=900, dark=False):
     """Start Chromium with an empty profile in that folder; skip the test if it is not installed."""
@@ -58,3 +66,9 @@ def requests(browser) -> list[str]:
 def sideways(browser) -> int:
     """Return by how many pixels the page is wider than the window."""
     return browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+
+
+def inaccessible(browser, axe: str, *rules: str) -> list[str]:
+    """Return what axe-core finds on the page: all rules, or the given ones."""
+    browser.execute_script(axe)
+    return browser.execute_async_script(_AXE, {"runOnly": rules} if rules else {})

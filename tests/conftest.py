@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import warnings
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -34,6 +36,23 @@ if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # in the background of a shell, tests of Ctrl-C would wait forever
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """The script of axe-core: the package from npm, or a file named by the variable AXE_CORE."""
+    pytest.importorskip("selenium", reason="browser tests require selenium")
+    if given := os.environ.get("AXE_CORE"):
+        return Path(given).read_text()
+    if not (npm := shutil.which("npm")):
+        pytest.skip("axe-core is not available: install npm, or set AXE_CORE to the path of axe.min.js")
+    folder = tmp_path_factory.mktemp("axe")
+    call = [npm, "pack", "axe-core@4", "--silent", "--pack-destination", str(folder), "--cache", str(folder / "cache")]
+    if subprocess.run(call, cwd=folder, capture_output=True, timeout=300).returncode:
+        pytest.skip("npm cannot download axe-core")
+    (archive,) = folder.glob("*.tgz")
+    with tarfile.open(archive) as package:
+        return package.extractfile("package/axe.min.js").read().decode()
 
 
 @pytest.fixture

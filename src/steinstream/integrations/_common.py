@@ -76,7 +76,7 @@ def warn_of_sequential_chains(remedy: str, stacklevel: int = 3) -> None:
 
 def warn_if_sequential(thinner: Thinner, chains: Iterable[int], remedy: str, stacklevel: int = 4) -> None:
     """Warn if a thinner is to receive the first draw of one of these chains after draws of others."""
-    received = thinner.state.next_index
+    received = thinner.next_indices
     if max(received.values(), default=0) >= SEQUENTIAL and not all(received.get(chain) for chain in chains):
         warn_of_sequential_chains(remedy, stacklevel)
 

@@ -59,9 +59,13 @@ def element(tag: str, *content: object, **attributes: object) -> Markup:
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
     """Build a table that scrolls if it is wider than the page. Its first column contains the row headers."""
-    top = element("thead", element("tr", *(element("th", cell, scope="col") for cell in head)))
     body = (element("tr", element("th", row[0], scope="row"), *map(_cell, row[1:])) for row in rows)
-    return element("div", element("table", top, element("tbody", *body), **attributes), class_="wide", tabindex=0)
+    return element("div", element("table", table_head(head), element("tbody", *body), **attributes), class_="wide", tabindex=0)
+
+
+def table_head(cells: Iterable[object]) -> Markup:
+    """Build the head of a table. A cell without text is not a header."""
+    return element("thead", element("tr", *(element("th", c, scope="col") if c else element("td") for c in cells)))
 
 
 def _cell(content: object) -> Markup:

@@ -17,7 +17,7 @@ from steinstream._typing import Array
 from steinstream.diagnostics import FALSE_ALARM, POWER, Diagnosis, Finding
 from steinstream.report import plots, provenance
 from steinstream.report.chain_comparison import ChainComparison
-from steinstream.report.html import Markup, definition_list, element, join, table
+from steinstream.report.html import Markup, definition_list, element, join, table, table_head
 from steinstream.report.style import as_svg, figure_style, new_figure
 from steinstream.result import Kept
 
@@ -264,8 +264,7 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
             element("tr", element("td", "difference (se)", class_="set"), *difference, class_="difference"),
         ]
         rows.append(element("tbody", *lines))
-    top = element("thead", element("tr", *(element("th", cell, scope="col") for cell in head)))
-    return element("div", element("table", top, *rows, class_="full pairs", id=id), class_="wide", tabindex=0)
+    return element("div", element("table", table_head(head), *rows, class_="full pairs", id=id), class_="wide", tabindex=0)
 
 
 def _shown(value: float, scale: float) -> str:

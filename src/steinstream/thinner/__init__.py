@@ -361,6 +361,11 @@ class Thinner:
             raise InputError("The function of the features returned vectors of different lengths.")
         return np.stack(rows) if rows else None
 
+    @property
+    def next_indices(self) -> dict[int, int]:
+        """Index of the next draw of each chain that was received."""
+        return dict(self.state.next_index)
+
     def next_index(self, chain: int = 0) -> int:
         """Return the index that will be assigned to the next draw of ``chain`` when no id is given.
 

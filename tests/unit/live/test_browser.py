@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
-from tests.browser import chromium, complaints, requests, sideways
+from tests.browser import chromium, complaints, inaccessible, requests, sideways
 from tests.live import EVIL, fed, normal, text, until, value
 
 pytestmark = pytest.mark.browser
@@ -65,6 +65,14 @@ def test_the_page_shows_the_state_of_the_thinner_while_it_runs(browser):
         last = text(browser, "ksd")
     until(lambda: text(browser, "status") == "ended", "the end is shown")
     assert text(browser, "ksd") == last and complaints(browser) == []
+
+
+def test_axe_finds_no_fault(browser, axe):
+    thinner = fed(ss.Thinner(3, size=50), normal(500, 3))
+    with thinner.serve(names=["mu", "nu", "tau"], title="a run") as dashboard:
+        browser.get(dashboard.url)
+        until(lambda: shown(browser, thinner), "the page is there")
+        assert inaccessible(browser, axe) == []
 
 
 def test_nothing_is_requested_elsewhere_and_a_phone_does_not_scroll_sideways(tmp_path):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.browser import chromium, complaints, requests, sideways
+from tests.browser import chromium, complaints, inaccessible, requests, sideways
 from tests.report_chain import NAMES
 
 pytestmark = pytest.mark.browser
@@ -63,6 +63,12 @@ def test_light_and_dark_mode_are_readable(written, folder, browser):
         assert (paper < 0.05) if dark else (paper > 0.9)
         assert least >= 4.5
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_axe_finds_no_fault(written, browser, axe):
+    _, path = written
+    browser.get(path.as_uri())
+    assert inaccessible(browser, axe) == []
 
 
 def test_a_phone_does_not_scroll_sideways(written, folder):
