@@ -20,7 +20,8 @@ FLAGS = (
 _AXE = """
 const done = arguments[arguments.length - 1];
 axe.run(document, arguments[0]).then(
-    found => done(found.violations.map(v => `${v.id} (${v.impact}) ${v.nodes.slice(0, 3).map(n => n.html.slice(0, 150))}`)),
+    found => done(found.violations.map(v =>
+        `${v.id} (${v.impact}) ${v.nodes.slice(0, 3).map(n => n.html.slice(0, 150))}`)),
     error => done([String(error)]));
 """
 

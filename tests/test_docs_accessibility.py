@@ -18,6 +18,8 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(not SITE.exists(), reason="the site is not built: make docs"),
 ]
+
+
 def pages():
     """Return the pages of the site; of the experiments those with text."""
     patterns = ("C*.html", "SECURITY.html", "docs/**/*.html", "benchmarks/**/*.html", "experiments/**/README.html")

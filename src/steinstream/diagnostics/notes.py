@@ -77,7 +77,7 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     Examples
     --------
     >>> describe_chain({"effective_draws": 25.2, "trust": 0.03, "burn_in": 0, "has_scores": True})
-    "The chain is worth about 25 independent draws, so the scores determine the selection."
+    'The chain is worth about 25 independent draws, so the scores determine the selection.'
     >>> describe_chain({"effective_draws": 5210.0, "trust": 1.0, "burn_in": 300, "has_scores": True})
     'The chain is worth about 5200 independent draws; its first 300 draws are burn-in and were left out.'
 

@@ -60,7 +60,8 @@ def element(tag: str, *content: object, **attributes: object) -> Markup:
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
     """Build a table that scrolls if it is wider than the page. Its first column contains the row headers."""
     body = (element("tr", element("th", row[0], scope="row"), *map(_cell, row[1:])) for row in rows)
-    return element("div", element("table", table_head(head), element("tbody", *body), **attributes), class_="wide", tabindex=0)
+    whole = element("table", table_head(head), element("tbody", *body), **attributes)
+    return element("div", whole, class_="wide", tabindex=0)
 
 
 def table_head(cells: Iterable[object]) -> Markup:

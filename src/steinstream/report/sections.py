@@ -264,7 +264,8 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
             element("tr", element("td", "difference (se)", class_="set"), *difference, class_="difference"),
         ]
         rows.append(element("tbody", *lines))
-    return element("div", element("table", table_head(head), *rows, class_="full pairs", id=id), class_="wide", tabindex=0)
+    whole = element("table", table_head(head), *rows, class_="full pairs", id=id)
+    return element("div", whole, class_="wide", tabindex=0)
 
 
 def _shown(value: float, scale: float) -> str:
