@@ -255,7 +255,7 @@ def test_a_set_that_has_forgotten_its_stream_is_diagnosed_with_the_chain(tmp_pat
         assert loaded.diagnose(*chain).ok and kept.diagnose().ok
     assert not loaded.diagnose(x + 3.0, -x).ok
     without = loaded.diagnose(x)
-    assert without.ok and without["scores"].skipped == "no scores"
+    assert without.ok and without["scores"].skipped == "only kept draws have scores"
     with pytest.raises(ss.SteinstreamError, match="need at least 20 draws of the chain"):
         loaded.diagnose(x[:10])
 
