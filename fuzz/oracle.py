@@ -116,7 +116,8 @@ def wrong_end(case: Case, code: int, err: str) -> str:
         return f"code {code}: {err[-500:]}"
     if code == 2 and len(re.findall(r"^error: ", err, re.MULTILINE)) != 1:
         return f"code 2 without exactly one message: {err[-500:]}"
-    developer = re.search(r"^\S+\.py:\d+: \w*Warning.*", err, re.MULTILINE)
+    warned = re.finditer(r"^(\S+\.py):\d+: \w*Warning.*", err, re.MULTILINE)
+    developer = [one[0] for one in warned if Path(one[1]).name not in case.files]  # not of a module of the user
     return f"a warning for developers: {developer[0]}" if developer else ""
 
 

@@ -6,22 +6,33 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from fuzz.cases import KINDS
 
 _FOLDER = Path(__file__).parent
 _PAGE = _FOLDER.parent / "docs" / "robustness.md"
 _TABLE = re.compile(r"^\| case \| number \|\n(\|.*\n)*", re.MULTILINE)
-_OTHERS = ("full disks", "limited file sizes", "closed pipe", "full device", "no descriptor")
+EXCUSED = (
+    "crash of HDF5, reported by the command",
+    "first compilation of a function",
+    "interrupted before the program",
+)
+_OTHERS = ("stores", "full disks", "limited file sizes", "closed pipe", "full device", "no descriptor")
+
+
+def total(runs: list[dict[str, Any]]) -> Counter[str]:
+    """Return the sum of the counts of runs."""
+    counts = Counter[str]()
+    for run in runs:
+        counts.update(run["counts"])
+    return counts
 
 
 def table() -> str:
     """Return the table of counts."""
-    counts = Counter[str]()
-    faults = 0
-    for run in json.loads((_FOLDER / "results.json").read_text()):
-        counts.update(run["counts"])
-        faults += len(run["failures"])
+    runs = json.loads((_FOLDER / "results.json").read_text())
+    counts, faults = total(runs), sum(len(run["failures"]) for run in runs)
     soak = json.loads((_FOLDER / "soak.json").read_text())
     signals = {name: number for name, number in counts.items() if name.startswith("stopped by")}
     rows = {
@@ -30,11 +41,14 @@ def table() -> str:
         **dict(sorted(signals.items())),
         "all signals": sum(signals.values()),
         **{name: counts[name] for name in _OTHERS if counts[name]},
+        **{name: counts[name] for name in EXCUSED},
         "faults reported in these cases": faults,
         "soak test: minutes": round(soak["minutes"]),
         "soak test: draws": soak["draws"],
         "soak test: signals": sum(soak["signals"].values()),
-        "soak test: peak memory in MB, last third of the time": soak["peak_megabytes_by_third"][-1],
+        "soak test: Ctrl-C before the program": soak["interrupted_before_the_program"],
+        "soak test: memory in MB, after ten minutes": round(soak["megabytes_of_one_process_by_minute"][10]),
+        "soak test: memory in MB, last minute": round(soak["megabytes_of_one_process_by_minute"][-1]),
     }
     lines = [f"| {name} | {f'{number:,}'.replace(',', ' ')} |" for name, number in rows.items()]
     return "\n".join(["| case | number |", "|---|---|", *lines]) + "\n"
