@@ -202,10 +202,13 @@ def write_summary(path: Path, experiment: Presentation, results: ResultTable, se
 
 def write_figures(folder: Path, experiment: Presentation, results: ResultTable) -> list[Path]:
     """Write the figures of an experiment to a folder."""
+    from steinstream.report.plots import pyplot
+
     figures = experiment.draw(results)
     for name, figure in figures.items():
         with replacing(folder / name) as file:
             figure.savefig(file, dpi=110, format="png")
+        pyplot().close(figure)
     return [folder / name for name in figures]
 
 

@@ -93,8 +93,8 @@ def test_errors_are_reported_with_a_remedy(run_experiment, walk, tmp_path):
 
 def test_the_step_is_that_of_the_sampler_and_is_in_the_title():
     slow = goodwin.mala(ExperimentOptions("quick", step=0.00012))
-    assert slow.chain.sampler.step == 0.00012 and slow.title == "Goodwin oscillator, MALA, step 0.00012"
-    assert goodwin.mala(ExperimentOptions("quick")).chain.sampler.step == 0.003
+    assert slow.chains[0].sampler.step == 0.00012 and slow.title == "Goodwin oscillator, MALA, step 0.00012"
+    assert goodwin.mala(ExperimentOptions("quick")).chains[0].sampler.step == 0.003
 
 
 def test_a_folder_of_another_experiment_is_not_changed(tmp_path):
