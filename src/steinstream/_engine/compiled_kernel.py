@@ -6,6 +6,7 @@ The rows of a profile, with or without linear term, are compiled when a kernel o
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ from steinstream._engine.jit import jit
 from steinstream._engine.simd import integer
 from steinstream._typing import Integers
 from steinstream.kernels import PROFILES, Kernel
+
+
+_compiling = Lock()
 
 
 @by_reference
@@ -51,7 +55,9 @@ def compile_kernel(kernel: Kernel, dim: int) -> CompiledKernel:
 
     """
     parameters = kernel.parameters(dim)
-    return CompiledKernel(*parameters, rows=_row_table(parameters.profile, parameters.linear > 0.0).ctypes.data)
+    with _compiling:  # two threads would make two tables, and only one of them is held
+        table = _row_table(parameters.profile, parameters.linear > 0.0)
+    return CompiledKernel(*parameters, rows=table.ctypes.data)
 
 
 @cache
