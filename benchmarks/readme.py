@@ -30,10 +30,10 @@ COMPOSITE = 7  # the first metrics of results.json: all but MMD and KSD
 DRAWS = 50_000
 FOUR = ("normal", "4", "100000")  # the row of results.md on draws in four dimensions
 METHODS = {  # name in quality/results.md: name on the pages, input, what has to be in memory
-    "default": ("**steinstream** `thin` with scores", "draws, scores", "kept draws, summary; reads twice"),
-    "online": ("**steinstream** `Thinner` with scores", "draws, scores", "kept draws, summary"),
-    "no-scores": ("**steinstream** `thin` without scores", "draws", "kept draws, summary; reads twice"),
-    "online-no-scores": ("**steinstream** `Thinner` without scores", "draws", "kept draws, summary"),
+    "default": ("**steinstream** `thin` with scores", "draws, scores", "kept, summary"),
+    "online": ("**steinstream** `Thinner` with scores", "draws, scores", "kept, summary"),
+    "no-scores": ("**steinstream** `thin` without scores", "draws", "kept, summary"),
+    "online-no-scores": ("**steinstream** `Thinner` without scores", "draws", "kept, summary"),
     "passes-auto": ('steinstream with scores, `passes="auto"`', "draws, scores", "the chain"),
     "no-scores-passes": ('steinstream without scores, `passes="auto"`', "draws", "the chain"),
     "kt": ("[kernel thinning](https://pypi.org/project/goodpoints/)", "draws", "the chain"),
@@ -46,13 +46,14 @@ METHODS = {  # name in quality/results.md: name on the pages, input, what has to
     "spmcmc": ("SPMCMC (Chen et al. 2019)", "draws, scores", "kept draws"),
     "spmcmc-fixed-drops": ("SPMCMC with fixed drops", "draws, scores", "kept draws"),
     "reservoir": ("super-sampling with a reservoir (Paige et al. 2016)", "draws, scores", "the chain"),
-    "pure-ksd": ("steinstream, KSD alone (`stream_weight=0`)", "draws, scores", "kept draws; reads twice"),
-    "pure-ksd-linear": ("steinstream, KSD alone, `kernel=IMQ(linear=1)`", "draws, scores", "kept draws; reads twice"),
+    "pure-ksd": ("steinstream, KSD alone (`stream_weight=0`)", "draws, scores", "kept draws"),
+    "pure-ksd-linear": ("steinstream, KSD alone, `kernel=IMQ(linear=1)`", "draws, scores", "kept draws"),
     "pure-ksd-passes": ('steinstream, KSD alone, `passes="auto"`', "draws, scores", "the chain"),
     "paper": ("steinstream, settings of the paper (`**ss.PAPER`)", "draws, scores", "kept draws"),
     "stride": ("evenly spaced draws (stride)", "draws", "kept draws"),
 }  # fmt: skip
-WORTH = ("default", "online", "no-scores", "online-no-scores", "kt", "kt-second-half", "stein-thinning", "stride")
+WORTH = ("default", "online", "no-scores", "kt", "stein-thinning", "stride")
+WORTH_MORE = ("default", "online", "no-scores", "online-no-scores", "kt", "kt-second-half", "stein-thinning", "stride")
 SAME_OBJECTIVE = ("default", "online", "online-no-scores", "passes-auto", "no-scores-passes")
 NETWORKS = {name: ROOT / "experiments" / name / "summary.md" for name in ("cifar10", "imdb")}
 NETWORK_SIZES, NETWORK_GOAL = ("20", "50", "100"), 0.5
@@ -111,6 +112,7 @@ def sections(measured: Numbers, results: str, quality: str, cells: Numbers) -> d
     """Return the generated text of each section, by name."""
     return {
         "worth": worth(quality, cells, WORTH),
+        "worth-more": worth(quality, cells, WORTH_MORE),
         "sizes": sizes(quality),
         "all-methods": composite(quality, cells),
         "metrics": metrics(quality),
@@ -151,8 +153,7 @@ def worth(quality: str, cells: Numbers, methods: tuple[str, ...]) -> str:
     targets = rows(quality, "Targets")
     fresh = sum(row["half"] == "fresh" for row in targets)
     said = f"""
-        Measured on {len(targets)} targets, {fresh} of which were added after all settings were fixed. *thin* and
-        *Thinner*: a finished chain, which is read twice, and a running chain, which is read once."""
+        Means over {len(targets)} targets, {fresh} of which were added after all settings were fixed."""
     return f"{table(head, lines)}\n{paragraph(said)}"[:-1]
 
 
@@ -223,8 +224,9 @@ def others_win(quality: str) -> str:
 
 
 def plain(method: str) -> str:
-    """Return the name of a method without emphasis and link."""
-    return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", METHODS[method][0].replace("**", ""))
+    """Return the name of a method without emphasis and link; without the name of the package for its own ones."""
+    name = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", METHODS[method][0].replace("**", ""))
+    return re.sub(r"^steinstream,? ", "", name)
 
 
 def slow_chains(quality: str) -> str:
