@@ -21,7 +21,6 @@ from steinstream._engine.simd import integer
 from steinstream._typing import Integers
 from steinstream.kernels import PROFILES, Kernel
 
-
 _compiling = Lock()
 
 
