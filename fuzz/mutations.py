@@ -201,7 +201,7 @@ def bomb_parquet(data: bytes, choose: Random) -> bytes:
     import pyarrow
     import pyarrow.parquet
 
-    count, file = choose.choice([10**6, 3 * 10**7]), io.BytesIO()
+    count, file = choose.choice([10**6, 12 * 10**6]), io.BytesIO()
     values = pyarrow.array(np.zeros(count, np.float32))
     if choose.random() < 0.5:
         values = pyarrow.ListArray.from_arrays(pyarrow.array([0, count], pyarrow.int32()), values)

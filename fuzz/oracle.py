@@ -135,7 +135,7 @@ def _changed_files(case: Case, folder: Path, before: dict[str, str], code: int) 
         if code in (0, 3):
             if not declared:
                 return f"{name} was changed or left behind"
-        elif saved and name not in after:
+        elif saved and name not in after and name.replace(".checkpoint", ".npz") not in after:  # finished since
             return f"{name} was deleted by a command that failed"
         elif name in before and not saved and not _complete(folder / (top if name not in outputs else name)):
             return f"{name} was changed by a command that failed"

@@ -33,6 +33,7 @@ def table() -> str:
     """Return the table of counts."""
     runs = json.loads((_FOLDER / "results.json").read_text())
     counts, faults = total(runs), sum(len(run["failures"]) for run in runs)
+    guided = json.loads((_FOLDER / "guided.json").read_text())
     soak = json.loads((_FOLDER / "soak.json").read_text())
     signals = {name: number for name, number in counts.items() if name.startswith("stopped by")}
     rows = {
@@ -43,6 +44,8 @@ def table() -> str:
         **{name: counts[name] for name in _OTHERS if counts[name]},
         **{name: counts[name] for name in EXCUSED},
         "faults reported in these cases": faults,
+        "guided by coverage: inputs": sum(one["inputs"] for one in guided),
+        "guided by coverage: faults": sum(len(one["failures"]) for one in guided),
         "soak test: minutes": round(soak["minutes"]),
         "soak test: draws": soak["draws"],
         "soak test: signals": sum(soak["signals"].values()),
