@@ -142,7 +142,9 @@ class ZarrTree(ArrayTree):
         stored, attrs = _describe(name, array)
 
         def read(box: tuple[slice, ...]) -> AnyArray:
-            self._compressors[array.path] = compressor_of(name, array.metadata.to_dict())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # types without a specification
+                self._compressors[array.path] = compressor_of(name, array.metadata.to_dict())
             values: AnyArray = array[box]
             return values
 
