@@ -64,6 +64,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=named)
 def test_a_page_with_commands_runs_as_it_is_written(page, folder):
+    if "report" in page.read_text():
+        pytest.importorskip("matplotlib")
     assert run(page) > 0
 
 

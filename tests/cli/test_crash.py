@@ -10,6 +10,7 @@ import pytest
 from fuzz import seeds
 
 h5py = pytest.importorskip("h5py")
+pytest.importorskip("xarray")
 pytest.importorskip("h5netcdf")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 

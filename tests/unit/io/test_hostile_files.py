@@ -39,6 +39,8 @@ def needing(module, write):
 
     def skip_or_write(path):
         pytest.importorskip(module)
+        if module in ("h5netcdf", "zarr"):
+            pytest.importorskip("xarray")
         write(path)
 
     return skip_or_write
@@ -243,6 +245,7 @@ def other_dimension_lists(h5py, array):
 
 @pytest.mark.parametrize("case", range(5))
 def test_a_list_of_dimensions_that_would_overwrite_memory_is_refused(case, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip("h5netcdf")
     h5py, path = pytest.importorskip("h5py"), tmp_path / "chain.nc"
     seeds.write_netcdf(path)
@@ -330,6 +333,7 @@ def test_a_forged_kept_set_is_refused(case, kept, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_a_kept_set_with_an_invalid_draw_is_refused_in_trees(suffix, kept, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip({".nc": "h5netcdf", ".zarr": "zarr"}[suffix])
     write_kept(replace(kept, draws=np.full_like(kept.draws, np.nan)), tmp_path / f"kept{suffix}")
     with pytest.raises(InputError, match=r"is not a valid kept set: .*nan"):
@@ -348,6 +352,7 @@ def test_a_name_that_no_file_can_store_is_refused(name, kept, tmp_path):
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/a"])
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_a_variable_whose_name_is_a_path_is_refused_in_trees(name, suffix, kept, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip({".nc": "h5netcdf", ".zarr": "zarr"}[suffix])
     with pytest.raises(InputError, match="cannot store the name"):
         write_kept(replace(kept, variables={name: ss.Variable(np.ones(8))}), tmp_path / f"kept{suffix}")
@@ -358,6 +363,7 @@ def test_a_variable_whose_name_is_a_path_is_refused_in_trees(name, suffix, kept,
 
 
 def test_only_a_store_that_we_wrote_is_replaced(kept, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip("zarr")
     own, foreign = tmp_path / "own.zarr", tmp_path / "foreign.zarr"
     write_kept(kept, own)
@@ -405,6 +411,7 @@ def _rename_an_array(path):
 
 @pytest.mark.parametrize("change", [_add_array, _add_attribute, _change_a_chunk, _rename_an_array])
 def test_a_store_of_ours_that_the_user_changed_is_not_replaced(change, kept, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip("zarr")
     path = tmp_path / "own.zarr"
     write_kept(kept, path)
@@ -417,6 +424,7 @@ def test_a_store_of_ours_that_the_user_changed_is_not_replaced(change, kept, tmp
 
 @pytest.mark.parametrize("names", [[".zattrs"], [".zattrs", ".zmetadata", ".zgroup"]])
 def test_a_foreign_store_with_the_attributes_of_ours_is_not_replaced(names, kept, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip("zarr")
     write_kept(kept, tmp_path / "own.zarr")
     foreign = tmp_path / "foreign.zarr"
@@ -429,6 +437,7 @@ def test_a_foreign_store_with_the_attributes_of_ours_is_not_replaced(names, kept
 
 
 def test_the_bytes_of_a_store_depend_on_the_kept_set_alone(kept, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip("zarr")
     paths = [tmp_path / name for name in ("a.zarr", "b.zarr")]
     for path in paths:
@@ -547,6 +556,7 @@ def test_a_number_of_draws_that_is_not_whole_is_refused(tmp_path):
 @pytest.mark.parametrize("length", [0, 10, 200, -1])
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_truncated_blosc_chunk_is_refused_before_it_is_decoded(length, version, tmp_path):
+    pytest.importorskip("xarray")
     zarr = pytest.importorskip("zarr")
     blosc = pytest.importorskip("numcodecs").Blosc() if version == 2 else zarr.codecs.BloscCodec()
     path, dims = tmp_path / "x.zarr", ["chain", "draw", "k"]
@@ -563,6 +573,7 @@ def test_a_truncated_blosc_chunk_is_refused_before_it_is_decoded(length, version
 
 @pytest.mark.parametrize("codec", ["pickle", "lzma", "bz2"])
 def test_other_codecs_are_refused_before_they_run(codec, tmp_path):
+    pytest.importorskip("xarray")
     pytest.importorskip("zarr")
     path = tmp_path / "x.zarr"
     seeds.write_zarr(path, 2)
@@ -581,6 +592,7 @@ def test_other_codecs_are_refused_before_they_run(codec, tmp_path):
 
 def _store_of(path, lengths):
     """Write a store with arrays of one value per draw, given their lengths by the path of the array."""
+    pytest.importorskip("xarray")
     zarr = pytest.importorskip("zarr")
     root = zarr.open_group(path, mode="w", zarr_format=3)
     for place, length in lengths.items():

@@ -104,6 +104,7 @@ def overlapping(path):
 
 def zarr_of(version, shape, chunks, **options):
     def write(path):
+        pytest.importorskip("xarray")
         zarr = pytest.importorskip("zarr")
         group = zarr.open_group(path, mode="w", zarr_format=version).create_group("sample_stats")
         dims = ["chain", "draw", "unconstrained_parameter"]
@@ -119,6 +120,7 @@ def zarr_with_huge_chunks(version, codec):
     """Write a store whose chunks decompress to more than the array has."""
 
     def write(path):
+        pytest.importorskip("xarray")
         zarr = pytest.importorskip("zarr")
         codecs = pytest.importorskip("numcodecs")
         third = zarr.codecs
@@ -137,6 +139,7 @@ def zarr_with_huge_chunks(version, codec):
 def hdf5_of(shape, name="unconstrained_draw", times=1, **options):
     def write(path):
         h5py = pytest.importorskip("h5py")
+        pytest.importorskip("xarray")
         pytest.importorskip("h5netcdf")
         sizes = dict(zip(("chain", "draw", "unconstrained_parameter"), shape, strict=True))
         with h5py.File(path, "w") as file:
@@ -244,6 +247,7 @@ def test_a_member_cannot_be_larger_than_deflate_allows(tmp_path):
 
 def test_an_array_compressed_twice_is_refused(tmp_path):
     h5py = pytest.importorskip("h5py")
+    pytest.importorskip("xarray")
     pytest.importorskip("h5netcdf")
     seeds.write_netcdf(tmp_path / "x.nc")
     with h5py.File(tmp_path / "x.nc", "r+") as file:
