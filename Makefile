@@ -11,8 +11,6 @@ VENV := .venv
 BIN := $(VENV)/$(BINDIR)
 ALL := .venv-all
 ALLBIN := $(ALL)/$(BINDIR)
-DOCS := .venv-docs# site and checks, apart from the light environment of the tests
-DOCSBIN := $(DOCS)/$(BINDIR)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
 # PyMC, nutpie and ArviZ need Python 3.12: their tests have an environment of their own, if the machine has that Python.
@@ -80,27 +78,27 @@ else
 	@echo "R with rstan and posterior was not found. Debian and Ubuntu: apt-get install --no-install-recommends $(R_PACKAGES)"
 endif
 
-lint: $(DOCS)/lint ## style, import layers and cycles, docstrings, spelling and language
-	$(DOCSBIN)/ruff check --output-format concise .
-	$(DOCSBIN)/ruff format --check .
-	$(DOCSBIN)/lint-imports
-	$(DOCSBIN)/codespell
-	$(DOCSBIN)/python -m pytest tests/test_language.py tests/test_structure.py tests/test_docstrings.py \
+lint: $(VENV)/lint ## style, import layers and cycles, docstrings, spelling and language
+	$(BIN)/ruff check --output-format concise .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m pytest tests/test_language.py tests/test_structure.py tests/test_docstrings.py \
 		tests/unit/thinner/test_config.py::test_no_other_module_lists_the_settings
 
-types: $(DOCS)/lint ## strict types
-	$(DOCSBIN)/mypy
+types: $(VENV)/lint ## strict types
+	$(BIN)/mypy
 
 doctest: $(ALL)/all-tools ## the examples in the source, the README and the docs
 	$(ALLBIN)/python -m pytest --doctest-modules src README.md docs --doctest-glob="*.md" \
 		--ignore=docs/integrations --ignore=src/steinstream/integrations/pymc.py # tests/integrations has these
 
-docs: $(DOCS)/docs ## the site, in docs/_build/html; warnings are errors
-	$(DOCSBIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
+docs: $(VENV)/docs ## the site, in docs/_build/html; warnings are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
 
-pictures: $(DOCS)/docs ## the pictures of the explanations, the animation, and the numbers in their captions
-	$(DOCSBIN)/python docs/pictures.py
-	$(DOCSBIN)/python -m experiments.animation -o docs/thinning.gif
+pictures: $(VENV)/docs ## the pictures of the explanations, the animation, and the numbers in their captions
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m experiments.animation -o docs/thinning.gif
 
 wheel: $(VENV)/build ## build the wheel and try it in an empty environment of each Python found, outside this folder
 	rm -rf dist .venv-wheel*
@@ -185,15 +183,6 @@ $(ALL)/%: pyproject.toml $(ALL)/pip
 	$(ALLBIN)/python -m pip $(PIP_OPTIONS) install --editable ".[all]" --group $* --constraint tests/constraints.txt
 	touch $@
 
-$(DOCS)/pip:
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCSBIN)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
-	touch $@
-
-$(DOCS)/%: pyproject.toml $(DOCS)/pip
-	$(DOCSBIN)/python -m pip $(PIP_OPTIONS) install --editable . --group $* --constraint tests/constraints.txt
-	touch $@
-
 $(PPL)/ppl: pyproject.toml
 	$(NEWER) -m venv $(PPL)
 	$(PPL)/$(BINDIR)/python -m pip $(PIP_OPTIONS) install --upgrade "pip>=25.1"
@@ -201,4 +190,4 @@ $(PPL)/ppl: pyproject.toml
 	touch $@
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) $(ALL) $(PPL) $(DOCS) .venv-wheel* dist docs/_build
+	rm -rf $(VENV) $(ALL) $(PPL) $(VENV) .venv-wheel* dist docs/_build

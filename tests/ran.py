@@ -40,13 +40,14 @@ def main(arguments: list[str]) -> None:
 
 
 def left_out(file: str) -> list[str]:
-    """Return the node ids of skipped tests, and the paths of skipped modules."""
+    """Return the node ids of skipped tests, and the paths of skipped modules and packages."""
     found = []
     for case in ElementTree.parse(file).iter("testcase"):
         if case.find("skipped") is None:
             continue
         module = case.get("classname") or case.get("name", "")
-        path = Path(*module.split(".")).with_suffix(".py")
+        folder = Path(*module.split("."))
+        path = folder if folder.is_dir() else folder.with_suffix(".py")
         found.append(path.as_posix() if not case.get("classname") else f"{path.as_posix()}::{case.get('name')}")
     return sorted(set(found))
 
