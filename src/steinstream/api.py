@@ -21,8 +21,8 @@ from steinstream import validation
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.gradient_free import thin_by_ratio, with_proxy_scores
-from steinstream.interleaving import turns
 from steinstream.io.data_frame import DrawTable, split_table
+from steinstream.io.interleaving import turns
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import Kept
 from steinstream.thinner import Thinner

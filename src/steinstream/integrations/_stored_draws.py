@@ -102,6 +102,12 @@ def for_distinct_states(
 
     The function receives ``batch`` states at a time, or all if there are fewer: arrays of one shape, for which it is
     compiled once. ``progress`` is called with the finished fraction after each batch.
+
+    Returns
+    -------
+    array
+        The values, in the shape of the draws.
+
     """
     x = as_floats(draws, "draws")
     if x.ndim not in (2, 3):

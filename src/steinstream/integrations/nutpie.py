@@ -28,9 +28,9 @@ from steinstream.integrations._common import (
 )
 from steinstream.integrations.xarray import thin as thin_tree
 from steinstream.integrations.xarray import with_divergences
-from steinstream.interleaving import turns
 from steinstream.io._arviz_layout import GRADIENT, UNCONSTRAINED
 from steinstream.io.datatree import chain_of_datatree
+from steinstream.io.interleaving import turns
 from steinstream.result import Kept
 from steinstream.thinner import Thinner
 from steinstream.thinner.config import ThinConfig

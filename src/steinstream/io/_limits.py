@@ -35,7 +35,7 @@ def largest_held(path: Path) -> int:
 def require_held(path: Path, what: str, size: int, remedy: str) -> None:
     """Raise an `InputError` if ``size`` bytes, which must be held at a time, are implausible for the size of a file.
 
-    There is no limit if ``path`` does not exist, because the draws are in memory.
+    If ``path`` does not exist, the draws are in memory, and nothing is limited.
     """
     if size > _HELD and path.exists() and size > largest_held(path):
         raise InputError(

@@ -53,6 +53,11 @@ def decoded_size(compressor: str, data: memoryview, limit: int) -> int:
     limit : int
         Allowed size. Counting ends above it.
 
+    Returns
+    -------
+    int
+        The bound, in bytes.
+
     Raises
     ------
     ValueError

@@ -19,7 +19,7 @@ import numpy as np
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array, Flags, Integers
 from steinstream.errors import InputError
-from steinstream.interleaving import turns
+from steinstream.io.interleaving import turns
 from steinstream.result import Variable
 from steinstream.validation import Block, concatenate, swapped_chains_question, transposed_question
 
@@ -214,7 +214,7 @@ class Chain(ABC):
         skip : int, default 0
             Number of draws at the start that are left out.
         interleaved : bool, default False
-            Read the chains in turns, each in proportion to its length: see `steinstream.interleaving.turns`.
+            Read the chains in turns, each in proportion to its length: see `steinstream.io.interleaving.turns`.
             Otherwise, and if the chains of a file cannot be read separately, they are read one after another.
 
         Yields
@@ -606,7 +606,7 @@ def interleave_streams(
     Yields
     ------
     Block
-        Draws of all chains, in the order of `steinstream.interleaving.turns`.
+        Draws of all chains, in the order of `steinstream.io.interleaving.turns`.
 
     Raises
     ------

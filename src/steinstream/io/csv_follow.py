@@ -21,7 +21,6 @@ import numpy as np
 
 from steinstream._typing import Array, Integers
 from steinstream.errors import InputError
-from steinstream.interleaving import interleave
 from steinstream.io._columns import RowIds, TableColumns, find_columns
 from steinstream.io._csv_rows import LONGEST_LINE, invalid_line, parse_number, parse_rows, read_line
 from steinstream.io.base import DRAWS, SCORES, Request, find_parameters, no_scores, require_one_model
@@ -34,6 +33,7 @@ from steinstream.io.cmdstan import (
     parse_config,
 )
 from steinstream.io.errors import reading
+from steinstream.io.interleaving import interleave
 from steinstream.validation import Block
 
 _CHUNK = 1 << 20  # bytes read at a time

@@ -92,6 +92,11 @@ def python_code(kept: Kept, file: str = "kept.npz") -> str | None:
 def obstacle(kept: Kept) -> str | None:
     """Return why Python code cannot reproduce a kept set, as a clause; None if it can.
 
+    Returns
+    -------
+    str or None
+        The reason.
+
     Examples
     --------
     >>> import steinstream as ss

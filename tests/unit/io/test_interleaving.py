@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steinstream.interleaving import turns
+from steinstream.io.interleaving import turns
 
 lengths = st.one_of(
     st.lists(st.integers(1, 40), min_size=1, max_size=7),
