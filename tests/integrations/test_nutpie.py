@@ -91,6 +91,7 @@ def test_pymc_through_nutpie_is_thinned_with_the_right_scores_and_draws(pymc_tre
     assert float(small.constant_data["offset"]) == 0.5
 
 
+@pytest.mark.filterwarnings("ignore:Left out as functions of other variables:UserWarning")
 def test_a_tree_without_gradient_is_thinned_without_scores(tmp_path, caplog):
     store = nutpie.zarr_store.LocalStore(str(tmp_path / "run.zarr"), mkdir=True)
     bare = nutpie.sample(compiled(), **SAMPLE)
