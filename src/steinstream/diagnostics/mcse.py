@@ -149,7 +149,7 @@ def as_normal(difference: Array, skewness: Array | float) -> Array:
     Examples
     --------
     >>> as_normal(np.array([4.0, 4.0, -4.0]), np.array([0.0, 1.2, 1.2])).round(2).tolist()
-    [4.0, 2.42, -4.0]
+    [4.0, 2.72, -4.0]
 
     """
     slope = np.asarray(skewness) / 6.0
