@@ -129,7 +129,7 @@ fuzz-guided: $(ALL)/fuzz ## the readers, guided by coverage (atheris): make fuzz
 soak: $(ALL)/all-tools ## follow a growing file under random kills: one hour
 	$(ALLBIN)/python -m fuzz.soak $(if $(strip $(MINUTES)),--minutes $(MINUTES)) $(ARGS)
 
-quality: $(ALL)/quality ## errors of kept sets against stride and peers on 39 targets: an hour on two cores; continues an interrupted run
+quality: $(ALL)/quality ## errors of kept sets against stride and peers on 39 targets; continues an interrupted run
 	$(ALLBIN)/python -m benchmarks.quality $(if $(strip $(DATA)),--data $(DATA))
 
 quality-quick: $(ALL)/quality ## a small part of it, printed: two minutes
