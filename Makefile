@@ -86,7 +86,7 @@ lint: $(VENV)/lint ## style, import layers and cycles, docstrings, spelling and 
 	$(BIN)/python -m pytest tests/test_language.py tests/test_structure.py tests/test_docstrings.py \
 		tests/unit/thinner/test_config.py::test_no_other_module_lists_the_settings
 
-types: $(VENV)/lint ## strict types
+types: $(VENV)/lint $(VENV)/docs ## strict types; the docs group contains Matplotlib
 	$(BIN)/mypy
 
 doctest: $(ALL)/all-tools ## the examples in the source, the README and the docs
