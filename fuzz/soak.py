@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,8 +238,12 @@ def main() -> None:
     parser.add_argument("--result", type=Path, help="json file to write")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # children must not inherit that it is ignored
-    with tempfile.TemporaryDirectory(prefix="steinstream-soak-") as folder:
-        result = soak(options.minutes, options.seed, Path(folder))
+    folder = Path(tempfile.mkdtemp(prefix="steinstream-soak-"))
+    result = soak(options.minutes, options.seed, folder)
+    if result["failures"]:
+        print(f"The files are in {folder}.", file=sys.stderr)
+    else:
+        shutil.rmtree(folder)
     text = json.dumps(result, indent=2)
     print(text)
     if options.result:

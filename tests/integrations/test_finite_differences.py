@@ -91,6 +91,9 @@ def test_a_file_of_other_draws_is_an_error(chain, tmp_path):
         finite_difference_scores(log_density, chain, checkpoint=path)
     with pytest.raises(InputError, match="with these steps"):
         finite_difference_scores(log_density, chain[:3], step=0.1, checkpoint=path)
+    np.savez_compressed(path, states=np.zeros(5_000_000))
+    with pytest.raises(InputError, match="its content takes 40 MB in memory"):
+        finite_difference_scores(log_density, chain, checkpoint=path)
     path.write_bytes(b"not a file of numpy")
     with pytest.raises(InputError, match="cannot be read"):
         finite_difference_scores(log_density, chain, checkpoint=path)

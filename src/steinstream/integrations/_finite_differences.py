@@ -21,6 +21,7 @@ from steinstream._processes import evaluate_in_processes
 from steinstream._typing import Array, Flags, Integers
 from steinstream.errors import InputError, one_of, positive
 from steinstream.integrations._stored_draws import for_distinct_states
+from steinstream.io._limits import check_archive, require_held
 from steinstream.io.atomic import replacing
 from steinstream.io.errors import reading
 from steinstream.running_moments import Moments
@@ -196,6 +197,8 @@ class _Work:
 
     def _load(self, path: Path) -> None:
         with reading(path, "a checkpoint of finite differences"), np.load(path, allow_pickle=False) as stored:
+            check_archive(path, stored.zip)
+            require_held(path, "its content", sum(part.file_size for part in stored.zip.infolist()), "Delete it.")
             arrays = {name: stored[name] for name in ("states", "steps", "scores", "done") if name in stored}
         same = len(arrays) == 4 and arrays["done"].dtype == np.bool_ and arrays["done"].shape == self.done.shape
         for name in ("states", "steps"):

@@ -14,8 +14,9 @@ from steinstream.errors import InputError
 
 _HELD = 32 << 20  # bytes that any file may expand to
 _EXPANSION = 16  # bytes held at a time per byte on the disk
-_LENGTH = 10_000_000  # numbers that any file may describe
-_DEFLATE = 1032  # largest ratio of deflate, and numbers that a file may describe per byte
+_LENGTH = 1_000_000  # numbers that any file may describe
+_DENSITY = 128  # numbers that a file may describe per byte: about 1000 equal draws in a row
+_DEFLATE = 1032  # largest ratio of deflate
 _PARAMETER = 64  # bytes for the name of a parameter
 _METHODS = {12: "bzip2", 14: "lzma"}
 
@@ -47,10 +48,10 @@ def require_held(path: Path, what: str, size: int, remedy: str) -> None:
 def require_length(path: Path, draws: int, dim: int) -> None:
     """Raise an `InputError` if a file describes more draws or parameters than it can hold."""
     numbers = draws * max(dim, 1)
-    if numbers > _LENGTH and path.exists() and numbers > _DEFLATE * stored_bytes(path):
+    if numbers > _LENGTH and path.exists() and numbers > _DENSITY * stored_bytes(path):
         raise InputError(
             f"{path}: {draws} draws of {dim} parameters do not fit into {stored_bytes(path) / 1e6:.3g} MB.",
-            "The file is damaged, or its draws were never filled in. Write the draws that exist.",
+            "The file is damaged, its draws were never filled in, or almost all are equal. Write fewer draws.",
         )
     require_held(path, f"a draw of {dim} parameters", _PARAMETER * dim, "Write the draws without compression.")
 

@@ -6,7 +6,7 @@ import csv
 import gzip
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from steinstream._formatting import listing
 from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError
+from steinstream.io._limits import require_held, require_length
 from steinstream.io.errors import need, reading
 from steinstream.result.expectation import NO_OUTPUT, evaluate_function, rows_of_array
 
@@ -85,12 +86,15 @@ def _read(path: Path) -> Any:
         raise InputError(f"{path}: there is no such file.", "Check the path.")
     with reading(path, "a table of outputs"):
         if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
+            return np.load(path, mmap_mode="r", allow_pickle=False)  # no memory is reserved for a forged shape
         if path.suffix == ".parquet":
-            return need("pyarrow.parquet", "parquet").read_table(path).to_pydict()
+            parquet = need("pyarrow.parquet", "parquet")
+            sizes = parquet.read_metadata(path)
+            require_length(path, sizes.num_rows, sizes.num_columns)
+            return parquet.read_table(path).to_pydict()
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
-            lines = [line for line in csv.reader(file) if line]
+            lines = [line for line in csv.reader(_limited(path, file)) if line]
     if not lines:
         raise InputError(f"{path} is empty.", f"Write a table with the columns {RUN} and one per output.")
     header = [title.strip() for title in lines[0]]
@@ -105,6 +109,15 @@ def _read(path: Path) -> Any:
     if short is not None:
         raise InputError(f"{path}: line {short} has {len(lines[short - 1])} cells, not {len(header)}.", "Complete it.")
     return {title: [line[at] for line in lines[1:]] for at, title in enumerate(header)}
+
+
+def _limited(path: Path, file: Iterable[str]) -> Iterator[str]:
+    """Iterate over the lines of a file, and raise an `InputError` if they are implausibly many for its size."""
+    size = 0
+    for line in file:
+        size += len(line)
+        require_held(path, "its text", size, "Write it without compression.")
+        yield line
 
 
 def _cells(column: Any) -> list[Any]:

@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from steinstream._engine import jit as compiler
@@ -198,6 +200,20 @@ def as_stranger():
 def test_an_unknown_user_without_a_home_compiles(tmp_path, home, as_stranger):
     without = {"XDG_CACHE_HOME": None, "NUMBA_CACHE_DIR": None, "PYTHONDONTWRITEBYTECODE": "1"}
     assert result(start(tmp_path, prefix=as_stranger, HOME=home, **without)) == (7.0, 0)
+
+
+def test_the_command_runs_for_an_unknown_user_without_a_home(chain, as_stranger):
+    unset = {"HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "LOGNAME", "USER", "PYTHONPATH"}
+    variables = {name: value for name, value in os.environ.items() if name not in unset}
+    words = [sys.executable, "-m", "steinstream", "thin", "chain.npz", "--size", "10", "-o", "kept.npz"]
+    with tempfile.TemporaryDirectory() as folder:  # the parents of tmp_path are private
+        shutil.copy(chain, folder)
+        os.chown(folder, STRANGER, STRANGER)
+        ran = subprocess.run([*as_stranger, *words], cwd=folder, env=variables, capture_output=True, text=True)
+        assert ran.returncode == 0 and "Traceback" not in ran.stderr, ran.stderr
+        assert {path.name for path in Path(folder).iterdir()} == {"chain.npz", "kept.npz"}
+        with np.load(Path(folder) / "kept.npz") as kept:
+            assert len(kept["draws"]) == 10
 
 
 def test_the_folder_of_a_shared_home_is_read_if_it_belongs_to_root(tmp_path, as_stranger):

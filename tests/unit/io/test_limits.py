@@ -280,13 +280,25 @@ def test_limits_follow_the_size_of_the_file(tmp_path):
     for path, raises in (("small", True), ("folder", False), ("in memory", False)):
         for require in (
             lambda path: require_held(path, "an array", 10**8, "Shorten it."),
-            lambda path: require_length(path, 10**9, 2),
+            lambda path: require_length(path, 5 * 10**8, 2),
         ):
             if raises:
                 with pytest.raises(InputError):
                     require(tmp_path / path)
             else:
                 require(tmp_path / path)
+
+
+@pytest.mark.parametrize(("rows", "raises"), [(1_000_000, False), (2_000_000, True)])
+def test_a_small_parquet_file_of_equal_rows_is_limited(tmp_path, rows, raises):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"a": np.zeros(rows)}), tmp_path / "x.parquet", compression="zstd")
+    assert stored_bytes(tmp_path / "x.parquet") < 12_000
+    if raises:
+        with pytest.raises(InputError, match="2000000 draws of 1 parameters do not fit"):
+            open_chain(tmp_path / "x.parquet")
+    else:
+        assert sum(len(block.ids) for block in open_chain(tmp_path / "x.parquet").blocks()) == rows
 
 
 def test_one_long_text_among_many_does_not_fix_the_length_of_all():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,22 @@ RUNS = {
     "a": DRAWS[:, 0],
     "b": DRAWS[:, 1],
 }
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "npy", "parquet"])
+def test_a_small_file_that_expands_is_an_error(tmp_path, kind):
+    path = tmp_path / f"outputs.{kind}"
+    if kind == "csv.gz":
+        path.write_bytes(gzip.compress(b"run,y\n" + (b"0,1." + bytes([48]) * 1000 + b"\n") * 50_000, 9))
+    elif kind == "npy":
+        np.save(path, np.zeros((3, 1)))
+        path.write_bytes(path.read_bytes().replace(b"(3, 1), }          ", b"(3, 100000000000), }"))
+    else:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.table({"run": np.zeros(3_000_000)}), path, compression="zstd")
+    assert path.stat().st_size < 200_000
+    with pytest.raises(InputError, match=r"its text takes|do not fit|cannot be read"):
+        outputs_of(path)
 
 
 def outputs_of(outputs, columns=None, *, ordered=True):
