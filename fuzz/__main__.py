@@ -21,9 +21,10 @@ from typing import Any
 
 from fuzz import cases, processes, seeds
 from fuzz.runner import (
+    TOO_SLOW,
     Result,
     compiled,
-    crashed_in_hdf5,
+    crashed_in_library,
     minimised,
     run_batches,
     run_command,
@@ -51,11 +52,14 @@ def replayed(case: cases.Case) -> Result:
 def excuse(result: Result) -> str:
     """Return under which name a fault that is none of this package is counted; empty for all others.
 
-    HDF5 may crash in its own code, which the installed command reports. A function of this package may be compiled for
-    the first time on this machine, which takes long once.
+    HDF5 and Arrow may crash in their own code, which the installed command reports, and a function of HDF5 may not
+    return. A function of this package may be compiled for the first time on this machine, which takes long once.
     """
-    if result.case is not None and result.crashed and crashed_in_hdf5(result.problem):
-        return "" if run_command(result.case) else "crash of HDF5, reported by the command"
+    library = crashed_in_library(result.problem)
+    if result.case is not None and result.crashed and library:
+        return "" if run_command(result.case) else f"crash of {library}, reported by the command"
+    if library == "HDF5" and result.problem.startswith(TOO_SLOW[0]):
+        return "endless loop in HDF5"
     if result.case is not None and compiled(result.problem):
         return "" if replayed(result.case).problem else "first compilation of a function"
     return ""

@@ -110,6 +110,9 @@ def _chain(kind: str) -> Callable[[Files, Random], Case]:
     return make
 
 
+_LARGEST = 300_000  # bytes of a mutated file
+
+
 def _mutate_one(files: dict[str, bytes], how: list[mutations.Mutation], choose: Random, name: str = "") -> None:
     """Mutate one of the files: metadata of a store as JSON, the others by one of the mutations."""
     metadata = [name for name in files if name.endswith((".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"))]
@@ -119,9 +122,12 @@ def _mutate_one(files: dict[str, bytes], how: list[mutations.Mutation], choose: 
         return
     mutate = mutations.mutate_json if name in metadata and choose.random() < 0.7 else choose.choice(how)
     try:
-        files[name] = mutate(files[name], choose)
+        mutated = mutate(files[name], choose)
     except Exception:  # a file that was mutated before cannot be read any more
-        files[name] = mutations.mutate_bytes(files[name], choose)
+        mutated = None
+    if mutated is None or len(mutated) > _LARGEST:  # a large file may take as long as its draws need
+        mutated = mutations.mutate_bytes(files[name], choose)
+    files[name] = mutated
 
 
 def _existing_output(files: dict[str, bytes], choose: Random) -> str:

@@ -464,6 +464,9 @@ def mutate_hdf5(data: bytes, choose: Random) -> bytes:
     return file.getvalue()
 
 
+_LARGEST_TABLE = 10_000_000  # bytes; a larger one, which was mutated before, is not converted to lists
+
+
 def mutate_parquet(data: bytes, choose: Random) -> bytes:
     """Change the type, the values or the name of a column of a parquet file, or make a column huge."""
     import pyarrow
@@ -472,6 +475,8 @@ def mutate_parquet(data: bytes, choose: Random) -> bytes:
     if choose.random() < _BOMBS:
         return bomb_parquet(data, choose)
     table = pyarrow.parquet.read_table(io.BytesIO(data), use_threads=False)
+    if table.nbytes > _LARGEST_TABLE:
+        return mutate_bytes(data, choose)
     at = choose.randrange(table.num_columns)
     name, column = table.column_names[at], table.column(at)
     kinds = [pyarrow.string(), pyarrow.float32(), pyarrow.float16(), pyarrow.bool_(), pyarrow.int8(), pyarrow.null()]

@@ -229,10 +229,16 @@ def run_command(case: Case) -> str:
         shutil.rmtree(folder)
 
 
-def crashed_in_hdf5(problem: str) -> bool:
-    """Return whether the innermost Python frame at a crash is one of the HDF5 libraries."""
+def crashed_in_library(problem: str) -> str:
+    """Return the name of the library that crashed, HDF5 or Arrow; empty if it is none of them.
+
+    HDF5: the innermost Python frame is in h5py or h5netcdf. Arrow: it was ended by an exception of its own that it did
+    not catch.
+    """
     frames = re.findall(r'^  File "([^"]*)"', problem, re.MULTILINE)
-    return bool(frames) and bool({"h5py", "h5netcdf"} & set(Path(frames[0]).parts))
+    if frames and {"h5py", "h5netcdf"} & set(Path(frames[0]).parts):
+        return "HDF5"
+    return "Arrow" if "terminate called after throwing an instance of 'parquet::ParquetException'" in problem else ""
 
 
 def compiled(problem: str) -> bool:

@@ -19,7 +19,7 @@ from fuzz import __main__ as fuzzer
 from fuzz import cases, mutations, page, processes, runner, seeds
 from fuzz.__main__ import CORPUS, makers
 from fuzz.oracle import Outcome, run_case, wrong_end
-from fuzz.runner import minimised
+from fuzz.runner import crashed_in_library, minimised
 from fuzz.soak import differences, python_starts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,6 +70,13 @@ def test_the_same_seed_gives_the_same_cases(files):
         for _ in range(2)
     )
     assert first == second
+
+
+def test_only_a_fault_in_the_code_of_a_library_is_excused():
+    frames = 'Fatal Python error: Aborted\n  File "/x/h5py/_hl/dims.py", line 60 in __len__\n'
+    own = 'Fatal Python error: Aborted\n  File "/x/steinstream/io/netcdf.py", line 9 in close\n' + frames[28:]
+    arrow = "terminate called after throwing an instance of 'parquet::ParquetException'\n" + own
+    assert [crashed_in_library(problem) for problem in (frames, own, arrow)] == ["HDF5", "", "Arrow"]
 
 
 # -- the oracle notices what it must -----------------------------------------------------------------------------------

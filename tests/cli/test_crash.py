@@ -1,4 +1,4 @@
-"""A crash of the HDF5 library at a damaged file is one message and code 2."""
+"""A crash of the HDF5 library or of Arrow at a damaged file is one message and code 2."""
 
 import os
 import subprocess
@@ -63,6 +63,15 @@ def test_a_crash_is_one_message_and_code_2(when, tmp_path):
     ended = run(tmp_path, CRASHES[when], "thin", name, "-o", "out.npz", "--size=5")
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.count("error: ") == 1 and f"error: {name} cannot be read" in ended.stderr
+
+
+def test_a_crash_of_arrow_is_one_message_and_code_2(tmp_path):
+    pytest.importorskip("pyarrow")
+    seeds.write_parquet(tmp_path / "chain.parquet")
+    abort = "from steinstream.io import parquet\nparquet._require_bounded = lambda path, metadata: os.abort()"
+    ended = run(tmp_path, abort, "thin", "chain.parquet", "-o", "out.npz", "--size=5")
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.count("error: ") == 1 and "error: chain.parquet cannot be read" in ended.stderr
 
 
 def test_a_crash_with_other_files_is_not_hidden(chain, tmp_path):

@@ -1,8 +1,9 @@
-"""One message and exit code 2 if the HDF5 library crashes because a file is damaged.
+"""One message and exit code 2 if the HDF5 library or Arrow crashes because a file is damaged.
 
 HDF5 does not validate everything that it reads. A damaged file can make it overwrite memory, and SIGSEGV or SIGABRT
-then ends the process: while the file is read, later, or at the end of the program. Python code cannot run after that,
-so the handler of these signals is compiled. It writes the message and exits.
+then ends the process: while the file is read, later, or at the end of the program. Arrow aborts the process if the
+statistics of a column of a parquet file are damaged. Python code cannot run after that, so the handler of these signals
+is compiled. It writes the message and exits.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _installed: list[Any] = []  # the compiled handler and its message, which must e
 
 @contextmanager
 def reported_crashes(words: Sequence[str]) -> Iterator[None]:
-    """Run a command so that a crash ends with a message and code 2 if one of its arguments is an HDF5 file."""
-    files = [word for word in (each.rpartition("=")[2] for each in words) if _is_hdf5(word)]
+    """Run a command so that a crash ends with a message and code 2 if an argument is an HDF5 or parquet file."""
+    files = [word for word in (each.rpartition("=")[2] for each in words) if _may_crash(word)]
     if not files or os.name == "nt" or faulthandler.is_enabled():
         yield
         return
     length = _install(
-        f"error: {listing(files)} cannot be read: the HDF5 library crashed.\n"
+        f"error: {listing(files)} cannot be read: the library that reads the format crashed.\n"
         "       The file is damaged, truncated or in another format. Copy or write it again.\n"
     )
     try:
@@ -40,14 +41,15 @@ def reported_crashes(words: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def _is_hdf5(word: str) -> bool:
+def _may_crash(word: str) -> bool:
     with suppress(OSError, ValueError):  # not the name of a file
         path = Path(word)
         if path.is_file():
             from steinstream.io.netcdf import is_hdf5
 
             with path.open("rb") as file:
-                return is_hdf5(path, file.read(16))
+                start = file.read(16)
+            return is_hdf5(path, start) or start.startswith(b"PAR1")
     return False
 
 

@@ -58,7 +58,8 @@ class BatchMeans:
     @property
     def variances(self) -> Array:
         """Variances within the complete batches, (count, columns)."""
-        squares = self._squares[: self.count] / self.length - (self._sums[: self.count] / self.length) ** 2
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of draws above 1e154 overflow
+            squares = self._squares[: self.count] / self.length - (self._sums[: self.count] / self.length) ** 2
         return np.asarray(np.maximum(squares, 0.0))
 
     def add(self, draws: Array) -> None:
@@ -105,11 +106,15 @@ def effective_draws(means: Array, variances: Array, lengths: Array) -> Array:
     Returns
     -------
     array
-        Effective sample sizes (k,), between 1 and the number of draws; the number of draws for a constant column.
+        Effective sample sizes (k,), between 1 and the number of draws; the number of draws for a constant column, and
+        1 for a column whose variance overflows.
 
     """
     total, share = lengths.sum(), (lengths / lengths.sum())[:, None]
-    variance = (share * (variances + (means - (share * means).sum(axis=0)) ** 2)).sum(axis=0)
-    noise = means.var(axis=0)
-    ratio = np.divide(variance, noise, out=np.full_like(noise, np.inf), where=noise > 0)
-    return np.asarray(np.clip(effective_sample_size(means) * ratio, 1.0, total))
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = (share * (variances + (means - (share * means).sum(axis=0)) ** 2)).sum(axis=0)
+        noise = means.var(axis=0)
+    finite = np.isfinite(variance) & np.isfinite(noise)
+    ratio = np.divide(variance, noise, out=np.full_like(noise, np.inf), where=finite & (noise > 0))
+    effective = np.clip(effective_sample_size(np.where(finite, means, 0.0)) * ratio, 1.0, total)
+    return np.asarray(np.where(finite, effective, 1.0))

@@ -186,16 +186,20 @@ def _valid_batches(empty: Mapping[str, AnyArray], values: Mapping[str, ArrayLike
 
 
 def _r_hat(chains: Sequence[BatchMeans]) -> Array:
-    """Return split R-hat of every parameter, from the halves of the complete batches."""
+    """Return split R-hat of every parameter, from the halves of the complete batches; infinite if squares overflow."""
     means, squares, lengths = [], [], []
     for chain in chains:
         half = chain.count // 2
         for rows in (slice(0, half), slice(half, 2 * half)):
             means.append(chain.means[rows].mean(axis=0))
-            squares.append(chain.length * (chain.variances[rows] + (chain.means[rows] - means[-1]) ** 2).sum(axis=0))
+            with np.errstate(over="ignore"):
+                within = chain.variances[rows] + (chain.means[rows] - means[-1]) ** 2
+            squares.append(chain.length * within.sum(axis=0))
             lengths.append(half * chain.length)
     variance = np.sum(squares, axis=0) / max(sum(lengths) - len(lengths), 1)
-    return r_hat(np.array(means), np.array(lengths), variance)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = r_hat(np.array(means), np.array(lengths), variance)
+    return np.where(np.isnan(found), np.inf, found)
 
 
 def _ess(chains: Sequence[BatchMeans]) -> Array:

@@ -227,8 +227,10 @@ def _as_steps(step: ArrayLike | None, accuracy: float, draws: ArrayLike, dim: in
     if step is None:
         rows = np.asarray(draws, dtype=np.float64).reshape(-1, dim)
         rows = rows[np.isfinite(rows).all(axis=1)]
-        spread = rows.std(axis=0) if len(rows) else np.zeros(dim)
-        return _steps(spread, np.abs(rows).max(axis=0, initial=0.0), accuracy)
+        largest = np.abs(rows).max(axis=0, initial=0.0)
+        with np.errstate(over="ignore"):  # squares of draws above 1e154
+            spread = rows.std(axis=0) if len(rows) else np.zeros(dim)
+        return _steps(np.where(np.isfinite(spread), spread, largest), largest, accuracy)
     try:
         steps = np.broadcast_to(np.asarray(step, dtype=np.float64), (dim,)).copy()
     except (TypeError, ValueError):
@@ -245,8 +247,9 @@ def central_difference(log_density: Callable[[Array], float], steps: Array, stat
         above, below = state.copy(), state.copy()
         above[i] += step
         below[i] -= step
-        # The difference of the stored numbers, not 2 * step, because of rounding.
-        gradient[i] = (_number(log_density(above)) - _number(log_density(below))) / (above[i] - below[i])
+        distance = above[i] - below[i]  # of the stored numbers, not 2 * step, because of rounding
+        rise = _number(log_density(above)) - _number(log_density(below))
+        gradient[i] = rise / distance if distance > 0 else np.nan  # the step may be below the resolution of the state
     return np.where(np.isfinite(gradient), gradient, np.nan)
 
 

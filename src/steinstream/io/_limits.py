@@ -15,7 +15,7 @@ from steinstream.errors import InputError
 _HELD = 32 << 20  # bytes that any file may expand to
 _EXPANSION = 16  # bytes held at a time per byte on the disk
 _LENGTH = 1_000_000  # numbers that any file may describe
-_DENSITY = 128  # numbers that a file may describe per byte: about 1000 equal draws in a row
+_DENSITY = 32  # numbers that a file may describe per byte; a chain that accepts 0.5 % of its moves describes about 20
 _DEFLATE = 1032  # largest ratio of deflate
 _PARAMETER = 64  # bytes for the name of a parameter
 _METHODS = {12: "bzip2", 14: "lzma"}
@@ -51,7 +51,8 @@ def require_length(path: Path, draws: int, dim: int) -> None:
     if numbers > _LENGTH and path.exists() and numbers > _DENSITY * stored_bytes(path):
         raise InputError(
             f"{path}: {draws} draws of {dim} parameters do not fit into {stored_bytes(path) / 1e6:.3g} MB.",
-            "The file is damaged, its draws were never filled in, or almost all are equal. Write fewer draws.",
+            "The file is damaged, its draws were never filled in, or almost all are equal. Write the draws that exist "
+            "without compression.",
         )
     require_held(path, f"a draw of {dim} parameters", _PARAMETER * dim, "Write the draws without compression.")
 

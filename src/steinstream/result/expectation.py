@@ -97,6 +97,7 @@ def evaluate_function(f: Callable[[Array], ArrayLike], states: Array, processes:
     shape, *others = {output.shape for output in finished}
     if others:
         raise InputError(f"The outputs have different shapes, {shape} and {others[0]}.", "Return arrays of one shape.")
+    _require_numbers(shape)
     blank = np.full(shape, np.nan)
     values = np.array([blank if one is None else one for one in outputs]).reshape(len(states), -1)
     return FunctionValues(values, reasons, shape)
@@ -113,6 +114,13 @@ def rows_of_array(outputs: Any, count: int, what: str) -> FunctionValues:
             f"The outputs have shape {values.shape}, but there are {count} {what}s.",
             f"Pass one row per {what}, with NaN for failed ones.",
         )
+    _require_numbers(values.shape[1:])
     flat = values.reshape(count, -1)
     reasons = ["" if np.isfinite(row).all() else "the output is not finite" for row in flat]
     return FunctionValues(flat, reasons, values.shape[1:])
+
+
+def _require_numbers(shape: tuple[int, ...]) -> None:
+    """Raise an `InputError` if an output of this shape contains no number."""
+    if 0 in shape:
+        raise InputError(f"Each output has shape {shape} and contains no number.", "Pass at least one number for each.")

@@ -276,7 +276,7 @@ def test_a_compressed_chain_of_usual_draws_is_read(tmp_path):
 def test_limits_follow_the_size_of_the_file(tmp_path):
     (tmp_path / "small").write_bytes(b"x")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "large").write_bytes(bytes(10**7))
+    (tmp_path / "folder" / "large").write_bytes(bytes(4 * 10**7))
     for path, raises in (("small", True), ("folder", False), ("in memory", False)):
         for require in (
             lambda path: require_held(path, "an array", 10**8, "Shorten it."),
@@ -295,7 +295,7 @@ def test_a_small_parquet_file_of_equal_rows_is_limited(tmp_path, rows, raises):
     parquet.write_table(arrow.table({"a": np.zeros(rows)}), tmp_path / "x.parquet", compression="zstd")
     assert stored_bytes(tmp_path / "x.parquet") < 12_000
     if raises:
-        with pytest.raises(InputError, match="2000000 draws of 1 parameters do not fit"):
+        with pytest.raises(InputError, match="draws of 1 parameters do not fit"):
             open_chain(tmp_path / "x.parquet")
     else:
         assert sum(len(block.ids) for block in open_chain(tmp_path / "x.parquet").blocks()) == rows
