@@ -203,7 +203,8 @@ def _wrong_scores(case: Case, path: Path) -> str:
     if not any("standard_normal" in word for word in case.words) or "--accuracy" in case.words:
         return ""
     moderate = np.abs(draws) < 10  # of others the log density is rounded
-    wrong = moderate.all(-1, keepdims=True) & ~(np.abs(scores + draws) < 1e-3)
+    error = 1e-3 + 1e-14 * np.abs(draws).max(axis=0)  # steps are proportional to the standard deviation of all draws
+    wrong = moderate.all(-1, keepdims=True) & ~(np.abs(scores + draws) < error)
     return f"scores {scores[wrong]} of the draws {draws[wrong]}" if wrong.any() else ""
 
 

@@ -371,6 +371,7 @@ def prefix_statistics(values: Array, weights: Array) -> tuple[Array, Array]:
         covariance = squares[half] / (total[half] * total[k - 1])
         expected = float(np.mean(variance[half] + variance[k - 1] - 2.0 * covariance))
         if expected > 0:
-            changes = np.mean((means[half] - means[k - 1]) ** 2, axis=0)
+            with np.errstate(over="ignore"):  # squares of outputs above 1e154
+                changes = np.mean((means[half] - means[k - 1]) ** 2, axis=0)
             errors[k - 1] = np.sqrt(changes * variance[k - 1] / expected)
     return means, errors

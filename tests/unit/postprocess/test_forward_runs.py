@@ -296,6 +296,13 @@ def test_an_ordered_set_has_a_smaller_standard_error_than_independent_draws():
     np.testing.assert_allclose(average.prefix_means[-1], average.mean, atol=1e-12)
 
 
+def test_standard_errors_of_outputs_beyond_the_range_of_squares_are_infinite():
+    outputs = np.array([1e200, -1e200] * 20)[:, None]
+    means, errors = prefix_statistics(outputs, np.ones(40))
+    assert means[-1, 0] == 0.0
+    assert np.isinf(errors[-1, 0])
+
+
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
