@@ -66,8 +66,9 @@ class Adaptivity(RepeatedRuns):
         """Return the means over the repeats at the last step."""
         last = select(results, step=_STEPS[self.scale])
         lines = [
-            f"Floor {FLOOR}, m = {CANDIDATES}, {_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats; "
-            "± is one standard error of the mean, sd the standard deviation over the repeats",
+            f"Growth $f(t) = {FLOOR}$, $m = {CANDIDATES}$, {_STEPS[self.scale]:,} steps, means of "
+            f"{_REPEATS[self.scale]} repeats; ± is one standard error of the mean, sd the standard deviation over the "
+            "repeats",
             "",
             "| kernel | rule | modes | kept | sd | KSD |",
             "|---|---|---|---|---|---|",

@@ -61,10 +61,10 @@ class Alpha(RepeatedRuns):
         """Return the means over the repeats at the last step."""
         last = select(results, step=_STEPS[self.scale])
         lines = [
-            f"Two modes, m = {CANDIDATES}, {_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} "
-            "repeats ± one standard error of the mean",
+            rf"Two modes, growth $f(t) = \sqrt{{t^\alpha \log t}} / 2$ ($t / 2$ for $\alpha = 2$), $m = {CANDIDATES}$, "
+            f"{_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats ± one standard error of the mean",
             "",
-            "| kernel | rule | alpha | kept | KSD | normalised KSD |",
+            r"| kernel | rule | $\alpha$ | kept | KSD | normalised KSD |",
             "|---|---|---|---|---|---|",
         ]
         for kernel, rule, alpha in product(KERNELS, RULES, ALPHAS):

@@ -27,7 +27,7 @@ import numpy as np
 
 from experiments.paper import theory
 from experiments.paper.repeated_runs import RepeatedRuns, run_repeats
-from experiments.paper.settings import paper_thinner
+from experiments.paper.settings import BUDGET_FORMULAS, GROWTH_FORMULAS, MEAN_SQUARE, paper_thinner
 from experiments.results import ResultTable, mean_over_repeats, select
 from experiments.runner import ProgressCallback, WorkUnit
 from steinstream import schedules
@@ -92,10 +92,12 @@ class Assumptions(RepeatedRuns):
         """Return the values at the end of the runs and the slopes."""
         repeats = _REPEATS[self.scale]
         lines = [
-            f"Standard normal distribution in {DIM} dimensions, IMQ, budget {BUDGET}, means of {repeats} repeats; "
-            f"slope of log E KSD^2 on log n from {_HORIZONS[self.scale][1]:,} steps on, with its standard error",
+            f"Standard normal distribution in {DIM} dimensions, IMQ, budget {BUDGET_FORMULAS[BUDGET]}, means of "
+            rf"{repeats} repeats; slope of $\log {MEAN_SQUARE}$ on $\log n$ from {_HORIZONS[self.scale][1]:,} steps "
+            "on, with its standard error",
             "",
-            "| growth | candidates | rho | steps | evaluations | kept | KSD | slope | E KSD^2 / bound of the paper |",
+            r"| growth | candidates | $\rho$ | steps | evaluations | kept | KSD | slope | "
+            f"${MEAN_SQUARE}$ / bound of the paper |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for growth, candidates, rho in product(GROWTHS, (ONE, ALL), RATES):
@@ -105,17 +107,18 @@ class Assumptions(RepeatedRuns):
             fit, error = theory.slope_over_repeats(some, _HORIZONS[self.scale][1])
             ratio = ""
             if candidates == ALL:
-                ratio = f"{curve['square'][-1] / paper_bound(growth, rho, curve['step'])[-1]:.2g}"
+                ratio = _in_powers_of_ten(curve["square"][-1] / paper_bound(growth, rho, curve["step"])[-1])
             evaluations = n * n if candidates == ALL else n
+            m = "$n$" if candidates == ALL else candidates
             lines.append(
-                f"| {growth} | {candidates} | {rho:g} | {n:,} | {evaluations:,} | {curve['kept'][-1]:,.0f} | "
+                f"| {GROWTH_FORMULAS[growth]} | {m} | {rho:g} | {n:,} | {evaluations:,} | {curve['kept'][-1]:,.0f} | "
                 f"{np.sqrt(curve['square'][-1]):.5f} | {fit:.2f} ({error:.2f}) | {ratio} |"
             )
         lines += [
             "",
-            "E KSD^2 after the same number of steps, relative to one candidate and independent draws:",
+            f"${MEAN_SQUARE}$ after the same number of steps, relative to one candidate and independent draws:",
             "",
-            "| growth | steps | " + " | ".join(f"m = n, rho = {rho:g}" for rho in RATES) + " |",
+            "| growth | steps | " + " | ".join(rf"$m = n$, $\rho = {rho:g}$" for rho in RATES) + " |",
             "|---|---|" + "---|" * len(RATES),
         ]
         for growth, n in product(GROWTHS, _HORIZONS[self.scale]):
@@ -125,8 +128,18 @@ class Assumptions(RepeatedRuns):
             for rho in RATES:
                 some = mean_over_repeats(select(results, growth=growth, candidates=ALL, rho=rho, step=n))
                 cells.append(f"{some['square'][-1] / reference:.2f}")
-            lines.append(f"| {growth} | {n:,} | {' | '.join(cells)} |")
+            lines.append(f"| {GROWTH_FORMULAS[growth]} | {n:,} | {' | '.join(cells)} |")
         return "\n".join(lines)
+
+
+def _in_powers_of_ten(value: float) -> str:
+    r"""Return a value with two digits as a formula.
+
+    >>> print(_in_powers_of_ten(4.4e-05))
+    $4.4 \cdot 10^{-5}$
+    """
+    digits, exponent = f"{value:.1e}".split("e")
+    return rf"${digits} \cdot 10^{{{int(exponent)}}}$"
 
 
 def autoregressive(rho: float, steps: int, seed: int) -> tuple[Array, Array]:

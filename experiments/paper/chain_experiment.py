@@ -188,7 +188,7 @@ class ChainDescription:
         errors = "Means over the chains ± one standard error, at the last step of each." if self.others else ""
         lines = [
             f"{self.title}: {length}, {self.distinct:.1%} of them to a new state; burn-in "
-            f"{self._burn_ins} moves; m = {self.candidates}; preconditioner: {self.preconditioner}",
+            f"{self._burn_ins} moves; $m = {self.candidates}$; preconditioner: {self.preconditioner}",
             *(["", errors] if errors else []),
             "",
             "| kernel | stream | chain | method | steps | kept | KSD | normalised KSD |",
@@ -228,7 +228,8 @@ def last_steps(curve: ResultTable) -> ResultTable:
 def _significant(values: Array) -> str:
     """Return a value with four digits, or the mean of several ± one standard error with as many decimals."""
     if len(values) == 1:
-        return f"{values[0]:.4g}"
+        rounded = f"{values[0]:.4g}"
+        return f"{float(rounded):,.0f}" if values[0] >= 1000.0 else rounded
     return estimate(values, max(0, 3 - int(np.floor(np.log10(values.mean())))))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.paper.settings import BUDGET_FORMULAS, GROWTH_FORMULAS
 from experiments.results import ResultTable, error_over_repeats, mean_over_repeats, select
 from steinstream._typing import Array
 from steinstream.report.plots import COLOURS, pyplot
@@ -16,16 +17,6 @@ from steinstream.report.style import plain_ticks
 _MEASURES = {"ksd": "KSD", "normalised": "normalised KSD"}
 _FIRST_STEP = 10
 _CUT = "cut"  # group id of axes with bands that are cut
-_BUDGET_NAMES = {
-    "constant:0.0": "budget 0",
-    "decaying": r"budget $\log t / f(t)^2$",
-    "constant:0.0001": "budget 0.0001",
-}
-_GROWTH_NAMES = {
-    "linear": "$t/2$",
-    **{f"power:{alpha}": rf"$\sqrt{{t^{{{alpha}}} \log t}}/2$" for alpha in (1.2, 1.5, 1.8)},
-    "sqrt": r"$\sqrt{t \log t}$",
-}
 
 
 def thinned_chain(
@@ -204,9 +195,11 @@ def theory(results: ResultTable, bound: Callable[[str, str, Array], Array]) -> A
                 some = select(results, growth=growth, budget=budget, stream=stream)
                 curve, error = mean_over_repeats(some), 2.0 * error_over_repeats(some, "square")
                 limit = bound(growth, budget, curve["step"])
-                _line_with_band(axes, curve["step"], curve["square"], error, color=colour, label=_GROWTH_NAMES[growth])
+                _line_with_band(
+                    axes, curve["step"], curve["square"], error, color=colour, label=GROWTH_FORMULAS[growth]
+                )
                 axes.loglog(curve["step"], limit, color=colour, ls=":", lw=1.2)
-            axes.set_title(f"{stream} stream, {_BUDGET_NAMES[budget]}", fontsize="medium")
+            axes.set_title(f"{stream} stream, budget {BUDGET_FORMULAS[budget]}", fontsize="medium")
             hide_spines(axes)
     for axes in grid[1]:
         axes.set_xlabel("evaluations (n, one per step)")
@@ -261,7 +254,7 @@ def assumptions(
             late = steps >= 2
             style = {"color": "black", "ls": "--", "lw": 1.2, "label": "bound for independent draws"}
             axes.plot(evaluations[late], independent_bound(growth, steps)[late], **style)
-            axes.set_title(f"growth {_GROWTH_NAMES[growth]}, m = {candidates}", fontsize="medium")
+            axes.set_title(f"growth {GROWTH_FORMULAS[growth]}, m = {candidates}", fontsize="medium")
             axes.loglog()
             hide_spines(axes)
         row[0].set_ylabel("E KSD²")
@@ -289,7 +282,7 @@ def plans(results: Mapping[float, ResultTable]) -> Any:
             number = len(last["ksd"])
             column = place + width * (len(streams) * index + (marker == "^") - (len(growths) * len(streams) - 1) / 2)
             shifted = column + 0.7 * width * (np.arange(number) / max(number - 1, 1) - 0.5)  # no hidden markers
-            label = f"{_GROWTH_NAMES[growth]}, {stream}" if radius == radii[0] else None
+            label = f"{GROWTH_FORMULAS[growth]}, {stream}" if radius == radii[0] else None
             style = {"color": COLOURS[index], "ms": 4, "mew": 0, "label": label}
             axes.semilogy(shifted, last["ksd"] / radius, marker, **style)
     axes.set(xlabel="planned radius", ylabel="KSD at the end / radius")

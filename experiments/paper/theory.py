@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from experiments.paper.repeated_runs import RepeatedRuns, run_repeats
-from experiments.paper.settings import paper_thinner
+from experiments.paper.settings import BUDGET_FORMULAS, GROWTH_FORMULAS, MEAN_SQUARE, paper_thinner
 from experiments.results import ResultTable, mean_over_repeats, select
 from experiments.runner import ProgressCallback, WorkUnit
 from steinstream import schedules
@@ -110,19 +110,20 @@ class Theory(RepeatedRuns):
             curve = mean_over_repeats(select(results, growth=growth, stream=stream, budget=f"{PLANNED}{radius}"))
             ksd = np.sqrt(curve["square"][-1])
             lines.append(
-                f"| {growth} | {stream} | {radius} | {curve['step'][-1]:,} | {curve['kept'][-1]:,.0f} | {ksd:.4f} | "
-                f"{ksd / radius:.2f} |"
+                f"| {GROWTH_FORMULAS[growth]} | {stream} | {radius} | {curve['step'][-1]:,} | "
+                f"{curve['kept'][-1]:,.0f} | {ksd:.4f} | {ksd / radius:.2f} |"
             )
         return "\n".join(lines)
 
     def _rates(self, results: ResultTable) -> str:
         kappa = stein_diagonal()
         lines = [
-            f"{_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats; kappa = {kappa:.3f}; slope of log "
-            "E KSD^2 on log n over the last factor of 30 ± one standard error (jackknife over the repeats); the "
-            "constant is E KSD^2 f(n)^2 / n at the end",
+            rf"{_STEPS[self.scale]:,} steps, means of {_REPEATS[self.scale]} repeats; $\kappa = {kappa:.3f}$; slope of "
+            rf"$\log {MEAN_SQUARE}$ on $\log n$ over the last factor of 30 ± one standard error (jackknife over the "
+            rf"repeats); the constant is ${MEAN_SQUARE} f(n)^2 / n$ at the end",
             "",
-            "| growth | budget | stream | kept | KSD | slope | slope of the bound | constant | max E KSD^2 / bound |",
+            "| growth | budget | stream | kept | KSD | slope | slope of the bound | constant | "
+            f"largest ${MEAN_SQUARE}$ / bound |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for growth, budget, stream in product(GROWTHS, BUDGETS, STREAMS):
@@ -136,8 +137,8 @@ class Theory(RepeatedRuns):
             constant = square * float(schedules.growth(growth)(float(n))) ** 2 / n
             worst = (curve["square"] / limit)[curve["step"] >= 10].max()
             lines.append(
-                f"| {growth} | {budget} | {stream} | {kept:,.0f} | {np.sqrt(square):.5f} | "
-                f"{fit:.3f} ± {error:.3f} | {fit_limit:.2f} | {constant:.3g} | {worst:.2g} |"
+                f"| {GROWTH_FORMULAS[growth]} | {BUDGET_FORMULAS[budget]} | {stream} | {kept:,.0f} | "
+                f"{np.sqrt(square):.5f} | {fit:.3f} ± {error:.3f} | {fit_limit:.2f} | {constant:.3g} | {worst:.2g} |"
             )
         return "\n".join(lines)
 

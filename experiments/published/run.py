@@ -337,8 +337,17 @@ def tables(rows: list[Result]) -> str:
         for setting in shown.get(problem, tuple(dict.fromkeys(row.setting for row in rows if row.problem == problem))):
             for kernel in KERNELS:
                 key = {"problem": problem, "setting": setting, "kernel": kernel}
-                lines.append(f"| {' | '.join([problem, setting, kernel.upper(), *_cells(rows, key)])} |")
+                lines.append(
+                    f"| {' | '.join([problem, _setting(problem, setting), kernel.upper(), *_cells(rows, key)])} |"
+                )
     return "\n".join(lines)
+
+
+def _setting(problem: str, setting: str) -> str:
+    """Return the number of modes or the exponent with its name."""
+    if problem == "adaptivity":
+        return f"{setting} mode{'s' * (setting != '1')}"
+    return rf"$\alpha = {setting}$" if problem.startswith("alpha") else setting
 
 
 def _cells(rows: list[Result], key: dict[str, str]) -> list[str]:

@@ -56,8 +56,8 @@ def introduction(title: str, scale: NetworkScale, stages: Any, labels: NDArray[n
     parts = [
         f"{title}: {stages.problem.description}.",
         f"Scale: {scale.description}. {_posterior(scale, stages)}; SGLD step {stages.sgld.step:.3g}, minibatches of "
-        f"{scale.minibatch}; {scale.chains} chains of {scale.moves:,} moves, m = {scale.candidates}. ± is one standard "
-        "error over the chains.",
+        f"{scale.minibatch}; {scale.chains} chains of {scale.moves:,} moves, $m = {scale.candidates}$. ± is one "
+        "standard error over the chains.",
         _trained_networks(stages),
         *([] if scale.nodes is None else [_interpolant(scale, stages)]),
         _ground_truth(scale, stages, labels),
@@ -82,16 +82,16 @@ def tables(results: ResultTable) -> str:
 
 def _posterior(scale: NetworkScale, stages: Any) -> str:
     if scale.authors:
-        return "Posterior of the authors: mean log likelihood, prior N(0, 10 I) of z, learning rate 0.3 of SGLD"
+        return "Posterior of the authors: mean log likelihood, prior $N(0, 10 I)$ of $z$, learning rate 0.3 of SGLD"
     return f"Tempered posterior: prior variance {scale.prior_variance:g}, temperature {stages.temperature:g}"
 
 
 def _trained_networks(stages: Any) -> str:
-    lines = ["| network | z | test accuracy | mean log likelihood of training examples |", "|---|---|---|---|"]
+    lines = ["| network | $z$ | test accuracy | mean log likelihood of training examples |", "|---|---|---|---|"]
     for row in stages.trained_networks:
         first, second = row["z"]
         lines.append(
-            f"| {row['name']} | ({first:g}, {second:g}) | {row['accuracy']:.4f} | {row['log_likelihood']:.3f} |"
+            f"| {row['name']} | $({first:g}, {second:g})$ | {row['accuracy']:.4f} | {row['log_likelihood']:.3f} |"
         )
     return "\n".join(lines)
 
@@ -100,10 +100,10 @@ def _interpolant(scale: NetworkScale, stages: Any) -> str:
     errors, (first, second) = stages.interpolant_check.errors(), scale.nodes or (0, 0)
     outside = (np.abs(stages.grid.rectangle.local(stages.ground_truth.settled)).max(axis=1) > 1.0).mean()
     return (
-        f"Interpolant: {first} x {second} nodes replace the network. At {len(errors.score)} random draws of the ground "
-        "truth, the predictions of the interpolant for all test inputs are compared with those of the network, and its "
-        f"scores with differences of the log likelihood. Agreement {estimate(errors.agreement)} (smallest "
-        f"{errors.agreement.min():.4f}); total variation {estimate(errors.total_variation)} (largest "
+        rf"Interpolant: ${first} \times {second}$ nodes replace the network. At {len(errors.score)} random draws of "
+        "the ground truth, the predictions of the interpolant for all test inputs are compared with those of the "
+        f"network, and its scores with differences of the log likelihood. Agreement {estimate(errors.agreement)} "
+        f"(smallest {errors.agreement.min():.4f}); total variation {estimate(errors.total_variation)} (largest "
         f"{errors.total_variation.max():.4f}); error of the score {estimate(errors.score, 3)} (largest "
         f"{errors.score.max():.3f}), where the posterior has unit width, so that scores have a size of 1. Here, ± is "
         f"one standard error over the draws. {outside:.2%} of the draws of the ground truth are outside of the "
@@ -115,10 +115,10 @@ def _ground_truth(scale: NetworkScale, stages: Any, labels: NDArray[np.int64]) -
     truth = stages.ground_truth
     mean, deviation = truth.settled.mean(axis=0), truth.settled.std(axis=0)
     first, second = truth.halves
-    position = ", ".join(f"{m:.4g} ± {s:.2g}" for m, s in zip(mean, deviation, strict=True))
+    position = ", ".join(rf"{m:.4g} \pm {s:.2g}" for m, s in zip(mean, deviation, strict=True))
     return (
-        f"Ground truth: {scale.truth:,} moves, the first {BURN_IN:.0%} discarded; z = ({position}), mean and standard "
-        f"deviation; accuracy {accuracy(truth.mean, labels):.4f}. Its two halves agree on "
+        f"Ground truth: {scale.truth:,} moves, the first {BURN_IN:.0%} discarded; $z = ({position})$, mean and "
+        f"standard deviation; accuracy {accuracy(truth.mean, labels):.4f}. Its two halves agree on "
         f"{agreement(first, second):.4f} of the inputs, and their total variation is "
         f"{total_variation(first, second):.4f}."
     )
@@ -145,7 +145,7 @@ def _same_size(results: ResultTable) -> str:
     sizes = [size for size in SIZES if size in results["size"]]
     text = (
         "The complete chain and fixed numbers of networks. Every draw: the first draws of the chain. KSDT-SQRT: the "
-        "settings of the paper and size=N, if it was measured. The last two "
+        "settings of the paper and `size=N`, if it was measured. The last two "
         "columns are the total variation minus that of evenly spaced networks without burn-in, and minus that of all "
         "networks of the chain."
     )
