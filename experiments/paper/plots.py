@@ -55,7 +55,7 @@ def thinned_chain(
         len(titles), 2, figsize=(12, 1 + 3 * len(titles)), layout="constrained", sharex=True, squeeze=False
     )
     chains = len(np.unique(results["chain"])) if "chain" in results else 1
-    of_chains = f": mean and two standard errors of {chains} chains" if chains > 1 else ""
+    of_chains = f": mean and two standard errors of {chains} chains" if chains > 1 else ": one chain"
     figure.suptitle(f"{title} ({kernel.upper()}){of_chains}")
     methods = list(dict.fromkeys(results["method"]))
     for row, (part, part_title) in zip(grid, titles.items(), strict=True):
@@ -234,7 +234,8 @@ def assumptions(
     plt = pyplot()
     figure, grid = plt.subplots(2, 3, figsize=(14, 7.4), layout="constrained", sharey=True, sharex="row")
     title = "Autoregressive chains on a standard normal distribution, d = 2 (IMQ)"
-    figure.suptitle(f"{title}: mean and two standard errors")
+    repeats = len(np.unique(results["repeat"]))
+    figure.suptitle(f"{title}: mean and two standard errors of {repeats} repeats")
     results = {**results, "square": results["ksd"] ** 2}
     rates = _distinct(results, "rho")
     for row, candidates in zip(grid, ("1", "n"), strict=True):
@@ -245,7 +246,8 @@ def assumptions(
                 steps = curve["step"]
                 label = rf"$\rho = {rho:g}$" if rho else "independent draws"
                 if candidates == "1":
-                    _line_with_band(axes, steps, curve["square"], error, color=colour, label=label)
+                    style = {"color": colour, "label": label, "lw": 3.0 - 0.6 * place}  # no line hides another
+                    _line_with_band(axes, steps, curve["square"], error, **style)
                     continue
                 shifted = steps**2 * 1.2 ** (place - (len(rates) - 1) / 2)  # no hidden markers
                 axes.errorbar(shifted, curve["square"], error, color=colour, ls="", marker="o", ms=3.5)

@@ -426,8 +426,13 @@ def picture(rows: list[Result]) -> None:
     for axes in (left, right, *below):
         axes.title.set_fontsize("medium")
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in (left, right, below[1]):
-        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    left.set_xticks(MODES)
+    below[1].set_yticks([0.2, 0.5, 1.0, 2.0])
+    entries = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
+    entries |= dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
+    style = {"frameon": False, "fontsize": "small", "loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    right.legend(entries.values(), entries, **style)
+    below[1].legend(**style)
     figure.savefig(HERE / "figure.png", dpi=110)
     plt.close(figure)
 

@@ -52,7 +52,7 @@ def measures(title: str, results: ResultTable, kernel: str, levels: Mapping[str,
     """
     plt = pyplot()
     figure, grid = plt.subplots(2, 2, figsize=(13, 7.5), layout="constrained", sharex=True)
-    figure.suptitle(f"{title} ({kernel.upper()}): mean and two standard errors over the chains")
+    figure.suptitle(f"{title} ({kernel.upper()}): {_of_chains(results)}")
     for axes, measure in zip(grid.flat, _LABELS, strict=True):
         for (colour, method), (stream, style) in product(zip(COLOURS, GROWTHS, strict=False), _STYLES.items()):
             chosen = {"kernel": kernel, "stream": stream, **UNTHINNED, "method": method}
@@ -72,8 +72,8 @@ def variants(title: str, results: ResultTable, kernel: str) -> Any:
     A monotone rule with the same results as the rule of the paper has no line of its own but is named in the label.
     """
     plt = pyplot()
-    figure, pair = plt.subplots(1, 2, figsize=(14, 4.2), layout="constrained")
-    figure.suptitle(f"{title}: KSDT-SQRT on SGLD ({kernel.upper()}), mean and two standard errors over the chains")
+    figure, pair = plt.subplots(1, 2, figsize=(15, 4.2), layout="constrained")
+    figure.suptitle(f"{title}: KSDT-SQRT on SGLD ({kernel.upper()}), {_of_chains(results)}")
     for axes, measure in zip(pair, _ON_LOG_AXIS, strict=True):
         common = {"kernel": kernel, "stream": "SGLD"}
         _curve(axes, results, measure, {**common, **UNTHINNED}, "every draw", color=COLOURS[0])
@@ -109,7 +109,7 @@ def comparison(title: str, results: ResultTable) -> Any:
     """Draw disagreement and total variation of all methods with fixed numbers of networks of the complete chain."""
     plt = pyplot()
     figure, pair = plt.subplots(1, 2, figsize=(14, 4.4), layout="constrained")
-    figure.suptitle(f"{title}: networks of the complete chain (IMQ), mean and two standard errors over the chains")
+    figure.suptitle(f"{title}: networks of the complete chain (IMQ), {_of_chains(results)}")
     others = select({**results, "disagreement": 1.0 - results["agreement"]}, stream=OTHERS)
     last = select(others, step=int(others["step"].max()))
     for axes, measure in zip(pair, _ON_LOG_AXIS, strict=True):
@@ -132,12 +132,19 @@ def comparison(title: str, results: ResultTable) -> Any:
     return figure
 
 
+def _of_chains(results: ResultTable) -> str:
+    """Return what lines and bands are, for the title."""
+    return f"mean and two standard errors of {len(np.unique(results['chain']))} chains"
+
+
 def _curve(axes: Any, results: ResultTable, measure: str, chosen: Mapping[str, str], label: str, **style: Any) -> None:
     """Draw a measure against the kept networks, with a band of two standard errors over the chains."""
     some = select({**results, "disagreement": 1.0 - results["agreement"]}, **chosen)
     steps = np.unique(some["step"])
     mean, kept = (np.array([some[name][some["step"] == step].mean() for step in steps]) for name in (measure, "kept"))
     error = 2.0 * error_over_repeats(some, measure)
+    last = np.append(np.diff(kept) != 0.0, True)  # several steps may keep the same number: the last of them
+    kept, mean, error = kept[last], mean[last], error[last]
     axes.plot(kept, mean, lw=1.5, label=label, **style)
     lower = lower_end(axes, mean, error) if measure in _ON_LOG_AXIS else mean - error
     axes.fill_between(kept, lower, mean + error, color=style["color"], alpha=0.15, lw=0)
@@ -151,17 +158,18 @@ def plane(title: str, plane: Plane) -> Any:
     truth, chain = plane.truth, plane.chain
     for axes, whole in zip(pair, (True, False), strict=True):
         if whole:
-            axes.plot([1, 0, -1], [0, 1, 0], color="0.4", lw=1, zorder=3, label="curve")
-            axes.plot([1, -1], [0, 0], "s", color="black", ms=5, zorder=4, label="trained networks")
+            axes.plot([1, 0, -1], [0, 1, 0], color=COLOURS[0], lw=1.5, zorder=3, label="curve")
+            axes.plot([1, -1], [0, 0], "s", color=COLOURS[0], ms=6, zorder=4, label="trained networks")
             if len(plane.corners):
                 axes.plot(*plane.corners.T, color="0.6", lw=0.8, ls=":", label="rectangle of the interpolant")
-        axes.plot([0], [1], "^", color="black", ms=6, zorder=4, label="midpoint of the curve: start")
-        axes.plot(*truth.T, ".", color="0.75", ms=2, label="ground truth")
-        axes.plot(*chain.T, color=COLOURS[1], lw=0.6, label="first chain")
-        axes.set(xlabel="z₁", ylabel="z₂", title="plane" if whole else "detail")
+        axes.plot([0], [1], "^", color=COLOURS[0], ms=7, zorder=4, label="midpoint of the curve: start")
+        axes.plot(*chain.T, color=COLOURS[1], lw=0.5, alpha=0.7, label="first chain")
+        axes.plot(*truth.T, ".", color="0.3", ms=2.6, mew=0, label="ground truth")
+        axes.set(xlabel="$z_1$", ylabel="$z_2$", title="plane" if whole else "detail")
         hide_spines(axes)
-    if np.ptp(truth[:, 0]) > 0:
-        pair[1].set(xlim=_limits(truth[:, 0], 0.0), ylim=_limits(truth[:, 1], 1.0))
+    both = np.concatenate([truth, chain])
+    if np.ptp(both[:, 0]) > 0:
+        pair[1].set(xlim=_limits(both[:, 0], 0.0), ylim=_limits(both[:, 1], 1.0))
     legend_outside(figure, pair[0])
     return figure
 
