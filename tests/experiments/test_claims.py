@@ -1,0 +1,297 @@
+"""The numbers of the table of claims in docs/paper.md are those of the committed results."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from experiments.paper import assumptions, theory
+from experiments.results import mean_over_repeats, read_table, select
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPERIMENTS = ROOT / "experiments"
+PAIR = ("KSDT-LINEAR", "KSDT-SQRT")
+ALL = ("every draw", *PAIR)
+
+
+@cache
+def results(name):
+    """The committed results of an experiment."""
+    return read_table(EXPERIMENTS / name / "results.parquet")
+
+
+@cache
+def rows():
+    """The rows of the table of claims: the claim, and the other cells as one text."""
+    page = (ROOT / "docs" / "paper.md").read_text()
+    table = page[page.index("## Claims and numbers") : page.index("## Beyond the paper")]
+    cells = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return {claim: " | ".join(rest) for claim, *rest in cells[1:]}
+
+
+# -- numbers as the page writes them -----------------------------------------------------------------------------------
+
+
+def plain(value):
+    """A value of one run: 25 260, 56, 3.45, 0.76."""
+    digits = 0 if value >= 10 else 2
+    return f"{float(f'{value:.4g}') if value >= 1000 else value:,.{digits}f}".replace(",", " ")
+
+
+def interval(values, digits, sign=""):
+    """The mean and two standard errors of repeated values as a formula."""
+    numbers = np.mean(values), 2.0 * np.std(values, ddof=1) / np.sqrt(len(values))
+    if digits < 0:  # 42 400 with -2
+        mean, error = (f"{round(number, digits):,.0f}".replace(",", r"\thinspace") for number in numbers)
+        return rf"${mean} \pm {error}$"
+    return rf"${numbers[0]:{sign}.{digits}f} \pm {numbers[1]:.{digits}f}$"
+
+
+def last(name, method, stream="first", part="whole", kernel="imq", measure="ksd"):
+    """The last values of the chains of an experiment."""
+    table = select(results(name), method=method, stream=stream, part=part, kernel=kernel)
+    if "chain" not in table:
+        return table[measure][-1:]
+    return np.array([table[measure][table["chain"] == number][-1] for number in np.unique(table["chain"])])
+
+
+def three(name, **key):
+    """'LINEAR and SQRT against every draw' of one chain."""
+    every, linear, sqrt = (plain(float(last(name, method, **key)[0])) for method in ALL)
+    return f"{linear} and {sqrt} against {every}"
+
+
+def difference(name, step, measure="agreement", method="KSDT-SQRT", stream="SGLD", kernel="imq"):
+    """Thinned minus unthinned networks, paired over the chains."""
+    key = {"stream": stream, "kernel": kernel, "rule": "paper", "preconditioner": "identity", "step": step}
+    one, every = (select(results(name), method=which, **key) for which in (method, "every draw"))
+    return interval(one[measure] - every[measure], 4, "+")
+
+
+def repeats(name, measure, digits, step=20_000, **key):
+    """Mean and two standard errors over the repeats at the last step."""
+    return interval(select(results(name), step=step, **key)[measure], digits)
+
+
+@cache
+def published():
+    """The last step of every run of the algorithm of the authors' code: measures by problem, setting and kernel."""
+    final = {}
+    with (EXPERIMENTS / "published" / "results.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = tuple(row[name] for name in ("problem", "setting", "kernel", "algorithm", "repeat"))
+            kept = int(row["kept"])
+            final[key] = {"kept": kept, "normalised": float(row["ksd"]) * kept**0.5}
+    return final
+
+
+def of_code(problem, setting, measure, digits, kernel="imq"):
+    """Mean and two standard errors over the repeats of the published algorithm."""
+    chosen = (problem, setting, kernel, "published")
+    return interval([values[measure] for key, values in published().items() if key[:4] == chosen], digits)
+
+
+def slope(name, first, digits=2, **key):
+    """Slope of the mean squared KSD and two standard errors as a formula."""
+    fit, error = theory.slope_over_repeats(select(results(name), **key), first)
+    return rf"${fit:.{digits}f} \pm {2 * error:.{digits}f}$"
+
+
+def bound_over_measured(growth):
+    """The bound of the paper over the measured mean squared KSD at n = 800, for independent draws."""
+    curve = mean_over_repeats(select(results("assumptions"), growth=growth, candidates="n", rho=0.0))
+    return assumptions.paper_bound(growth, 0.0, curve["step"])[-1] / curve["square"][-1]
+
+
+# -- the rows ----------------------------------------------------------------------------------------------------------
+
+
+def goodwin(stream="first", measure="ksd", digits=(3, 0, 1)):
+    """The parts of a row on the random walk: one chain and five chains, with and without burn-in.
+
+    ``digits`` are those of the thinned sets and of every draw of the five chains, with and without burn-in.
+    """
+    thinned, *unthinned = digits
+    expected = []
+    for part, of_every in zip(("whole", "settled"), unthinned, strict=True):
+        every, linear, sqrt = (last("goodwin-rwm-chains", method, stream, part, measure=measure) for method in ALL)
+        five = f"{interval(linear, thinned)} and {interval(sqrt, thinned)} against {interval(every, of_every)}"
+        one = three("goodwin-rwm", stream=stream, part=part, measure=measure)
+        prefix = "without burn-in " if part == "settled" else ""
+        expected += [prefix + one, prefix + five]
+    return expected
+
+
+def paired_methods(**key):
+    """KSDT-LINEAR minus KSDT-SQRT over the five chains."""
+    linear, sqrt = (last("goodwin-rwm-chains", method, **key) for method in PAIR)
+    return interval(linear - sqrt, 3)
+
+
+def steps_below(method, stream, kernel):
+    """Recorded steps of calcium at which a thinned set is below the unthinned one."""
+    key = {"stream": stream, "kernel": kernel, "part": "whole"}
+    one, every = (select(results("calcium"), method=which, **key)["ksd"] for which in (method, "every draw"))
+    return int((one < every).sum()), int((one > every).sum()), len(one)
+
+
+def calcium_below(kernel, stream):
+    """Numbers of steps of calcium at which both thinned sets are below the unthinned one."""
+    return " and ".join(str(steps_below(method, stream, kernel)[0]) for method in PAIR)
+
+
+def against_every(method, **key):
+    """A thinned set against the unthinned set of calcium."""
+    return " against ".join(plain(float(last("calcium", which, **key)[0])) for which in (method, "every draw"))
+
+
+def two(name, **key):
+    """'LINEAR against SQRT' of one chain."""
+    return " against ".join(plain(float(last(name, method, **key)[0])) for method in PAIR)
+
+
+EXPECTED = {
+    "Contribution 2": lambda: [slope("theory", 100_000 / 30, growth="linear", budget="decaying", stream="i.i.d.")],
+    "for $\\sqrt{n \\log n}$": lambda: [
+        slope("theory", 100_000 / 30, growth="sqrt", budget="decaying", stream="i.i.d.")
+    ],
+    "with $m_i = n$ candidates": lambda: [
+        *(slope("assumptions", 100, growth=growth, candidates="n", rho=0.0) for growth in ("linear", "sqrt")),
+        plain(1000 * np.round(min(map(bound_over_measured, assumptions.GROWTHS)) / 1000)),
+    ],
+    "Goodwin, random walk": goodwin,
+    "and on normalised KSD": lambda: goodwin(measure="normalised", digits=(1, -2, -1)),
+    "the same after SPMCMC": lambda: goodwin("best", digits=(3, 0, 2)),
+    "KSDT-LINEAR is below KSDT-SQRT": lambda: [
+        f"random walk {two('goodwin-rwm')}; {two('goodwin-rwm', measure='normalised')}",
+        paired_methods(),
+        paired_methods(stream="best"),
+        f"Slow MALA {two('goodwin-mala-slow')}",
+    ],
+    "Goodwin, MALA": lambda: [
+        f"slow step: {three('goodwin-mala-slow')}, SPMCMC {three('goodwin-mala-slow', stream='best')}",
+        f"fast step: {three('goodwin-mala')}, SPMCMC {three('goodwin-mala', stream='best')}",
+    ],
+    "calcium: both thinned": lambda: [
+        three("calcium", measure="normalised"),
+        f"SPMCMC {three('calcium', stream='best', measure='normalised')}",
+    ],
+    "calcium: KSDT-LINEAR is below": lambda: [
+        f"at the end {against_every('KSDT-LINEAR')}; SPMCMC {against_every('KSDT-LINEAR', stream='best')}",
+    ]
+    + [
+        "above at {1} of {2} recorded steps".format(*steps_below("KSDT-LINEAR", "best", "imq")),
+        "RBF: {1} of {2}".format(*steps_below("KSDT-LINEAR", "best", "rbf")),
+    ],
+    "calcium, appendix": lambda: [
+        f"{calcium_below('imq', 'first')} of 83 (RBF {calcium_below('rbf', 'first')})",
+        f"SPMCMC {calcium_below('imq', 'best')} (RBF {calcium_below('rbf', 'best')})",
+    ],
+    "calcium: KSDT-SQRT ends below": lambda: [
+        f"{against_every('KSDT-SQRT')} (IMQ), {against_every('KSDT-SQRT', kernel='rbf')} (RBF)"
+    ],
+    "adaptivity: 24 draws": lambda: [
+        f"{repeats('adaptivity', 'kept', 1, kernel='imq', rule=rule, modes=4)} and "
+        f"{repeats('adaptivity', 'kept', 1, kernel='imq', rule=rule, modes=10)}"
+        for rule in ("paper", "monotone")
+    ]
+    + [f"{of_code('adaptivity', '4', 'kept', 1)} and {of_code('adaptivity', '10', 'kept', 1)}"],
+    "$\\alpha = 1.8$ has the lowest KSD": lambda: [
+        repeats("alpha", "ksd", 5, kernel=kernel, rule="paper", alpha=alpha)
+        for kernel in ("imq", "rbf")
+        for alpha in (1.8, 2.0)
+    ],
+    "and the lowest normalised KSD": lambda: [
+        " against ".join(
+            repeats("alpha", "normalised", 3, kernel=kernel, rule="paper", alpha=alpha) for alpha in (1.8, 2.0)
+        )
+        for kernel in ("imq", "rbf")
+    ]
+    + [
+        " against ".join(of_code(problem, alpha, "normalised", 3, kernel) for alpha in ("1.8", "2.0"))
+        for problem in ("alpha-authors", "alpha")
+        for kernel in ("imq", "rbf")
+    ],
+    "normalised KSD for $\\alpha = 1.0$": lambda: [
+        repeats("alpha", "normalised", 3, kernel="imq", rule="paper", alpha=1.0),
+        of_code("alpha", "1.0", "normalised", 2),
+        of_code("alpha", "1.0", "normalised", 2, "rbf"),
+    ],
+    "IMDB: higher agreement": lambda: [
+        difference("imdb", 2000),
+        difference("imdb", 100),
+        difference("imdb", 2000, stream="SPMCMC"),
+    ],
+    "IMDB: lower total variation": lambda: [
+        difference("imdb", 2000, "total_variation"),
+        difference("imdb", 100, "total_variation"),
+        difference("imdb", 2000, "total_variation", stream="SPMCMC"),
+    ],
+    "IMDB: higher accuracy": lambda: [
+        difference("imdb", 2000, "accuracy"),
+        difference("imdb", 100, "accuracy"),
+        difference("imdb", 2000, "accuracy", stream="SPMCMC"),
+    ],
+    "IMDB: new points": lambda: [
+        difference("imdb", 2000, "expected_calibration_error"),
+        difference("imdb", 100, "expected_calibration_error"),
+        difference("imdb", 2000, "expected_calibration_error", stream="SPMCMC"),
+    ],
+    "CIFAR-10: higher agreement": lambda: [
+        *(difference("cifar10", step) for step in (100, 500, 1000, 2000)),
+        difference("cifar10", 2000, method="KSDT-LINEAR"),
+    ],
+    "CIFAR-10: agreement with the posterior": lambda: of_authors("cifar10-authors"),
+    "IMDB: agreement with the posterior": lambda: [
+        *of_authors("imdb-authors"),
+        difference("imdb-authors", 2000, stream="SPMCMC"),
+    ],
+    "CIFAR-10: total variation": lambda: [
+        difference("cifar10", 100, "total_variation"),
+        difference("cifar10", 2000, "total_variation"),
+        difference("cifar10", 2000, "total_variation", "KSDT-LINEAR"),
+    ],
+    "CIFAR-10: accuracy": lambda: [difference("cifar10", 2000, "accuracy", method) for method in PAIR],
+    "CIFAR-10: expected calibration": lambda: [
+        difference("cifar10", 2000, "expected_calibration_error", method) for method in PAIR
+    ],
+    "RBF: calcium": lambda: [
+        against_every("KSDT-SQRT", kernel="rbf")
+    ],
+    "RBF: adaptivity": lambda: [
+        f"{of_code('adaptivity', '4', 'kept', 1, 'rbf')} and {of_code('adaptivity', '10', 'kept', 1, 'rbf')}"
+    ],
+}
+
+
+def of_authors(name):
+    """The numbers of a row on the posterior of the authors."""
+    return [
+        difference(name, 100),
+        difference(name, 2000),
+        difference(name, 2000, method="KSDT-LINEAR"),
+        difference(name, 2000, "total_variation"),
+        difference(name, 2000, "total_variation", "KSDT-LINEAR"),
+    ]
+
+
+@pytest.mark.parametrize("claim", EXPECTED)
+def test_the_numbers_of_a_claim_are_those_of_the_results(claim):
+    found = [text for name, text in rows().items() if name.startswith(claim)]
+    assert len(found) == 1, claim
+    missing = [expected for expected in EXPECTED[claim]() if expected not in found[0]]
+    assert not missing, found[0]
+
+
+def test_every_interval_of_the_claims_is_tested():
+    computed = {expected for claim in EXPECTED for expected in EXPECTED[claim]()}
+    computed = set(re.findall(r"\$[^$]*\\pm[^$]*\$", " ".join(computed)))
+    written = set(re.findall(r"\$[^$]*\\pm[^$]*\$", " ".join(rows().values())))
+    assert written - computed == set()
