@@ -51,8 +51,16 @@ def concatenate(tables: Sequence[ResultTable]) -> ResultTable:
 def select(table: ResultTable, **values: object) -> ResultTable:
     """Return the rows in which the named columns have the given values.
 
+    Returns
+    -------
+    ResultTable
+        The chosen rows of all columns.
+
+    Examples
+    --------
     >>> select({"kernel": np.array(["imq", "rbf"]), "ksd": np.array([0.1, 0.2])}, kernel="rbf")["ksd"].tolist()
     [0.2]
+
     """
     rows = np.logical_and.reduce([table[name] == value for name, value in values.items()])
     return {name: column[rows] for name, column in table.items()}
@@ -70,8 +78,16 @@ def mean_over_repeats(table: ResultTable) -> ResultTable:
 def error_over_repeats(table: ResultTable, name: str, group: str = "step") -> NDArray[np.float64]:
     """Return the standard error of the mean of a column over the repeats at each step.
 
+    Returns
+    -------
+    ndarray
+        Standard errors in the order of the steps; 0 for a single repeat.
+
+    Examples
+    --------
     >>> error_over_repeats({"step": np.array([1, 1, 2, 2]), "ksd": np.array([1.0, 3.0, 5.0, 5.0])}, "ksd").tolist()
     [1.0, 0.0]
+
     """
     groups = [table[name][table[group] == step] for step in np.unique(table[group])]
     return np.array([np.std(some, ddof=1) / np.sqrt(len(some)) if len(some) > 1 else 0.0 for some in groups])
@@ -80,8 +96,16 @@ def error_over_repeats(table: ResultTable, name: str, group: str = "step") -> ND
 def estimate(values: NDArray[Any], digits: int = 4) -> str:
     """Return the mean of repeated values ± one standard error of the mean.
 
+    Returns
+    -------
+    str
+        ``mean ± error``.
+
+    Examples
+    --------
     >>> estimate(np.array([0.5, 0.7]), 2)
     '0.60 ± 0.10'
+
     """
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"

@@ -239,6 +239,12 @@ def clean() -> Iterator[DiagnosisCase]:
 
     KSD alone is left out where it is known to keep sets that are too wide or too narrow, or to change proportions:
     those are faults.
+
+    Returns
+    -------
+    iterator of DiagnosisCase
+        One case per stream, method and size.
+
     """
     two, ten = Gaussian(np.zeros(2), 1.0), Gaussian(np.zeros(10), 1.0)
     streams: dict[str, tuple[SampleStream, tuple[int, ...]]] = {  # the sizes are those of sets by KSD alone

@@ -183,8 +183,16 @@ def _by_check(rows: list[Row]) -> str:
 def wilson(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
     """Return the Wilson interval of a rate.
 
+    Returns
+    -------
+    tuple of float
+        Lower and upper end.
+
+    Examples
+    --------
     >>> [round(end, 3) for end in wilson(0, 100)]
     [0.0, 0.037]
+
     """
     z = NormalDist().inv_cdf(0.5 + level / 2)
     middle = (hits + z * z / 2) / (runs + z * z)

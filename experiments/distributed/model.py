@@ -149,6 +149,12 @@ def simulate(p: ManyChains, m: Machine, jitter: float = 0.1, seed: int = 0) -> T
 
     The times of the leaves vary by a log-normal factor. The statistics of each leaf are one more task. The tree starts
     when all statistics are known, and a node when its children are complete.
+
+    Returns
+    -------
+    Times
+        Simulated times in seconds.
+
     """
     factors = np.exp(jitter * np.random.default_rng(seed).normal(size=p.chains))
     free = [0.0] * m.workers

@@ -206,6 +206,12 @@ def machine() -> Iterator[Line]:
     """Measure the time of an evaluation and of a draw in several dimensions, and of an evaluation in a node.
 
     The time of a draw includes sampling it, in place of reading it from a file.
+
+    Returns
+    -------
+    iterator of Line
+        Measured times, one line each.
+
     """
     for dim in (2, 10, 50, 100):
         times = {}

@@ -52,9 +52,17 @@ class Rectangle(NamedTuple):
 
         The margin is a fraction of the sides.
 
+        Returns
+        -------
+        Rectangle
+            The rectangle with its margin.
+
+        Examples
+        --------
         >>> around = Rectangle.around(np.array([[0.0, 0.0], [2.0, 2.0], [2.0, 0.0]]), np.array([1.0, 0.0]), 0.5)
         >>> around.centre.tolist(), np.abs(around.axes).tolist()
         ([1.0, 1.0], [[2.0, 0.0], [0.0, 2.0]])
+
         """
         first = direction / np.linalg.norm(direction)
         turn = np.column_stack([first, [-first[1], first[0]]])
@@ -65,9 +73,17 @@ class Rectangle(NamedTuple):
     def smallest(cls, points: Array, margin: float) -> Rectangle:
         """Return the rectangle of smallest area that contains the points, among 18 orientations, and a margin.
 
+        Returns
+        -------
+        Rectangle
+            The rectangle with its margin.
+
+        Examples
+        --------
         >>> smallest = Rectangle.smallest(np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 1.0], [0.0, 1.0]]), 0.0)
         >>> smallest.centre.tolist(), np.abs(smallest.axes).tolist()
         ([1.0, 0.5], [[1.0, 0.0], [0.0, 0.5]])
+
         """
         angles = np.pi * np.arange(_ORIENTATIONS) / _ORIENTATIONS
         found = [cls.around(points, np.array([np.cos(angle), np.sin(angle)]), margin) for angle in angles]
@@ -266,8 +282,16 @@ class InterpolatedPosterior:
 def log_softmax(logits: Array) -> Array:
     """Return the logarithms of the class probabilities (n, classes).
 
+    Returns
+    -------
+    ndarray
+        Log probabilities (n, classes).
+
+    Examples
+    --------
     >>> np.exp(log_softmax(np.array([[0.0, np.log(3.0)]]))).round(6).tolist()
     [[0.25, 0.75]]
+
     """
     shifted = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

@@ -17,10 +17,18 @@ _TOLERANCE = 0.01  # predicted increase of the log density at which the search e
 def negative_hessian(target: Target, position: Array) -> Array:
     """Return minus the Hessian (k, k) of the log density, from central differences of the score.
 
+    Returns
+    -------
+    ndarray
+        Symmetric matrix (k, k).
+
+    Examples
+    --------
     >>> from steinstream.targets import Gaussian
     >>> negative_hessian(Gaussian(np.zeros(2), np.array([[2.0, 0.0], [0.0, 0.5]])), np.ones(2)).round(6)
     array([[0.5, 0. ],
            [0. , 2. ]])
+
     """
     steps = _STEP * np.eye(len(position))
     rows = np.array([target.score(position - step) - target.score(position + step) for step in steps]) / (2 * _STEP)
@@ -30,9 +38,17 @@ def negative_hessian(target: Target, position: Array) -> Array:
 def find_mode(target: Target, start: Array, progress: Callable[[float], None] = lambda fraction: None) -> Array:
     """Return a local maximum of the log density near ``start``, by damped Newton steps.
 
+    Returns
+    -------
+    ndarray
+        Position (k,) of the maximum.
+
+    Examples
+    --------
     >>> from steinstream.targets import Gaussian
     >>> find_mode(Gaussian(np.array([3.0, -1.0]), 0.01), np.zeros(2)).round(6)
     array([ 3., -1.])
+
     """
     position, height, damping = start.copy(), target.log_density(start), 0.0
     for iteration in range(_ITERATIONS):

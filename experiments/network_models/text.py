@@ -23,8 +23,16 @@ _PADDING, _UNKNOWN, _FIRST = 0, 1, 2
 def split_words(text: str) -> list[str]:
     """Return the words of a text in lower case, without HTML line breaks; n't becomes the word not.
 
+    Returns
+    -------
+    list of str
+        The words in their order.
+
+    Examples
+    --------
     >>> split_words("Ann's film isn't bad.<br /><br />Is it?")
     ['ann', 'film', 'is', 'not', 'bad', 'is', 'it', '?']
+
     """
     plain = text.lower().replace("<br />", " ")
     return _WORD.findall(_POSSESSIVE.sub(" ", _NEGATION.sub(" not", plain)))
@@ -50,8 +58,16 @@ class Vocabulary:
 
         ``size`` is the number of word numbers, including padding and unknown words.
 
+        Returns
+        -------
+        Vocabulary
+            The most frequent words.
+
+        Examples
+        --------
         >>> Vocabulary.from_texts(["a b a", "c b a"], 4).words
         ('a', 'b')
+
         """
         counts = Counter(word for text in texts for word in split_words(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -60,8 +76,16 @@ class Vocabulary:
     def encode(self, texts: Sequence[str], length: int) -> NDArray[np.int32]:
         """Return the numbers (n, length) of the last words of each text; shorter texts are padded on the left.
 
+        Returns
+        -------
+        ndarray
+            Numbers of words (n, length).
+
+        Examples
+        --------
         >>> Vocabulary(("a", "b")).encode(["b", "a b c"], 2).tolist()
         [[0, 3], [3, 1]]
+
         """
         table = np.full((len(texts), length), _PADDING, dtype=np.int32)
         for row, text in zip(table, texts, strict=True):

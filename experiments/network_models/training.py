@@ -120,9 +120,17 @@ def train_curve(
 def on_curve(first: torch.Tensor, midpoint: torch.Tensor, second: torch.Tensor, t: float) -> torch.Tensor:
     """Return the weights at 0 <= t <= 1 of a curve.
 
+    Returns
+    -------
+    Tensor
+        Weights at ``t``.
+
+    Examples
+    --------
     >>> ends = torch.tensor([0.0]), torch.tensor([2.0])
     >>> [float(on_curve(ends[0], torch.tensor([10.0]), ends[1], t)) for t in (0.0, 0.25, 0.5, 1.0)]
     [0.0, 5.0, 10.0, 2.0]
+
     """
     if t <= 0.5:
         return first + 2 * t * (midpoint - first)

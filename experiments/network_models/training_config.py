@@ -45,9 +45,17 @@ class TrainingConfig:
         It increases in the first epoch, stays constant until the middle of the epochs before averaging and then
         decreases to ``averaged_rate``.
 
+        Returns
+        -------
+        float
+            Learning rate.
+
+        Examples
+        --------
         >>> config = TrainingConfig(epochs=12, averaged=2, rate=0.1, averaged_rate=0.02)
         >>> [round(config.rate_at(time), 3) for time in (0.5, 2, 7.5, 11)]
         [0.051, 0.1, 0.06, 0.02]
+
         """
         before_averaging = self.epochs - self.averaged
         if time >= before_averaging:

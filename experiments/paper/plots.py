@@ -310,6 +310,12 @@ def lower_end(axes: Any, mean: Array, error: Array) -> Array:
     """Return the lower end of a band of the mean plus and minus the error on a logarithmic axis.
 
     Such an axis has no place for values below 0: the band is cut at a tenth of the mean. `legend_outside` states it.
+
+    Returns
+    -------
+    ndarray
+        Lower end of the band.
+
     """
     if (error > 0.9 * mean).any():
         axes.set_gid(_CUT)

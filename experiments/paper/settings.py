@@ -22,7 +22,15 @@ MEAN_SQUARE = r"\mathrm{E}\thinspace\mathrm{KSD}^2"  # without dollars
 def paper_thinner(dim: int, **settings: Any) -> ss.Thinner:
     """Return a thinner with the settings of the paper, except for those given.
 
+    Returns
+    -------
+    Thinner
+        A thinner that has received no draws.
+
+    Examples
+    --------
     >>> paper_thinner(2, growth="linear").config.rule
     'paper'
+
     """
     return ss.Thinner(dim, **{**ss.PAPER, **settings})

@@ -93,6 +93,12 @@ def constants(theta: Values, voltage: float) -> Groups:
 
     The parameters may be complex: with an imaginary part of 1e-30 in one parameter, the imaginary parts of the results
     divided by 1e-30 are the derivatives by this parameter, without cancellation (complex step).
+
+    Returns
+    -------
+    tuple of tuple
+        The quantities in groups.
+
     """
     g_D, J_R, J_L, N, Ca_o = theta[0], theta[1], theta[2], theta[3], theta[4]
     V_L, del_VL, phi_L, t_L, t_R = theta[5], theta[6], theta[7], theta[8], theta[9]
@@ -189,6 +195,12 @@ def channels(k: Groups, C: float, S: float) -> tuple[Numbers, Numbers, Numbers]:
     order; they are fractions of the units in z1. ro is the fraction of units in z3 with an open store channel. D is the
     calcium concentration near an open L-type channel. All expressions are multiplied by the denominators
     P = C^2 + K^2 and Q = D^2 + K^2.
+
+    Returns
+    -------
+    tuple of tuple
+        Fractions, rates and intermediate values.
+
     """
     slope, shift, K2, phi, a, m, opened, closed = k[0]
     low, lower, up, down, own, store, rest, _ = k[1]
@@ -218,6 +230,12 @@ def units(rates: Numbers, wake: float, z: Numbers, g: float) -> tuple[Numbers, N
     """Return the fractions z1 to z4 for given z - g z', the slopes of z1 to z3, and the inverse matrix of the system.
 
     The transitions 1-2-4-3-1 give linear equations, which are solved by cofactors.
+
+    Returns
+    -------
+    tuple of tuple
+        The four fractions, the three slopes and the inverse matrix by rows.
+
     """
     r1, r2, r3, r4, r5, r7 = rates
     a11, a12, a13 = 1.0 + g * (r1 + r5), -g * r2, -g * wake
@@ -277,6 +295,12 @@ def slopes(k: Groups, x: Numbers, log: float, g: float) -> Numbers:
     """Return the slopes of the state for C, S, z - g z' and B - g B' in x; ``log`` is the logarithm of C.
 
     With g = 0 these are the slopes at x. With g > 0 this is an implicit step for z and B.
+
+    Returns
+    -------
+    tuple of float
+        The six slopes.
+
     """
     C, S, z1, z2, z3, B = x
     made, k_m, k_p, _, _ = k[4]

@@ -70,6 +70,12 @@ def variants(title: str, results: ResultTable, kernel: str) -> Any:
     """Draw disagreement and total variation of KSDT-SQRT on SGLD for both rules and preconditioners.
 
     A monotone rule with the same results as the rule of the paper has no line of its own but is named in the label.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure.
+
     """
     plt = pyplot()
     figure, pair = plt.subplots(1, 2, figsize=(15, 4.2), layout="constrained")

@@ -43,9 +43,17 @@ def mean_over_chains(results: ResultTable, **values: object) -> ResultTable:
 def networks_needed(unthinned: ResultTable, level: float) -> float:
     """Return the smallest number of networks of the unthinned chain that reaches an agreement, or infinity.
 
+    Returns
+    -------
+    float
+        Number of networks, or infinity if the chain does not reach the agreement.
+
+    Examples
+    --------
     >>> unthinned = {"kept": np.array([10.0, 20.0]), "agreement": np.array([0.8, 0.9])}
     >>> networks_needed(unthinned, 0.85), networks_needed(unthinned, 0.95)
     (20.0, inf)
+
     """
     reached = np.flatnonzero(unthinned["agreement"] >= level)
     return float(unthinned["kept"][reached[0]]) if len(reached) else np.inf
