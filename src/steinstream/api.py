@@ -441,23 +441,7 @@ def thin_source(
 
 
 def fit_source(source: DrawSource, config: ThinConfig, hooks: RunHooks | None = None) -> Fit:
-    """Read a source once: take a subsample, validate the scores and fit the preconditioner.
-
-    Parameters
-    ----------
-    source : DrawSource
-        The draws.
-    config : ThinConfig
-        Settings. Without a preconditioner, ``"auto"`` is fitted.
-    hooks : RunHooks, optional
-        Callbacks for progress and stopping.
-
-    Returns
-    -------
-    Fit
-        Subsample, preconditioner and numbers of draws.
-
-    """
+    """Read a source once: take a subsample, validate the scores and fit the preconditioner, by default ``"auto"``."""
     subsample, valid, skipped, _ = _read(source, config, hooks or RunHooks())
     fitted = fit_preconditioner(subsample, config)
     fitted.require(source.dim)

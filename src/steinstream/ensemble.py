@@ -326,24 +326,7 @@ def expected_calibration_error(prediction: ArrayLike, labels: ArrayLike, *, bins
 
 
 def probabilities(prediction: ArrayLike) -> Array:
-    """Validate a prediction of classes.
-
-    Parameters
-    ----------
-    prediction : array_like of shape (inputs, classes)
-        Probabilities.
-
-    Returns
-    -------
-    ndarray of shape (inputs, classes)
-        The prediction as float64.
-
-    Raises
-    ------
-    InputError
-        If the shape is wrong, or a row is not a distribution over the classes.
-
-    """
+    """Return a prediction (inputs, classes) as float64; raise if a row is not a distribution over the classes."""
     p = np.asarray(prediction, dtype=np.float64)
     if p.ndim != 2 or p.size == 0:
         raise InputError(f"Probabilities must have shape (inputs, classes), got shape {p.shape}.")
@@ -360,11 +343,6 @@ def probabilities(prediction: ArrayLike) -> Array:
 
 def are_probabilities(prediction: Array) -> bool:
     """Return whether a prediction has at least two columns, and all rows are distributions over the classes.
-
-    Parameters
-    ----------
-    prediction : array
-        Prediction of any shape.
 
     Returns
     -------

@@ -86,11 +86,6 @@ class Kernel:
         ``k0(x, x) >= -2 phi'(0) d`` for every draw; this number sets the scale. The grid is 2^-53 of it, as fine as the
         rounding of the smallest diagonal entry, and sums are exact up to 2^40 times it.
 
-        Parameters
-        ----------
-        dim : int
-            Number of dimensions.
-
         Returns
         -------
         KernelParameters
@@ -204,11 +199,6 @@ class Kernel:
 
     def square_factor(self, draws: Array) -> Array:
         """Return the factor of the squared score in the diagonal of the Stein kernel, one per draw.
-
-        Parameters
-        ----------
-        draws : array
-            Draws (n, d).
 
         Returns
         -------

@@ -10,14 +10,7 @@ _log = logging.getLogger("steinstream")
 
 
 class CompileClock:
-    """Measures the time of compilations and reports when one begins and ends.
-
-    Attributes
-    ----------
-    observers : list of callable
-        Each is called with True when a compilation begins, and with False when it ends.
-
-    """
+    """Measures the time of compilations; calls its observers with True when one begins, with False when it ends."""
 
     def __init__(self) -> None:
         self.observers: list[Callable[[bool], None]] = []

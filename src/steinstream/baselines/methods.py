@@ -47,29 +47,9 @@ _QUIET = ThinConfig(history=None, validate_scores=False)  # of thinners inside o
 class SelectionProblem(NamedTuple):
     """A stream of draws and the number of draws to select from it.
 
-    Attributes
-    ----------
-    blocks : callable
-        Returns an iterator over the valid draws from the start, in blocks.
-    total : int
-        Number of valid draws.
-    dim : int
-        Number of parameters.
-    size : int
-        Number of draws to select.
-    config : ThinConfig
-        Settings, of which all methods have the kernel and the preconditioner.
-    preconditioner : Preconditioner
-        The fitted preconditioner.
-    has_scores : bool, default True
-        Whether the draws have scores. Otherwise the scores of a block have no columns.
-    seed : int, default 0
-        Seed of methods that use random numbers.
-    skipped : int, default 0
-        Number of invalid draws, which are left out.
-    subsample : Block, optional
-        Evenly spaced draws of the stream.
-
+    ``blocks`` returns an iterator over the ``total`` valid draws; ``skipped`` others are left out. Without scores, the
+    scores of a block have no columns. All methods have the kernel and the preconditioner of the configuration.
+    ``subsample`` has evenly spaced draws of the stream.
     """
 
     blocks: Callable[[], Iterable[Block]]
@@ -89,14 +69,7 @@ class SelectionProblem(NamedTuple):
         return self.config.kernel
 
     def load(self) -> Block:
-        """Read the whole stream into memory.
-
-        Returns
-        -------
-        Block
-            All valid draws.
-
-        """
+        """Read all valid draws into memory."""
         draws, scores = np.empty((self.total, self.dim)), np.empty((self.total, self.dim if self.has_scores else 0))
         ids, start = np.empty((self.total, 2), dtype=np.int64), 0
         for block in self.blocks():
@@ -106,19 +79,7 @@ class SelectionProblem(NamedTuple):
         return Block(draws, scores, ids)
 
     def take(self, indices: Integers) -> Block:
-        """Read the draws at these indices of the stream, in this order, in one pass.
-
-        Parameters
-        ----------
-        indices : array of int of shape (k,)
-            Indices of valid draws in the stream, in any order.
-
-        Returns
-        -------
-        Block
-            The draws, in the order of the indices.
-
-        """
+        """Read the draws at these indices (k,) of the stream, in this order, in one pass."""
         order = np.argsort(indices, kind="stable")
         ascending, parts, start = indices[order], [validation.empty_block(self.dim, self.has_scores)], 0
         for block in self.blocks():
@@ -620,14 +581,7 @@ spmcmc_fixed_drops = baseline(
 
 
 def drop_sites(steps: int, size: int) -> Integers:
-    """Return the steps that drop a draw before they add one.
-
-    Parameters
-    ----------
-    steps : int
-        Number of steps.
-    size : int
-        Number of draws after the last step.
+    """Return the steps, counted from 1, that drop a draw before they add one.
 
     Returns
     -------

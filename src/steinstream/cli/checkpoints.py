@@ -49,29 +49,7 @@ class Checkpoint:
 
     @classmethod
     def prepare(cls, saving: CheckpointOptions, outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> Self:
-        """Check the options of a checkpoint, and that no output replaces an input.
-
-        Parameters
-        ----------
-        saving : CheckpointOptions
-            The options.
-        outputs : mapping of str to Path
-            Other output files by the names of their options.
-        inputs : sequence of Path
-            Input files.
-
-        Returns
-        -------
-        Checkpoint
-            The checkpoint.
-
-        Raises
-        ------
-        InputError
-            If two files are the same, the file is not a checkpoint, another process uses it, or it exists and
-            ``--resume`` is not given.
-
-        """
+        """Check the options of a checkpoint, that it fits the other files, and that no output replaces an input."""
         path, resume = saving
         if resume and path is None:
             raise InputError("--resume requires a checkpoint.", "Add --checkpoint FILE.")

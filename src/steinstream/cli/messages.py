@@ -25,16 +25,9 @@ STRICT_CODE = 3
 
 
 class Messages:
-    """The output of a command.
+    """The output of a command: text or one JSON object; only warnings and errors if ``quiet``.
 
-    Parameters
-    ----------
-    json : bool, default False
-        Print one JSON object instead of text.
-    quiet : bool, default False
-        Print warnings and errors only.
-    strict : bool, default False
-        Exit with code 3 after a warning.
+    If ``strict``, the command exits with code 3 after a warning.
 
     Attributes
     ----------

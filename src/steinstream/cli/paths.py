@@ -60,26 +60,7 @@ def _replaces(output: Path, other: Path) -> bool:
 
 
 def default_output(chain: Sequence[Path]) -> Path:
-    """Return the file for the kept draws of a chain: ``chain.kept.csv`` for chain.csv.
-
-    The format is that of the first file if kept draws can be written in it, otherwise npz.
-
-    Parameters
-    ----------
-    chain : sequence of Path
-        Files of the chain, or patterns.
-
-    Returns
-    -------
-    Path
-        A file next to the first one.
-
-    Raises
-    ------
-    InputError
-        If the draws are read from standard input, or the file exists.
-
-    """
+    """Return ``chain.kept.csv`` for chain.csv, or an npz file if kept draws cannot be written in the format."""
     from steinstream.io.multi_file import matching_files
 
     first = matching_files(chain[0])[0]

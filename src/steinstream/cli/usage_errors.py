@@ -49,13 +49,6 @@ def for_command(text: str, context: click.Context) -> str:
     A setting in Python is replaced by its option. An option that the command does not have is written with a command
     that has it.
 
-    Parameters
-    ----------
-    text : str
-        The message.
-    context : click.Context
-        Context of the command.
-
     Returns
     -------
     str

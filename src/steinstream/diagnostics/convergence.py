@@ -68,11 +68,6 @@ def _autocorrelation_time(series: Array) -> Array:
 def effective_sample_size(series: Array) -> Array:
     """Return the effective sample size of each column.
 
-    Parameters
-    ----------
-    series : array
-        Consecutive values of k functions, (n, k).
-
     Returns
     -------
     array
@@ -92,16 +87,7 @@ def effective_sample_size(series: Array) -> Array:
 
 
 def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
-    """Return R-hat of each parameter from the statistics of m parts.
-
-    Parameters
-    ----------
-    means : array
-        Mean of each part, (m, d).
-    lengths : array
-        Number of draws of each part, (m,).
-    variance : array
-        Pooled variance within the parts, (d,).
+    """Return R-hat of each parameter from means (m, d) and lengths (m,) of m parts, and the variance (d,) within.
 
     Returns
     -------
@@ -120,20 +106,7 @@ def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
 
 
 class Parts(NamedTuple):
-    """Statistics of m parts of a stream.
-
-    Attributes
-    ----------
-    means : array
-        Mean of each part, (m, d).
-    lengths : array
-        Number of draws of each part, (m,).
-    variance : array
-        Pooled variance within the parts, (d,).
-    tau : array
-        Autocorrelation time within the parts, (d,).
-
-    """
+    """Means (m, d) and lengths (m,) of m parts of a stream; variance and autocorrelation time within the parts (d,)."""
 
     means: Array
     lengths: Array
@@ -169,12 +142,7 @@ class Parts(NamedTuple):
     def detectable_shift(self, limits: Array, number: int) -> float:
         """Return the shift of ``number`` parts, in standard deviations, that is found with a probability of 90 %.
 
-        Parameters
-        ----------
-        limits : array
-            Largest R-hat that does not fire, (d,).
-        number : int
-            Number of parts that are shifted by the same amount.
+        ``limits`` are the largest R-hat that do not fire, (d,).
 
         Returns
         -------

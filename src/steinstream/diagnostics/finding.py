@@ -80,13 +80,6 @@ class Finding:
 def skipped(name: str, reason: str) -> Finding:
     """Return the finding of a check that was not made.
 
-    Parameters
-    ----------
-    name : str
-        Name of the check.
-    reason : str
-        Why it was not made.
-
     Returns
     -------
     Finding

@@ -26,21 +26,7 @@ _PRIOR = 10.0  # parameters with the noise of independent draws that are added t
 
 
 def standard_error(stream_values: Array, kept_count: int) -> Array:
-    """Return the standard error of the difference between a stream mean and a mean over the kept draws.
-
-    Parameters
-    ----------
-    stream_values : array
-        Values of k functions on the draws of the stream, (n, k).
-    kept_count : int
-        Number of kept draws, which are treated as independent.
-
-    Returns
-    -------
-    array
-        Standard errors (k,), in standard deviations of the functions.
-
-    """
+    """Return the standard error of each difference between stream and kept mean, in sds; kept draws are independent."""
     return np.asarray(np.sqrt(1.0 / effective_sample_size(stream_values) + 1.0 / kept_count))
 
 
@@ -49,11 +35,6 @@ def relative_noise(differences: Array) -> Array:
 
     The estimate is the root mean square of the differences of the other parameters, to which ten parameters with the
     noise of independent draws are added, and at most 1. With few parameters it is therefore close to 1.
-
-    Parameters
-    ----------
-    differences : array
-        Differences between kept draws and stream, in standard errors of independent draws, (d,).
 
     Returns
     -------
@@ -76,17 +57,8 @@ def relative_noise(differences: Array) -> Array:
 def threshold(effect: float, noise: Array | float, comparisons: Array | int, skewness: Array | float = 0.0) -> Array:
     """Return the larger of the effect size that matters and the noise level of a clean run.
 
-    Parameters
-    ----------
-    effect : float
-        Smallest effect that matters.
-    noise : array or float
-        Standard error of the compared difference.
-    comparisons : array or int
-        Number of comparisons that share the false-alarm rate of the check (Bonferroni).
-    skewness : array or float, default 0
-        Skewness of the compared difference, by which its upper quantiles exceed those of the normal distribution
-        (E. A. Cornish and R. A. Fisher, 1938).
+    The comparisons share the false-alarm rate of the check (Bonferroni). A skewness of the compared difference
+    increases its upper quantiles (E. A. Cornish and R. A. Fisher, 1938).
 
     Returns
     -------
@@ -107,13 +79,6 @@ def threshold(effect: float, noise: Array | float, comparisons: Array | int, ske
 def sensitivity(limit: Array | float, noise: Array | float) -> Array:
     """Return the smallest fault that exceeds a threshold with a probability of 90 %.
 
-    Parameters
-    ----------
-    limit : array or float
-        Threshold.
-    noise : array or float
-        Standard error of the compared difference.
-
     Returns
     -------
     array
@@ -133,13 +98,6 @@ def as_normal(difference: Array, skewness: Array | float) -> Array:
 
     This inverts the expansion that `threshold` uses: if the compared quantity has a skewness, its upper differences are
     larger. Differences below one standard error are not changed.
-
-    Parameters
-    ----------
-    difference : array
-        Differences in standard errors.
-    skewness : array or float
-        Skewness of the compared quantity, at least 0.
 
     Returns
     -------

@@ -92,13 +92,8 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
 def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path], bool]) -> Iterator[Path]:
     """Create an empty folder that replaces ``path`` when the ``with`` block ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The target.
-    replaceable : callable
-        Returns whether an existing folder may be replaced. It is renamed and then deleted, because no system call
-        replaces a folder that is not empty.
+    ``replaceable`` returns whether an existing folder may be replaced. It is renamed and then deleted, because no
+    system call replaces a folder that is not empty.
 
     Yields
     ------

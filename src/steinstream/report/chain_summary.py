@@ -29,14 +29,7 @@ ChainLike: TypeAlias = "ChainSummary | Chain | str | PathLike[str] | Sequence[st
 class ChainSummary:
     """Evenly spaced draws of a chain and its inspection. Draws that are not finite are counted and skipped.
 
-    Parameters
-    ----------
-    kept : Kept
-        The set that was kept from the chain.
-    title : str
-        Description of the chain.
-    has_scores : bool, default True
-        Whether the chain has scores. If not, it is not inspected, and the diagnostic checks are made without scores.
+    A chain without scores is not inspected, and the diagnostic checks are made without scores.
 
     Attributes
     ----------

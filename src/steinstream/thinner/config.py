@@ -463,25 +463,7 @@ def described_functions(values: Mapping[str, Any]) -> list[str]:
 def run_settings(
     config: ThinConfig, preconditioner: object, names: Sequence[str] = NAMES, **statistics: Any
 ) -> dict[str, Any]:
-    """Return the settings of a kept set: version, configuration, measure, and statistics of the run.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        The settings.
-    preconditioner : object
-        The preconditioner in which KSD was computed, or its description.
-    names : sequence of str, optional
-        The settings that the method has. Default: all.
-    **statistics
-        Statistics of the run, as plain values.
-
-    Returns
-    -------
-    dict
-        Plain values that fit into JSON.
-
-    """
+    """Return the settings of a kept set as JSON values: version, configuration, measure, and statistics of the run."""
     values = config.to_dict(arrays=False)
     return {
         "steinstream": __version__,
