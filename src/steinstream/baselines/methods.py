@@ -622,7 +622,7 @@ def _groups(problem: SelectionProblem, count: int) -> Iterator[Block]:
 # -- kernel methods that match the stream --------------------------------------------------------------------------
 
 
-def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
+def _reservoir(problem: SelectionProblem) -> Block:
     """Super-sample with a reservoir (Paige, Sejdinovic and Wood, 2016), with the Stein kernel.
 
     The reservoir always holds ``size`` draws. Each new draw may replace one of them: the swap that brings the mean
@@ -632,13 +632,9 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
     kernel values of each draw with all draws before it, :math:`n^2 / 2` in all, and memory for the chain.
 
     The result represents the stream including its burn-in. The mean embedding of the target under the Stein kernel is
-    0; with it in place of that of the stream, the same swaps are online KSD thinning with a hard cap. Ids are in the
-    order of the places of the reservoir: a new draw has the place of the draw that it replaced.
+    0; with it in place of that of the stream, the same swaps are online KSD thinning with a hard cap (``ksdt``). Ids
+    are in the order of the places of the reservoir: a new draw has the place of the draw that it replaced.
     """
-    if toward not in ("stream", "target"):
-        raise InputError(f'toward must be "stream" or "target", got {toward!r}.')
-    if toward == "target":
-        return SELECTORS["ksdt"](problem)
     from steinstream._engine.baseline_loops import empty_reservoir, update_reservoir
     from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.pairwise import empty_sums, rows_before, tiled
@@ -659,7 +655,7 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
     return chain.take(kept.places)
 
 
-reservoir = baseline(_reservoir, toward='Whether the reservoir approaches the ``"stream"`` or the ``"target"``.')
+reservoir = baseline(_reservoir)
 
 
 def _kernel_thinning(problem: SelectionProblem) -> Block:
