@@ -109,20 +109,9 @@ class Kernel:
         return np.asarray(PROFILES[profile](u, first, second)[0])
 
     def matrix(self, x: Array, sx: Array, y: Array, sy: Array) -> Array:
-        """Return the Stein kernel of every row of ``x`` with every row of ``y``, in plain NumPy.
+        """Return the Stein kernel of every row of ``x`` (n, d) with every row of ``y`` (m, d), in plain NumPy.
 
         This is the reference for the compiled kernel; it is slow and takes O(n m d) memory.
-
-        Parameters
-        ----------
-        x : array
-            Draws (n, d).
-        sx : array
-            Scores of ``x``.
-        y : array
-            Draws (m, d).
-        sy : array
-            Scores of ``y``.
 
         Returns
         -------
@@ -153,14 +142,7 @@ class Kernel:
         return matrix
 
     def diagonal(self, scores: Array, draws: Array | None = None) -> Array:
-        """Return the Stein kernel of each draw with itself.
-
-        Parameters
-        ----------
-        scores : array
-            Scores (n, d).
-        draws : array, optional
-            Draws (n, d), required only with a linear term.
+        """Return the Stein kernel of each draw with itself; the draws are required only with a linear term.
 
         Returns
         -------

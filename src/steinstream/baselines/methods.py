@@ -269,14 +269,8 @@ class Baseline(Protocol):
 def baseline(select: Select, *, needs_scores: bool = True, **options: str) -> Baseline:
     """Register a method and return it as a function of arrays.
 
-    Parameters
-    ----------
-    select : callable
-        The method, a function of a :class:`SelectionProblem` with a leading underscore in its name.
-    needs_scores : bool, default True
-        Whether the method raises an error for draws without scores.
-    **options : str
-        Documentation of the further keywords of the method, which are the keyword-only parameters of ``select``.
+    The name of ``select`` has a leading underscore. ``options`` document the further keywords of the method, which are
+    the keyword-only parameters of ``select``.
 
     Returns
     -------

@@ -35,15 +35,8 @@ _REMEDIES = {
 def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = True) -> Iterator[IO[Any]]:
     """Open a file that replaces ``path`` when the ``with`` block ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The target. Through a symbolic link, the file it points to is replaced.
-    mode : {"wb", "w"}
-        Binary or text mode (UTF-8).
-    sync : bool, default True
-        Wait until the file is on the disk. Without it, the file survives a crash of the process but possibly not of
-        the machine.
+    Through a symbolic link, the file it points to is replaced. Without ``sync``, the file survives a crash of the
+    process but possibly not of the machine.
 
     Yields
     ------
