@@ -30,7 +30,7 @@ def text(value: object) -> Markup:
 
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
-    """Build one element; ``class_`` stands for the attribute class, ``data_value`` for data-value, None for no attribute.
+    """Build one element; ``class_`` stands for the attribute class, ``data_value`` for data-value, None for none.
 
     Returns
     -------
