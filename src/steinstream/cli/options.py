@@ -204,12 +204,11 @@ scores_option = option("--scores", type=PATH, metavar="FILE", help="Separate fil
 draws_name_option = option(
     "--draws-name",
     default="draws",
-    show_default=True,
     help="Name of the array of draws, or columns: a,b,c; in NetCDF and Zarr GROUP/NAME or GROUP.",
     section=INPUT,
 )
 scores_name_option = option(
-    "--scores-name", default="scores", show_default=True, help="Name of the array or columns of scores.", section=INPUT
+    "--scores-name", default="scores", help="Name of the array or columns of scores.", section=INPUT
 )
 
 parameters_option = option(

@@ -71,7 +71,6 @@ _FUNCTION = "MODULE:FUNCTION"
     "--by",
     type=click.Choice(["finite", "jax", "torch"]),
     default="finite",
-    show_default=True,
     help="How to differentiate the log density: finite differences, JAX or PyTorch.",
     section=MOST_USED,
 )
@@ -79,21 +78,18 @@ _FUNCTION = "MODULE:FUNCTION"
     "--accuracy",
     type=float,
     default=1e-15,
-    show_default=True,
     help="Relative accuracy of the log density, for finite differences: the tolerance of a solver.",
 )
 @option(
     "--processes",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     help="Number of processes for finite differences.",
 )
 @option(
     "--on-error",
     type=click.Choice(["raise", "nan"]),
     default="raise",
-    show_default=True,
     help="If the log density raises an exception: stop, or set the score to NaN.",
 )
 @option(
