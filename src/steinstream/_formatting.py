@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 
@@ -80,6 +79,8 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
     'Did you mean score or scores? '
 
     """
+    import difflib
+
     close = difflib.get_close_matches(name, list(known), n=most)
     return f"Did you mean {' or '.join(close)}? " if close else ""
 

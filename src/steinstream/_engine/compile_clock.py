@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-
-_log = logging.getLogger("steinstream")
 
 
 class CompileClock:
@@ -28,7 +25,9 @@ class CompileClock:
         self._depth += 1
         if self._depth == 1:
             if not self._finished:
-                _log.info("Compiling (first use only).")
+                import logging  # not for the help of the command line
+
+                logging.getLogger("steinstream").info("Compiling (first use only).")
             self._started = time.perf_counter()
             self._report(True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -215,11 +214,15 @@ def _require_checkpoint(path: Path) -> None:
 
 def head_fingerprint(head: bytes) -> dict[str, Any]:
     """Return what identifies a growing file: length and hash of the part that was read first."""
+    import hashlib  # not for the help
+
     return {"bytes": len(head), "sha256": hashlib.sha256(head).hexdigest()}
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
     """Return what identifies a file or folder wherever it is: its size, and a hash of its start and end."""
+    import hashlib
+
     digest, size = hashlib.sha256(), 0
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for each in files:

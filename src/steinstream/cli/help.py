@@ -75,6 +75,9 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; the remedy of an error names options of this command."""
+        import logging  # not for the help
+
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Zarr's tasks: errors are reported where they matter
         try:
             return super().invoke(ctx)
         except SteinstreamError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import warnings
@@ -73,6 +72,8 @@ class Messages:
     def result(self, values: Mapping[str, Any]) -> None:
         """Print the result as JSON, if this is requested; numbers that are not finite become null."""
         if self._json:
+            import json
+
             context = click.get_current_context(silent=True)
             command = {} if context is None else {"command": context.info_name}
             click.echo(json.dumps(_plain({**command, **values, "warnings": self.warnings})))

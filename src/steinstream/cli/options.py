@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
@@ -279,6 +277,9 @@ def _reading_stdin(command: F) -> F:
             return command(chain=chain, **values)
         if len(paths) > 1:
             raise InputError("- is standard input, which cannot be read together with files.", "Give - alone.")
+        import shutil  # not for the help
+        from tempfile import TemporaryDirectory
+
         with TemporaryDirectory(prefix="steinstream-") as folder:
             copy = Path(folder) / STDIN_NAME
             with copy.open("wb") as file:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from steinstream.cli.options import STANDARD, STDIN_NAME, InputOptions, layout
@@ -116,6 +115,8 @@ def check_writable(option: str, path: Path) -> None:
     place = Path(os.path.realpath(path))
     if not place.parent.is_dir():
         raise OutputError(f"cannot write {path}: the folder {place.parent} does not exist.", "Create the folder first.")
+    from tempfile import NamedTemporaryFile  # not for the help
+
     try:
         with NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"):
             pass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
 
 from steinstream._typing import Array, Flags, Integers
+from steinstream.diagnostics.finding import normal_quantile
 from steinstream.diagnostics.mcse import standard_error
 from steinstream.diagnostics.regions import partitions, region_membership
 from steinstream.validation import Block
@@ -239,7 +239,7 @@ def rank_normalise(draws: Array) -> Array:
 
     """
     count = len(draws)
-    quantiles = np.array([NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)])
+    quantiles = np.array([normal_quantile((rank + 0.625) / (count + 0.25)) for rank in range(count)])
     result = np.empty_like(draws)
     for j, column in enumerate(draws.T):
         _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)

@@ -27,13 +27,12 @@ A. Gelman and D. B. Rubin (1992); A. Vehtari et al., Bayesian Analysis 16 (2021)
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from steinstream._typing import Array
-from steinstream.diagnostics.finding import FALSE_ALARM, POWER, Finding, skipped
+from steinstream.diagnostics.finding import FALSE_ALARM, POWER, Finding, normal_quantile, skipped
 
 if TYPE_CHECKING:
     from steinstream.diagnostics.context import DiagnosticContext
@@ -154,7 +153,7 @@ class Parts(NamedTuple):
         share = number / total
         per_shift = share * (1.0 - share) * total / (total - 1)  # B for a shift of one standard deviation
         noise = np.sqrt(self.tau / float(self.lengths.mean()) * (1.0 / number + 1.0 / (total - number)))
-        shift = np.sqrt((limits**2 - 1.0) / per_shift) + NormalDist().inv_cdf(POWER) * noise
+        shift = np.sqrt((limits**2 - 1.0) / per_shift) + normal_quantile(POWER) * noise
         return float(shift.max())
 
 
@@ -229,4 +228,4 @@ def _split_chains(context: DiagnosticContext, number: int) -> tuple[list[int], P
 def _chi_square_quantile(freedom: int, comparisons: int) -> float:
     """Approximate the chi-square quantile at the false-alarm rate per comparison (Wilson and Hilferty, 1931)."""
     part = 2.0 / (9.0 * freedom)
-    return float(freedom * (1.0 - part + NormalDist().inv_cdf(1.0 - FALSE_ALARM / comparisons) * part**0.5) ** 3)
+    return float(freedom * (1.0 - part + normal_quantile(1.0 - FALSE_ALARM / comparisons) * part**0.5) ** 3)

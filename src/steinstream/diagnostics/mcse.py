@@ -13,15 +13,12 @@ differences of all other parameters, so that a single parameter that is off stan
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from steinstream._typing import Array
 from steinstream.diagnostics.convergence import effective_sample_size
-from steinstream.diagnostics.finding import FALSE_ALARM, POWER
+from steinstream.diagnostics.finding import FALSE_ALARM, POWER, normal_quantile
 
-_POWER_QUANTILE = NormalDist().inv_cdf(POWER)
 _PRIOR = 10.0  # parameters with the noise of independent draws that are added to the estimate of the relative noise
 
 
@@ -71,7 +68,7 @@ def threshold(effect: float, noise: Array | float, comparisons: Array | int, ske
     [0.1, 0.33]
 
     """
-    quantile = np.vectorize(NormalDist().inv_cdf, otypes=[float])
+    quantile = np.vectorize(normal_quantile, otypes=[float])
     z = quantile(1.0 - FALSE_ALARM / (2.0 * np.asarray(comparisons)))
     return np.asarray(np.maximum(effect, (z + (z**2 - 1.0) / 6.0 * skewness) * noise))
 
@@ -90,7 +87,7 @@ def sensitivity(limit: Array | float, noise: Array | float) -> Array:
     0.43
 
     """
-    return np.asarray(limit + _POWER_QUANTILE * np.asarray(noise))
+    return np.asarray(limit + normal_quantile(POWER) * np.asarray(noise))
 
 
 def as_normal(difference: Array, skewness: Array | float) -> Array:

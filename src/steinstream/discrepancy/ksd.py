@@ -32,7 +32,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -314,6 +313,8 @@ def run_rows_in_threads(rows: Callable[[int, int], int], count: int, progress: F
 
     ``rows(begin, end)`` evaluates some rows and returns the number of evaluations.
     """
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
     portions = max(1, min(count // 64, 200))
     edges = np.ceil(count * np.sqrt(np.arange(portions + 1) / portions)).astype(int)
     done = 0

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from steinstream.thinner.dictionary import StepRecords
 
 _PER_DECADE = 20
-_LOGARITHMIC = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
+_ROUNDED_UP = np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64)
+_LOGARITHMIC = _ROUNDED_UP[np.diff(_ROUNDED_UP, prepend=0) > 0]  # np.unique would import numpy.ma
 
 
 class HistoryRecorder:
