@@ -148,6 +148,18 @@ def raises(function: ast.FunctionDef) -> bool:
     return False
 
 
+def documentation(node: ast.ClassDef, method: ast.FunctionDef) -> ast.FunctionDef:
+    """Return a method, or the method of a base class of the package whose docstring it inherits."""
+    if not text_of(method):
+        bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        for full, base in DEFINED.items():
+            if full.rpartition(".")[2] in bases and isinstance(base, ast.ClassDef):
+                for each in methods(base):
+                    if each.name == method.name:
+                        return documentation(base, each)
+    return method
+
+
 def documented(label: str, owner: Definition, signature: ast.FunctionDef) -> list[str]:
     """Return what a docstring does not have: parameters, a section Returns, a section Raises."""
     listed = heads(text_of(owner)) or []
@@ -189,8 +201,9 @@ def test_public_objects_list_every_parameter_what_they_return_and_raise(public):
         elif method.name in ("__init__", "__post_init__"):
             missing += [] if not raises(method) or heads(text_of(node), "Raises") else [f"{node.name}: Raises"]
         elif method.name[0] != "_" and method.name not in public.excluded and not setter:
-            assert text_of(method), f"{method.name}: no docstring"
-            missing += documented(f"{node.name}.{method.name}", method, method)
+            owner = documentation(node, method)
+            assert text_of(owner), f"{method.name}: no docstring"
+            missing += documented(f"{node.name}.{method.name}", owner, method)
     assert not missing
 
 
@@ -211,3 +224,10 @@ def test_an_error_without_a_section_is_found():
     assert isinstance(function, ast.FunctionDef) and documented("f", function, function) == ["f: Raises"]
     (function,) = ast.parse(text.replace("raise E(x)", "def g():\n        raise E(x)")).body
     assert isinstance(function, ast.FunctionDef) and documented("f", function, function) == []
+
+
+def test_the_docstring_of_a_method_may_be_that_of_a_base_class_of_the_package():
+    (gaussian,) = ast.parse("class Own(Target):\n    def score(self, position): ...\n    def other(self): ...").body
+    assert isinstance(gaussian, ast.ClassDef)
+    score, other = (documentation(gaussian, method) for method in methods(gaussian))
+    assert not documented("score", score, methods(gaussian)[0]) and not text_of(other)

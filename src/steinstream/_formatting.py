@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 
@@ -64,8 +63,8 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     return (", ".join(known[:limit]) + more) or "nothing"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is most similar to an unknown one.
+def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
+    """Suggest the known names that are most similar to an unknown one, at most ``most`` of them.
 
     Returns
     -------
@@ -76,10 +75,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     --------
     >>> nearest("score", ["theta", "scores"])
     'Did you mean scores? '
+    >>> nearest("shore", ["theta", "scores", "score"], most=2)
+    'Did you mean score or scores? '
 
     """
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {close[0]}? " if close else ""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=most)
+    return f"Did you mean {' or '.join(close)}? " if close else ""
 
 
 def rounded(value: float, scale: float) -> str:

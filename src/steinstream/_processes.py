@@ -32,16 +32,7 @@ def evaluate_in_processes(
 ) -> Iterator[Evaluation]:
     """Call a function for each argument, and yield the results as they become available.
 
-    Parameters
-    ----------
-    function : callable
-        Function of one argument. With several processes it must be defined at the top level of a module.
-    arguments : sequence
-        The arguments.
-    processes : int
-        Number of processes; with 1, the function is called in this process.
-    what : str
-        What the function is, for messages: "log density".
+    With several processes, the function must be defined at the top level of a module. Messages call it ``what``.
 
     Yields
     ------

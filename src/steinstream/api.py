@@ -395,18 +395,8 @@ def thin_source(
 ) -> Thinner:
     """Thin a source: subsample, fit the preconditioner, run, make further passes.
 
-    Parameters
-    ----------
-    source : DrawSource
-        The draws.
-    config : ThinConfig
-        Settings. Without a preconditioner, ``"auto"`` is fitted.
-    thinner : Thinner, optional
-        A thinner to continue with, from a checkpoint.
-    initial : tuple of array_like, optional
-        Draws and scores of the initial set.
-    hooks : RunHooks, optional
-        Callbacks for progress, checkpoints and stopping.
+    Without a preconditioner, ``"auto"`` is fitted. ``thinner`` comes from a checkpoint, and is continued. ``initial``
+    has draws and scores of the initial set.
 
     Returns
     -------
@@ -441,23 +431,7 @@ def thin_source(
 
 
 def fit_source(source: DrawSource, config: ThinConfig, hooks: RunHooks | None = None) -> Fit:
-    """Read a source once: take a subsample, validate the scores and fit the preconditioner.
-
-    Parameters
-    ----------
-    source : DrawSource
-        The draws.
-    config : ThinConfig
-        Settings. Without a preconditioner, ``"auto"`` is fitted.
-    hooks : RunHooks, optional
-        Callbacks for progress and stopping.
-
-    Returns
-    -------
-    Fit
-        Subsample, preconditioner and numbers of draws.
-
-    """
+    """Read a source once: take a subsample, validate the scores and fit the preconditioner, by default ``"auto"``."""
     subsample, valid, skipped, _ = _read(source, config, hooks or RunHooks())
     fitted = fit_preconditioner(subsample, config)
     fitted.require(source.dim)

@@ -207,16 +207,9 @@ class EnsemblePrediction:
 
 
 def agreement(one: ArrayLike, other: ArrayLike) -> float:
-    """Compute the fraction of inputs on which two predictions have the same most probable class.
+    """Compute the fraction of inputs on which two predictions (inputs, classes) have the same most probable class.
 
     Ties go to the first class.
-
-    Parameters
-    ----------
-    one : array_like of shape (inputs, classes)
-        Probabilities.
-    other : array_like of shape (inputs, classes)
-        Probabilities to compare with.
 
     Returns
     -------
@@ -234,14 +227,7 @@ def agreement(one: ArrayLike, other: ArrayLike) -> float:
 
 
 def total_variation(one: ArrayLike, other: ArrayLike) -> float:
-    """Compute the mean over inputs of half the sum over classes of |p - q|.
-
-    Parameters
-    ----------
-    one : array_like of shape (inputs, classes)
-        Probabilities.
-    other : array_like of shape (inputs, classes)
-        Probabilities to compare with.
+    """Compute the mean over inputs of half the sum over classes of |p - q|, for predictions (inputs, classes).
 
     Returns
     -------
@@ -259,14 +245,7 @@ def total_variation(one: ArrayLike, other: ArrayLike) -> float:
 
 
 def accuracy(prediction: ArrayLike, labels: ArrayLike) -> float:
-    """Compute the fraction of inputs whose most probable class is the label.
-
-    Parameters
-    ----------
-    prediction : array_like of shape (inputs, classes)
-        Probabilities.
-    labels : array_like of shape (inputs,)
-        Integers from 0 to classes - 1.
+    """Compute the fraction of inputs whose most probable class is the label, an integer from 0 to classes - 1.
 
     Returns
     -------
@@ -284,20 +263,11 @@ def accuracy(prediction: ArrayLike, labels: ArrayLike) -> float:
 
 
 def expected_calibration_error(prediction: ArrayLike, labels: ArrayLike, *, bins: int = BINS) -> float:
-    """Compute the expected calibration error (Guo et al. 2017).
+    """Compute the expected calibration error (Guo et al. 2017) of a prediction (inputs, classes).
 
     Inputs are sorted into bins ((m - 1) / bins, m / bins] by the probability of their most probable class. The error is
     the sum over bins of the fraction of inputs in the bin times |accuracy - mean confidence| there. It depends on the
     number of bins: compare only values computed with the same number.
-
-    Parameters
-    ----------
-    prediction : array_like of shape (inputs, classes)
-        Probabilities.
-    labels : array_like of shape (inputs,)
-        Integers from 0 to classes - 1.
-    bins : int, default 15
-        Number of bins.
 
     Returns
     -------
@@ -326,24 +296,7 @@ def expected_calibration_error(prediction: ArrayLike, labels: ArrayLike, *, bins
 
 
 def probabilities(prediction: ArrayLike) -> Array:
-    """Validate a prediction of classes.
-
-    Parameters
-    ----------
-    prediction : array_like of shape (inputs, classes)
-        Probabilities.
-
-    Returns
-    -------
-    ndarray of shape (inputs, classes)
-        The prediction as float64.
-
-    Raises
-    ------
-    InputError
-        If the shape is wrong, or a row is not a distribution over the classes.
-
-    """
+    """Return a prediction (inputs, classes) as float64; raise if a row is not a distribution over the classes."""
     p = np.asarray(prediction, dtype=np.float64)
     if p.ndim != 2 or p.size == 0:
         raise InputError(f"Probabilities must have shape (inputs, classes), got shape {p.shape}.")
@@ -360,11 +313,6 @@ def probabilities(prediction: ArrayLike) -> Array:
 
 def are_probabilities(prediction: Array) -> bool:
     """Return whether a prediction has at least two columns, and all rows are distributions over the classes.
-
-    Parameters
-    ----------
-    prediction : array
-        Prediction of any shape.
 
     Returns
     -------

@@ -26,11 +26,6 @@ _MANY_REPEATS = 0.95  # fraction of repeated states from which to warn
 class Inspection:
     """Shape, invalid values, repeated states and the sign of the scores of a stream, which may have no scores.
 
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-
     Attributes
     ----------
     draws : int
@@ -147,11 +142,6 @@ class Inspection:
     def lines(self, chain: Chain) -> list[tuple[str, str]]:
         """Describe a chain after all its blocks were added, as pairs of a label and a line of text.
 
-        Parameters
-        ----------
-        chain : Chain
-            The chain.
-
         Returns
         -------
         list of tuple
@@ -173,12 +163,7 @@ class Inspection:
         return max(1, math.ceil(math.sqrt(self.draws * math.log(max(self.draws, 2)))))
 
     def megabytes(self, kept: int) -> int:
-        """Return the memory that thinning needs, in MB.
-
-        Parameters
-        ----------
-        kept : int
-            Number of kept draws.
+        """Return the memory in MB that thinning to ``kept`` draws needs.
 
         Returns
         -------

@@ -86,11 +86,6 @@ class Kernel:
         ``k0(x, x) >= -2 phi'(0) d`` for every draw; this number sets the scale. The grid is 2^-53 of it, as fine as the
         rounding of the smallest diagonal entry, and sums are exact up to 2^40 times it.
 
-        Parameters
-        ----------
-        dim : int
-            Number of dimensions.
-
         Returns
         -------
         KernelParameters
@@ -114,20 +109,9 @@ class Kernel:
         return np.asarray(PROFILES[profile](u, first, second)[0])
 
     def matrix(self, x: Array, sx: Array, y: Array, sy: Array) -> Array:
-        """Return the Stein kernel of every row of ``x`` with every row of ``y``, in plain NumPy.
+        """Return the Stein kernel of every row of ``x`` (n, d) with every row of ``y`` (m, d), in plain NumPy.
 
         This is the reference for the compiled kernel; it is slow and takes O(n m d) memory.
-
-        Parameters
-        ----------
-        x : array
-            Draws (n, d).
-        sx : array
-            Scores of ``x``.
-        y : array
-            Draws (m, d).
-        sy : array
-            Scores of ``y``.
 
         Returns
         -------
@@ -158,14 +142,7 @@ class Kernel:
         return matrix
 
     def diagonal(self, scores: Array, draws: Array | None = None) -> Array:
-        """Return the Stein kernel of each draw with itself.
-
-        Parameters
-        ----------
-        scores : array
-            Scores (n, d).
-        draws : array, optional
-            Draws (n, d), required only with a linear term.
+        """Return the Stein kernel of each draw with itself; the draws are required only with a linear term.
 
         Returns
         -------
@@ -204,11 +181,6 @@ class Kernel:
 
     def square_factor(self, draws: Array) -> Array:
         """Return the factor of the squared score in the diagonal of the Stein kernel, one per draw.
-
-        Parameters
-        ----------
-        draws : array
-            Draws (n, d).
 
         Returns
         -------

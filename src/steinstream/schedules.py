@@ -315,14 +315,7 @@ def budget(choice: str | float | Schedule, floor: Schedule) -> Schedule:
 
 
 def evaluate(schedule: Schedule, t: Array) -> Array:
-    """Evaluate a schedule at an array of steps.
-
-    Parameters
-    ----------
-    schedule : callable
-        A schedule of this module, or a function of one step number, which is called once per step.
-    t : ndarray of shape (n,)
-        Step numbers, from 1.
+    """Evaluate a schedule at an array of steps; a user's function is called once per step.
 
     Returns
     -------
@@ -366,14 +359,7 @@ def _value_at(schedule: Schedule, step: int) -> float:
 
 
 def name_of(schedule: Schedule, floor: Schedule) -> str | None:
-    """Return the text form from which :func:`growth` or :func:`budget` restores a schedule.
-
-    Parameters
-    ----------
-    schedule : callable
-        A growth or a budget.
-    floor : callable
-        The growth with which a budget will be restored.
+    """Return the text form from which :func:`growth` or :func:`budget`, with the growth ``floor``, restores a schedule.
 
     Returns
     -------

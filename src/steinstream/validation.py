@@ -147,14 +147,9 @@ def id_tuples(ids: Integers) -> Ids:
 
 
 def as_floats(values: ArrayLike, what: str) -> Array:
-    """Convert a user's array of real numbers to a contiguous float64 array.
+    """Convert a user's array of real numbers, named ``what`` in messages, to a contiguous float64 array.
 
-    Parameters
-    ----------
-    values : array_like
-        The array. Dimensions of an ``xarray.DataArray`` are ordered by their names. Masked entries become NaN.
-    what : str
-        Name of the array in messages.
+    Dimensions of an ``xarray.DataArray`` are ordered by their names. Masked entries become NaN.
 
     Returns
     -------
@@ -389,14 +384,7 @@ def swapped_chains_question(draws: Array, chains: int | None = None) -> str:
 
     Different chains are independent: neighbours along the first axis are not correlated, unless that axis is time. The
     question is asked only if there are many chains, if neighbouring chains are strongly correlated, and if consecutive
-    draws are not.
-
-    Parameters
-    ----------
-    draws : array
-        Draws, or those of the first chains.
-    chains : int, optional
-        Number of all chains. Default: that of ``draws``.
+    draws are not. ``draws`` may have fewer chains than ``chains``.
 
     Returns
     -------
@@ -430,13 +418,7 @@ _TRANSPOSED_MAX_ROWS, _TRANSPOSED_RATIO = 50, 20
 def reject_transposed(draws: ArrayLike, size: int | None) -> None:
     """Raise an `InputError` if draws (n, d) are so few and so long that their order must be (d, n).
 
-    Parameters
-    ----------
-    draws : array_like
-        Draws, as a user passes them to `steinstream.thin`.
-    size : int or None
-        Number of draws to keep. If it is less than n, the order is taken as intended.
-
+    If the size is less than n, the order is taken as intended.
     """
     try:
         shape = np.shape(draws)
@@ -492,16 +474,8 @@ def largest_magnitude(values: Array) -> float:
 def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = "float64") -> NDArray[np.bool_]:
     """Return a mask of the rows whose values are finite and below the overflow limit.
 
-    Parameters
-    ----------
-    block : Block
-        Draws and scores.
-    on_bad : {"raise", "skip"}
-        Raise an error for the first invalid row, or only mask it.
-    linear : bool, default False
-        Whether the kernel has a linear term.
-    storage : {"float64", "float32"}
-        Precision in which the draws will be stored.
+    Unless ``on_bad`` is ``"skip"``, the first invalid row raises an error. The limit depends on whether the kernel has
+    a linear term, and on the storage.
 
     Returns
     -------

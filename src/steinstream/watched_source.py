@@ -16,21 +16,7 @@ from steinstream.result import Kept
 
 
 class WatchedSource:
-    """A source whose convergence is recorded when it is read for the first time.
-
-    Parameters
-    ----------
-    source : DrawSource
-        The source.
-    parameters : int, default 1000
-        Largest number of parameters for which convergence is computed.
-
-    Attributes
-    ----------
-    convergence : RunningConvergence
-        Convergence of the draws that were read.
-
-    """
+    """A source whose convergence is recorded when it is first read, for at most ``parameters`` parameters."""
 
     def __init__(self, source: DrawSource, parameters: int = PARAMETERS) -> None:
         self.source = source

@@ -67,16 +67,7 @@ def _sources() -> str:
 
 
 class CodeFiles:
-    """Files of one function, in place of numba's own.
-
-    Parameters
-    ----------
-    folder : str
-        Folder of the files.
-    function : callable
-        The function before compilation.
-
-    """
+    """Files of one function (before its compilation) in a folder, in place of numba's own."""
 
     def __init__(self, folder: str, function: Callable[..., Any]) -> None:
         self._folder, self._name = Path(folder), function.__name__

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
-_log = logging.getLogger("steinstream")
-
 
 class CompileClock:
-    """Measures the time of compilations and reports when one begins and ends.
-
-    Attributes
-    ----------
-    observers : list of callable
-        Each is called with True when a compilation begins, and with False when it ends.
-
-    """
+    """Measures the time of compilations; calls its observers with True when one begins, with False when it ends."""
 
     def __init__(self) -> None:
         self.observers: list[Callable[[bool], None]] = []
@@ -35,7 +25,9 @@ class CompileClock:
         self._depth += 1
         if self._depth == 1:
             if not self._finished:
-                _log.info("Compiling (first use only).")
+                import logging  # not for the help of the command line
+
+                logging.getLogger("steinstream").info("Compiling (first use only).")
             self._started = time.perf_counter()
             self._report(True)
 

@@ -38,21 +38,7 @@ class CompiledKernel(NamedTuple):
 
 
 def compile_kernel(kernel: Kernel, dim: int) -> CompiledKernel:
-    """Return a kernel for compiled functions.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    dim : int
-        Number of dimensions.
-
-    Returns
-    -------
-    CompiledKernel
-        Parameters and compiled rows.
-
-    """
+    """Return the parameters and the compiled rows of a kernel in ``dim`` dimensions."""
     parameters = kernel.parameters(dim)
     with _compiling:  # two threads would make two tables, and only one of them is held
         table = _row_table(parameters.profile, parameters.linear > 0.0)

@@ -42,14 +42,7 @@ def base_values(kernel: Kernel, x: Array, y: Array) -> Array:
 
 @dataclass
 class ReferenceSummary:
-    """Summary of a stream by kernel halving: see :mod:`steinstream._engine.stream_summary`.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Base kernel.
-
-    """
+    """Summary of a stream by kernel halving: see :mod:`steinstream._engine.stream_summary`."""
 
     kernel: Kernel
     levels: list[list[Array]] = field(default_factory=lambda: [[] for _ in range(LEVELS)])
@@ -94,24 +87,10 @@ class ReferenceSummary:
 
 
 def allowed_objective(before: float, after: float, budget: float, rule: str) -> float:
-    """Return the largest objective that a removal within the budget may leave.
+    """Return the largest objective that a removal within the budget may leave, with a factor that absorbs rounding.
 
-    Parameters
-    ----------
-    before : float
-        Objective before the insertion; infinite if no draw was kept.
-    after : float
-        Objective after the insertion.
-    budget : float
-        Budget of the step, the part that is divided by the squared number of draws included.
-    rule : {"paper", "monotone"}
-        The monotone rule also limits the objective by ``before``.
-
-    Returns
-    -------
-    float
-        The limit, with a factor that absorbs rounding.
-
+    ``before`` and ``after`` are the objective without and with the new draw; ``before`` is infinite if no draw was
+    kept. The part of the budget that is divided by the squared number of draws is included.
     """
     return ((min(before, after) if rule == "monotone" else after) + budget) * TIE
 
@@ -133,17 +112,7 @@ def removal_limit(allowed: float, size: int, floor: int, cap: int | None) -> flo
 class Reference:
     """Online thinning (Algorithms 1 and 2 of the paper), with the stream term, costs and pins.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Base kernel.
-    stream_weight : float, default 0
-        Weight gamma of the stream term.
-    cost_weight : float, default 0
-        Weight lambda of costs.
-    scored : bool, default True
-        Whether KSD^2 is part of the objective.
-
+    ``stream_weight`` is gamma, ``cost_weight`` lambda; without ``scored``, KSD^2 is not part of the objective.
     """
 
     kernel: Kernel
@@ -347,36 +316,10 @@ class Reference:
         pinned: Collection[Id] = (),
         ratios: Sequence[float] | None = None,
     ) -> list[Id]:
-        """Insert the best of some candidates, then remove draws.
+        """Insert the best of some candidates (m, d), then remove draws, and return their ids in order.
 
-        Parameters
-        ----------
-        draws : array
-            Candidates, (m, d).
-        scores : array
-            Their scores, (m, d).
-        ids : sequence of tuple
-            Their ids.
-        floor : int
-            Smallest number of draws to keep.
-        budget : float
-            Budget of the step, the part that is divided by the squared number of draws included.
-        cap : int, optional
-            Largest number of draws to keep.
-        rule : {"paper", "monotone"}, default "paper"
-            Rule of the step.
-        costs : sequence of float, optional
-            Cost of each candidate.
-        ratios : sequence of float, optional
-            Density ratio of each candidate.
-        pinned : collection of tuple, default ()
-            Ids of draws that must be kept.
-
-        Returns
-        -------
-        list of tuple
-            Ids of the removed draws, in order.
-
+        At least ``floor`` and at most ``cap`` draws are kept, among them the ``pinned`` ones. The part of the budget
+        that is divided by the squared number of draws is included. ``ratios`` are the density ratios of the candidates.
         """
         costs = [0.0] * len(ids) if costs is None else [float(cost) for cost in costs]
         self.observe(draws, scores, ids, costs)
@@ -433,26 +376,8 @@ def bound(
 ) -> float:
     """Return the square root of the bound on E KSD^2 after some steps.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Number of draws after each step.
-    floors : sequence of int
-        Smallest number of draws to keep in each step.
-    budgets : sequence of float
-        Budget of each step, the part that is divided by the squared number of draws included.
-    cap : int or None
-        Largest number of draws to keep.
-    kappa : float
-        Mean of k0(x, x) over recent draws of the stream.
-    diagonal : float
-        Mean of k0(x, x) over the kept draws.
-
-    Returns
-    -------
-    float
-        The bound.
-
+    ``kappa`` and ``diagonal`` are the means of k0(x, x) over recent draws of the stream and over the kept draws. The
+    part of the budgets that is divided by the squared number of draws is included.
     """
     value = ceiling = 0.0
     for before, floor, budget in zip([0, *sizes[:-1]], floors, budgets, strict=True):
@@ -549,27 +474,7 @@ def swap_draws(matrix: Array, masses: Array, kept: Sequence[int], order: Iterabl
 def objective_matrix(
     kernel: Kernel, draws: Array, scores: Array | None, stream_weight: float, size: int
 ) -> tuple[Array, Array]:
-    """Return the kernel G of the objective for all pairs of draws, and size * b for each draw.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Base kernel.
-    draws : array
-        Draws (n, d), which are also the stream.
-    scores : array, optional
-        Scores (n, d).
-    stream_weight : float
-        Weight gamma of the stream term.
-    size : int
-        Number of draws of the subset.
-
-    Returns
-    -------
-    tuple of array
-        G (n, n) and size * b (n,).
-
-    """
+    """Return the kernel G (n, n) of the objective, and ``size`` b (n,), for draws (n, d) that are also the stream."""
     phi, matrix, scale = base_values(kernel, draws, draws), np.zeros((len(draws), len(draws))), 1.0
     if scores is not None:
         matrix = kernel.matrix(draws, scores, draws, scores)

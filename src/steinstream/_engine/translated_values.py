@@ -62,16 +62,7 @@ def _contiguous(kind: Any) -> Any:
 
 
 class Emitter:
-    """Emits the instructions of operations on values.
-
-    Parameters
-    ----------
-    context : object
-        Context of numba.
-    builder : object
-        Builder of LLVM.
-
-    """
+    """Emits the instructions of operations on values, with a context of numba and a builder of LLVM."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         self.context, self.builder = context, builder

@@ -111,20 +111,7 @@ def _definitions(module: str) -> dict[str, ast.FunctionDef]:
 
 
 class _Call:
-    """Translation of one call of a function, in place of the call.
-
-    Parameters
-    ----------
-    emitter : Emitter
-        What emits instructions.
-    function : callable
-        The function.
-    given : list
-        Its arguments.
-    named : dict
-        Its arguments by name.
-
-    """
+    """Translation of one call of a function, in place of the call."""
 
     def __init__(self, emitter: Emitter, function: Callable[..., Any], given: list[Any], named: dict[str, Any]) -> None:
         self._emitter, self._builder = emitter, emitter.builder

@@ -51,12 +51,7 @@ __all__ = ["METHODS", *METHODS]
 
 
 def method_name(name: str) -> str:
-    """Return the name of a method as in ``METHODS``.
-
-    Parameters
-    ----------
-    name : str
-        A name; dashes are accepted in place of underscores.
+    """Return the name of a method as in ``METHODS``; dashes are accepted in place of underscores.
 
     Returns
     -------
@@ -84,24 +79,7 @@ def method_name(name: str) -> str:
 
 
 def selector(name: str) -> Select:
-    """Return a method as a function of a :class:`~steinstream.baselines.methods.SelectionProblem`.
-
-    Parameters
-    ----------
-    name : str
-        Name of the method.
-
-    Returns
-    -------
-    callable
-        Function of a problem, and of the further keywords of the method, that returns the block of selected draws.
-
-    Raises
-    ------
-    InputError
-        If the method is unknown.
-
-    """
+    """Return a method as a function of a problem and of its further keywords, which returns the selected draws."""
     select: Select = import_module("steinstream.baselines.methods").SELECTORS[method_name(name)]
     return select
 

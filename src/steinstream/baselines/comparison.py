@@ -207,12 +207,7 @@ class ChainReference:
     stride_errors: Mapping[int, Array]
 
     def relative_errors(self, draws: Array) -> Array:
-        """Compare the errors of means, sds and quantiles of some draws with those of evenly spaced draws.
-
-        Parameters
-        ----------
-        draws : array
-            Draws, (n, d).
+        """Compare the errors of means, sds and quantiles of draws (n, d) with those of evenly spaced draws.
 
         Returns
         -------

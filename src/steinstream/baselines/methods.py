@@ -47,29 +47,9 @@ _QUIET = ThinConfig(history=None, validate_scores=False)  # of thinners inside o
 class SelectionProblem(NamedTuple):
     """A stream of draws and the number of draws to select from it.
 
-    Attributes
-    ----------
-    blocks : callable
-        Returns an iterator over the valid draws from the start, in blocks.
-    total : int
-        Number of valid draws.
-    dim : int
-        Number of parameters.
-    size : int
-        Number of draws to select.
-    config : ThinConfig
-        Settings, of which all methods have the kernel and the preconditioner.
-    preconditioner : Preconditioner
-        The fitted preconditioner.
-    has_scores : bool, default True
-        Whether the draws have scores. Otherwise the scores of a block have no columns.
-    seed : int, default 0
-        Seed of methods that use random numbers.
-    skipped : int, default 0
-        Number of invalid draws, which are left out.
-    subsample : Block, optional
-        Evenly spaced draws of the stream.
-
+    ``blocks`` returns an iterator over the ``total`` valid draws; ``skipped`` others are left out. Without scores, the
+    scores of a block have no columns. All methods have the kernel and the preconditioner of the configuration.
+    ``subsample`` has evenly spaced draws of the stream.
     """
 
     blocks: Callable[[], Iterable[Block]]
@@ -89,14 +69,7 @@ class SelectionProblem(NamedTuple):
         return self.config.kernel
 
     def load(self) -> Block:
-        """Read the whole stream into memory.
-
-        Returns
-        -------
-        Block
-            All valid draws.
-
-        """
+        """Read all valid draws into memory."""
         draws, scores = np.empty((self.total, self.dim)), np.empty((self.total, self.dim if self.has_scores else 0))
         ids, start = np.empty((self.total, 2), dtype=np.int64), 0
         for block in self.blocks():
@@ -106,19 +79,7 @@ class SelectionProblem(NamedTuple):
         return Block(draws, scores, ids)
 
     def take(self, indices: Integers) -> Block:
-        """Read the draws at these indices of the stream, in this order, in one pass.
-
-        Parameters
-        ----------
-        indices : array of int of shape (k,)
-            Indices of valid draws in the stream, in any order.
-
-        Returns
-        -------
-        Block
-            The draws, in the order of the indices.
-
-        """
+        """Read the draws at these indices (k,) of the stream, in this order, in one pass."""
         order = np.argsort(indices, kind="stable")
         ascending, parts, start = indices[order], [validation.empty_block(self.dim, self.has_scores)], 0
         for block in self.blocks():
@@ -308,14 +269,8 @@ class Baseline(Protocol):
 def baseline(select: Select, *, needs_scores: bool = True, **options: str) -> Baseline:
     """Register a method and return it as a function of arrays.
 
-    Parameters
-    ----------
-    select : callable
-        The method, a function of a :class:`SelectionProblem` with a leading underscore in its name.
-    needs_scores : bool, default True
-        Whether the method raises an error for draws without scores.
-    **options : str
-        Documentation of the further keywords of the method, which are the keyword-only parameters of ``select``.
+    The name of ``select`` has a leading underscore. ``options`` document the further keywords of the method, which are
+    the keyword-only parameters of ``select``.
 
     Returns
     -------
@@ -620,14 +575,7 @@ spmcmc_fixed_drops = baseline(
 
 
 def drop_sites(steps: int, size: int) -> Integers:
-    """Return the steps that drop a draw before they add one.
-
-    Parameters
-    ----------
-    steps : int
-        Number of steps.
-    size : int
-        Number of draws after the last step.
+    """Return the steps, counted from 1, that drop a draw before they add one.
 
     Returns
     -------
@@ -668,7 +616,7 @@ def _groups(problem: SelectionProblem, count: int) -> Iterator[Block]:
 # -- kernel methods that match the stream --------------------------------------------------------------------------
 
 
-def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
+def _reservoir(problem: SelectionProblem) -> Block:
     """Super-sample with a reservoir (Paige, Sejdinovic and Wood, 2016), with the Stein kernel.
 
     The reservoir always holds ``size`` draws. Each new draw may replace one of them: the swap that brings the mean
@@ -678,13 +626,9 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
     kernel values of each draw with all draws before it, :math:`n^2 / 2` in all, and memory for the chain.
 
     The result represents the stream including its burn-in. The mean embedding of the target under the Stein kernel is
-    0; with it in place of that of the stream, the same swaps are online KSD thinning with a hard cap. Ids are in the
-    order of the places of the reservoir: a new draw has the place of the draw that it replaced.
+    0; with it in place of that of the stream, the same swaps are online KSD thinning with a hard cap (``ksdt``). Ids
+    are in the order of the places of the reservoir: a new draw has the place of the draw that it replaced.
     """
-    if toward not in ("stream", "target"):
-        raise InputError(f'toward must be "stream" or "target", got {toward!r}.')
-    if toward == "target":
-        return SELECTORS["ksdt"](problem)
     from steinstream._engine.baseline_loops import empty_reservoir, update_reservoir
     from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.pairwise import empty_sums, rows_before, tiled
@@ -705,7 +649,7 @@ def _reservoir(problem: SelectionProblem, *, toward: str = "stream") -> Block:
     return chain.take(kept.places)
 
 
-reservoir = baseline(_reservoir, toward='Whether the reservoir approaches the ``"stream"`` or the ``"target"``.')
+reservoir = baseline(_reservoir)
 
 
 def _kernel_thinning(problem: SelectionProblem) -> Block:

@@ -6,7 +6,6 @@ traceback.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import warnings
@@ -78,7 +77,6 @@ for command in (*_DRAWS, r_file, completion):
 
 def main(command: click.Command = commands, name: str = "steinstream") -> None:
     """Run a command and exit: code 2 and one message for an error, code 130 after Ctrl-C."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Zarr's tasks: their errors are reported where they matter
     try:
         code = command.main(prog_name=name, standalone_mode=False)
         if sys.stdout is not None:  # it is None if the descriptor is closed

@@ -28,16 +28,7 @@ _VARIED_BY_PAPER = ("growth", "budget")
 
 
 def setting_options(*names: str, part: str = "", without: Collection[str] = ()) -> Callable[[F], F]:
-    """Return a decorator that adds options for settings, and passes a `ThinConfig` as ``config``.
-
-    By default all settings have options; ``part`` restricts them to those of a part of the package.
-
-    Returns
-    -------
-    callable
-        The decorator.
-
-    """
+    """Return a decorator that adds options for settings, or for those of a part, and passes them as ``config``."""
 
     def chosen() -> list[str]:
         from steinstream.thinner.config import COMMAND_LINE, settings_of
@@ -79,21 +70,7 @@ def _option(name: str) -> Option:
 
 
 def given_settings(part: str, **replaced: object) -> list[str]:
-    """Return the settings of a part of the package that the user gave, as words of a command line.
-
-    Parameters
-    ----------
-    part : str
-        Name of the part.
-    **replaced
-        Settings by name that replace those that were given.
-
-    Returns
-    -------
-    list of str
-        Options and their values.
-
-    """
+    """Return the settings of a part that the user gave, or that are replaced, as words of a command line."""
     from steinstream.thinner.config import settings_of
 
     typed = click.get_current_context().params

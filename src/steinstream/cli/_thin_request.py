@@ -37,14 +37,7 @@ class ThinRequest(NamedTuple):
         return source
 
     def groups(self, kept: Kept, source: Chain | None = None) -> dict[str, dict[str, Variable]]:
-        """Return the other groups of an ArviZ file at the kept draws, if the output can hold them.
-
-        Parameters
-        ----------
-        kept : Kept
-            The kept draws.
-        source : Chain, optional
-            The open file. Default: it is opened again; if it cannot be read, this is a warning.
+        """Return the variables of the other groups of an ArviZ file at the kept draws, if the output can hold them.
 
         Returns
         -------

@@ -17,7 +17,7 @@ from steinstream.errors import InputError
 @click.argument("kept", type=PATH)
 @click.argument("outputs", type=PATH)
 @option("--columns", metavar="A,B,...", help="Columns that are outputs.  [default: all columns of numbers]")
-@option("--quantiles", metavar="P,...", default="0.05,0.5,0.95", show_default=True, help="Probabilities of quantiles.")
+@option("--quantiles", metavar="P,...", default="0.05,0.5,0.95", help="Probabilities of quantiles.")
 @option("-o", "--output", type=PATH, metavar="FILE", help="Write the table to this csv file, too.")
 @message_options
 def average(

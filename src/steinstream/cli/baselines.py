@@ -61,7 +61,6 @@ def _options() -> list[Option]:
         Option(
             ["--method"],
             default=_ONLINE,
-            show_default=True,
             shell_complete=completions(*METHODS),
             help=f"Another method: {others}.",
             section=OTHER_METHODS,
@@ -70,7 +69,6 @@ def _options() -> list[Option]:
             ["--seed"],
             type=click.IntRange(min=0),
             default=0,
-            show_default=True,
             help="Random seed for randomised methods.",
             section=OTHER_METHODS,
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -49,29 +48,7 @@ class Checkpoint:
 
     @classmethod
     def prepare(cls, saving: CheckpointOptions, outputs: Mapping[str, Path | None], inputs: Sequence[Path]) -> Self:
-        """Check the options of a checkpoint, and that no output replaces an input.
-
-        Parameters
-        ----------
-        saving : CheckpointOptions
-            The options.
-        outputs : mapping of str to Path
-            Other output files by the names of their options.
-        inputs : sequence of Path
-            Input files.
-
-        Returns
-        -------
-        Checkpoint
-            The checkpoint.
-
-        Raises
-        ------
-        InputError
-            If two files are the same, the file is not a checkpoint, another process uses it, or it exists and
-            ``--resume`` is not given.
-
-        """
+        """Check the options of a checkpoint, that it fits the other files, and that no output replaces an input."""
         path, resume = saving
         if resume and path is None:
             raise InputError("--resume requires a checkpoint.", "Add --checkpoint FILE.")
@@ -237,11 +214,15 @@ def _require_checkpoint(path: Path) -> None:
 
 def head_fingerprint(head: bytes) -> dict[str, Any]:
     """Return what identifies a growing file: length and hash of the part that was read first."""
+    import hashlib  # not for the help
+
     return {"bytes": len(head), "sha256": hashlib.sha256(head).hexdigest()}
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
     """Return what identifies a file or folder wherever it is: its size, and a hash of its start and end."""
+    import hashlib
+
     digest, size = hashlib.sha256(), 0
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for each in files:

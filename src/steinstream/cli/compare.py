@@ -33,7 +33,6 @@ def _methods() -> list[Option]:
         Option(
             ["--methods"],
             default="all",
-            show_default=True,
             shell_complete=completions(*METHODS),
             help=f"Methods, with commas between them: {', '.join(METHODS)}.",
         )
@@ -44,8 +43,8 @@ def _methods() -> list[Option]:
 @chain_options
 @generated(_methods)
 @setting_options(part="baselines")
-@option("--sizes", default="50,200,500", show_default=True, help="Numbers of draws to keep.")
-@option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed for randomised methods.")
+@option("--sizes", default="50,200,500", help="Numbers of draws to keep.")
+@option("--seed", type=click.IntRange(min=0), default=0, help="Random seed for randomised methods.")
 @option(
     "-o",
     "--output",

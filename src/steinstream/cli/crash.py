@@ -8,16 +8,18 @@ is compiled. It writes the message and exits.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steinstream._formatting import listing
+
+if TYPE_CHECKING:
+    import ctypes
 
 _installed: list[Any] = []  # the compiled handler and its message, which must exist until the process ends
 
@@ -55,6 +57,8 @@ def _may_crash(word: str) -> bool:
 
 def _install(message: str) -> ctypes.c_int64:
     """Install the handler and return the length of its message, which may be changed."""
+    import ctypes
+
     from llvmlite import binding, ir
 
     text = message.encode("utf-8", "backslashreplace")

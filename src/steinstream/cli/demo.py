@@ -25,12 +25,11 @@ _METHODS = {"every draw": "none", _SETTLED: "none", "KSDT-LINEAR": "linear", "KS
 
 
 @click.command(cls=Command, short_help="Sample a posterior and thin it while it runs.")
-@option("--draws", type=click.IntRange(min=1000), default=500_000, show_default=True, help="Length of the chain.")
+@option("--draws", type=click.IntRange(min=1000), default=500_000, help="Length of the chain.")
 @option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     help="Random seed of the observations and of the chain.",
 )
 @option(
@@ -38,7 +37,6 @@ _METHODS = {"every draw": "none", _SETTLED: "none", "KSDT-LINEAR": "linear", "KS
     "--output",
     type=PATH,
     default=Path("demo"),
-    show_default=True,
     metavar="FOLDER",
     help="Folder for the results.",
 )

@@ -69,7 +69,6 @@ class FollowRequest(NamedTuple):
     "--every",
     type=click.FloatRange(min=0),
     default=30.0,
-    show_default=True,
     metavar="SECONDS",
     help="Time between two writes of the kept set.",
     section=CHECKPOINTS,

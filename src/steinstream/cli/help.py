@@ -34,10 +34,10 @@ ORDER = (
 
 
 class Option(click.Option):
-    """An option with a section in the help."""
+    """An option with a section in the help, which shows the default if there is one."""
 
     def __init__(self, *args: Any, section: str = OTHER, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
+        super().__init__(*args, **{"show_default": attributes.get("default") is not None, **attributes})
         self.section = section
         if self.metavar is None and isinstance(self.type, click.types.IntParamType | click.types.FloatParamType):
             self.metavar = "N" if isinstance(self.type, click.types.IntParamType) else "NUMBER"
@@ -75,6 +75,9 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; the remedy of an error names options of this command."""
+        import logging  # not for the help
+
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # Zarr's tasks: errors are reported where they matter
         try:
             return super().invoke(ctx)
         except SteinstreamError as error:

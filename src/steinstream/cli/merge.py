@@ -34,7 +34,6 @@ _LISTED = 20  # parts that are listed
 @option(
     "--masses",
     default="lengths",
-    show_default=True,
     shell_complete=completions("lengths", "kept"),
     help="Mass of each set: lengths (the length of its stream), kept (its number of draws), or numbers: A,B,...",
 )
@@ -43,7 +42,6 @@ _LISTED = 20  # parts that are listed
     "--spare",
     type=float,
     default=2.0,
-    show_default=True,
     help="With --fan-in and --size: sets below the root of the tree keep this many times --size draws.",
 )
 @option(

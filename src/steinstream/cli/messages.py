@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import warnings
@@ -25,16 +24,9 @@ STRICT_CODE = 3
 
 
 class Messages:
-    """The output of a command.
+    """The output of a command: text or one JSON object; only warnings and errors if ``quiet``.
 
-    Parameters
-    ----------
-    json : bool, default False
-        Print one JSON object instead of text.
-    quiet : bool, default False
-        Print warnings and errors only.
-    strict : bool, default False
-        Exit with code 3 after a warning.
+    If ``strict``, the command exits with code 3 after a warning.
 
     Attributes
     ----------
@@ -80,6 +72,8 @@ class Messages:
     def result(self, values: Mapping[str, Any]) -> None:
         """Print the result as JSON, if this is requested; numbers that are not finite become null."""
         if self._json:
+            import json
+
             context = click.get_current_context(silent=True)
             command = {} if context is None else {"command": context.info_name}
             click.echo(json.dumps(_plain({**command, **values, "warnings": self.warnings})))

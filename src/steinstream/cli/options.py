@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
@@ -204,12 +202,11 @@ scores_option = option("--scores", type=PATH, metavar="FILE", help="Separate fil
 draws_name_option = option(
     "--draws-name",
     default="draws",
-    show_default=True,
     help="Name of the array of draws, or columns: a,b,c; in NetCDF and Zarr GROUP/NAME or GROUP.",
     section=INPUT,
 )
 scores_name_option = option(
-    "--scores-name", default="scores", show_default=True, help="Name of the array or columns of scores.", section=INPUT
+    "--scores-name", default="scores", help="Name of the array or columns of scores.", section=INPUT
 )
 
 parameters_option = option(
@@ -280,6 +277,9 @@ def _reading_stdin(command: F) -> F:
             return command(chain=chain, **values)
         if len(paths) > 1:
             raise InputError("- is standard input, which cannot be read together with files.", "Give - alone.")
+        import shutil  # not for the help
+        from tempfile import TemporaryDirectory
+
         with TemporaryDirectory(prefix="steinstream-") as folder:
             copy = Path(folder) / STDIN_NAME
             with copy.open("wb") as file:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from steinstream.cli.options import STANDARD, STDIN_NAME, InputOptions, layout
@@ -60,26 +59,7 @@ def _replaces(output: Path, other: Path) -> bool:
 
 
 def default_output(chain: Sequence[Path]) -> Path:
-    """Return the file for the kept draws of a chain: ``chain.kept.csv`` for chain.csv.
-
-    The format is that of the first file if kept draws can be written in it, otherwise npz.
-
-    Parameters
-    ----------
-    chain : sequence of Path
-        Files of the chain, or patterns.
-
-    Returns
-    -------
-    Path
-        A file next to the first one.
-
-    Raises
-    ------
-    InputError
-        If the draws are read from standard input, or the file exists.
-
-    """
+    """Return ``chain.kept.csv`` for chain.csv, or an npz file if kept draws cannot be written in the format."""
     from steinstream.io.multi_file import matching_files
 
     first = matching_files(chain[0])[0]
@@ -135,6 +115,8 @@ def check_writable(option: str, path: Path) -> None:
     place = Path(os.path.realpath(path))
     if not place.parent.is_dir():
         raise OutputError(f"cannot write {path}: the folder {place.parent} does not exist.", "Create the folder first.")
+    from tempfile import NamedTemporaryFile  # not for the help
+
     try:
         with NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"):
             pass

@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 @option(
     "--growth",
     default="power:1.5",
-    show_default=True,
     shell_complete=completions("power:", "linear", "sqrt"),
     help="Growth of the kept set: power:A with A between 1 and 2, that is sqrt(t^A log t) / 2; linear; or sqrt.",
 )
 @option(
     "--budget",
     default="constant",
-    show_default=True,
     shell_complete=completions("constant", "share", "share:"),
     help="Kind of budget: constant, share, share:ETA.",
 )
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     "--bound-for",
     type=click.Choice(["planned", "any"]),
     default="planned",
-    show_default=True,
     help="Sizes of the kept set for which the bound holds; any requires many times more draws.",
 )
 @option("-o", "--output", type=PATH, metavar="FILE", help="Write the preconditioner to this npz file, for thin.")

@@ -34,12 +34,7 @@ _LOG_SHARE = 0.1  # of the work between two lines
 def bar(what: str, total: float | None) -> Iterator[Bar]:
     """Show progress on standard error: a bar on a terminal, otherwise lines of a log; nothing with ``--quiet``.
 
-    Parameters
-    ----------
-    what : str
-        Description; empty if the first stage is yet to `Bar.begin`.
-    total : float or None
-        Amount of work; None if it is unknown.
+    Without ``what``, the first stage is yet to `Bar.begin`. ``total`` is the amount of work, None if it is unknown.
 
     Yields
     ------
@@ -151,14 +146,6 @@ class ProgressLog:
 
     A line is printed when ``interval`` seconds and a tenth of the work have passed since the last one, whichever is
     later. If the amount of work is unknown, or none of it is known to be done, the time alone decides.
-
-    Parameters
-    ----------
-    interval : float
-        Seconds between two lines.
-    clock : callable, optional
-        Returns the time in seconds.
-
     """
 
     def __init__(self, interval: float, clock: Callable[[], float] = time.monotonic) -> None:

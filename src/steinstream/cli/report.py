@@ -24,9 +24,7 @@ report_option = option("--report", type=PATH, metavar="FILE", help="Write an HTM
 @click.command(cls=Command, short_help="Write an HTML report of a kept set.")
 @click.argument("kept", type=PATH)
 @option("--chain", type=PATH, multiple=True, metavar="FILE", help="Chain to compare with; repeat it for several files.")
-@option(
-    "-o", "--output", type=PATH, default=Path("report.html"), show_default=True, metavar="FILE", help="Output file."
-)
+@option("-o", "--output", type=PATH, default=Path("report.html"), metavar="FILE", help="Output file.")
 @content_options
 @message_options
 def report(*, kept: Path, chain: tuple[Path, ...], output: Path, files: InputOptions, messages: Messages) -> None:

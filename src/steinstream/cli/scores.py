@@ -6,9 +6,7 @@ With ``--size`` it thins in two stages: first without scores, to the draws whose
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -71,7 +69,6 @@ _FUNCTION = "MODULE:FUNCTION"
     "--by",
     type=click.Choice(["finite", "jax", "torch"]),
     default="finite",
-    show_default=True,
     help="How to differentiate the log density: finite differences, JAX or PyTorch.",
     section=MOST_USED,
 )
@@ -79,21 +76,18 @@ _FUNCTION = "MODULE:FUNCTION"
     "--accuracy",
     type=float,
     default=1e-15,
-    show_default=True,
     help="Relative accuracy of the log density, for finite differences: the tolerance of a solver.",
 )
 @option(
     "--processes",
     type=click.IntRange(min=1),
     default=1,
-    show_default=True,
     help="Number of processes for finite differences.",
 )
 @option(
     "--on-error",
     type=click.Choice(["raise", "nan"]),
     default="raise",
-    show_default=True,
     help="If the log density raises an exception: stop, or set the score to NaN.",
 )
 @option(
@@ -214,6 +208,8 @@ def _count_bad(scores: Array, consequence: str, messages: Messages) -> int:
 
 def _evaluated(function: Callable[[Any], Any], title: str, by: str, finite: dict[str, Any], draws: Array) -> Array:
     """Compute scores with a progress bar; an exception of the user's function is one message."""
+    import logging
+
     log = logging.getLogger("steinstream")
     level = log.level
     log.setLevel(logging.ERROR)  # the command itself reports invalid scores
@@ -252,6 +248,8 @@ def load_function(text: str) -> Callable[[Any], Any]:
             f"The module {module} does not exist.", "Run the command in its folder, or give the file."
         ) from None
     except (Exception, SystemExit) as error:  # of the user's module
+        import traceback
+
         where = [
             f", line {one.lineno}" for one in traceback.extract_tb(error.__traceback__) if path.stem in one.filename
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,6 @@ from steinstream.errors import InputError
 
 if TYPE_CHECKING:
     from steinstream.live import Dashboard
-
-_log = logging.getLogger("steinstream")
 
 
 class ServeOptions(NamedTuple):
@@ -49,7 +46,10 @@ class ServeOptions(NamedTuple):
         try:
             return Dashboard(self.port or 0, title=f"{chain[0].name}{more}")
         except (OSError, RuntimeError, MemoryError) as error:  # no descriptors, no threads
-            _log.warning("The dashboard cannot start (%s). The run continues without it.", error)
+            import logging
+
+            log = logging.getLogger("steinstream")
+            log.warning("The dashboard cannot start (%s). The run continues without it.", error)
             return None
 
 

@@ -57,19 +57,8 @@ def print_result(
 ) -> None:
     """Print the result of a run: what was kept, what the chain is worth, and the diagnostic checks.
 
-    Parameters
-    ----------
-    messages : Messages
-        Where to print.
-    headline : str
-        First part of the first line.
-    kept : Kept
-        The result. The checks require its subsample of the stream.
-    paths : mapping of str to Path
-        Files that were written, by their content; the first is that of the kept draws. None for files that were not.
-    table : bool, default False
-        Whether to print the summary of each parameter.
-
+    ``paths`` are the written files by their content; the first is that of the kept draws. ``table`` adds the summary of
+    each parameter. The checks require the subsample of the stream.
     """
     written = {name: str(path) for name, path in paths.items() if path is not None}
     first = next(iter(written.values()))

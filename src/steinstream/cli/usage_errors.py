@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import click
+
+from steinstream._formatting import nearest
 
 
 class Commands(click.Group):
@@ -24,7 +24,7 @@ class Commands(click.Group):
         name = args[0]
         if ctx.resilient_parsing or name in self.commands:
             return super().resolve_command(ctx, args)
-        remedy = suggestion(name, self.commands) or f"The commands are {', '.join(self.commands)}."
+        remedy = nearest(name, self.commands, most=2).strip() or f"The commands are {', '.join(self.commands)}."
         if not name.startswith("-") and ("." in name or "/" in name):
             remedy = f"A file follows a command: {ctx.command_path} thin {name} -o kept.npz"
         raise UsageProblem(f"unknown command {name}.", remedy)
@@ -48,13 +48,6 @@ def for_command(text: str, context: click.Context) -> str:
 
     A setting in Python is replaced by its option. An option that the command does not have is written with a command
     that has it.
-
-    Parameters
-    ----------
-    text : str
-        The message.
-    context : click.Context
-        Context of the command.
 
     Returns
     -------
@@ -87,24 +80,6 @@ def option_names(command: click.Command) -> set[str]:
     return {name for each in parameters for name in (*each.opts, *each.secondary_opts) if name.startswith("-")}
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Suggest the known names that are most similar to an unknown one.
-
-    Returns
-    -------
-    str
-        A question with one or two names, or an empty string if no name is similar.
-
-    Examples
-    --------
-    >>> suggestion("thn", ["thin", "follow"])
-    'Did you mean thin?'
-
-    """
-    close = difflib.get_close_matches(name, list(known), n=2)
-    return f"Did you mean {' or '.join(close)}?" if close else ""
-
-
 def problem_and_remedy(error: click.ClickException) -> tuple[str, str]:
     """Return an error of click as a problem and its remedy."""
     if isinstance(error, UsageProblem):
@@ -114,7 +89,7 @@ def problem_and_remedy(error: click.ClickException) -> tuple[str, str]:
     more = f"See {command} --help."
     if isinstance(error, click.NoSuchOption):
         known = [name for option in _options(context) for name in (*option.opts, *option.secondary_opts)]
-        return f"unknown option {error.option_name}.", f"{suggestion(error.option_name, known)} {more}".strip()
+        return f"unknown option {error.option_name}.", nearest(error.option_name, known, most=2) + more
     if isinstance(error, click.MissingParameter) and error.param:
         return f"{_name(error.param)} is missing.", f"Example: {_example(context)}"
     if isinstance(error, click.BadParameter) and error.param:
@@ -139,7 +114,7 @@ def _remedy(error: click.BadParameter) -> str:
     kind: Any = error.param.type if error.param else None
     given = error.message.split("'")[1:2]
     if isinstance(kind, click.Choice):
-        return suggestion(given[0], map(str, kind.choices)) if given else ""
+        return nearest(given[0], map(str, kind.choices), most=2).strip() if given else ""
     if isinstance(kind, click.Path):
         return "Check the path."
     numbers = {click.types.IntParamType: "a whole number", click.types.FloatParamType: "a number"}

@@ -92,23 +92,11 @@ def diagnose(
     weights: Array | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Diagnosis:
-    """Compare kept draws with a subsample of their stream.
+    """Compare kept draws (n, d) with evenly spaced draws of their stream, whose scores may have no columns.
 
-    Parameters
-    ----------
-    draws : array
-        Kept draws, (n, d).
-    ids : array
-        Their identifiers (chain, index), (n, 2).
-    stream : Block
-        Evenly spaced draws of the stream. Its scores may have no columns.
-    names : sequence of str, optional
-        Parameter names. Default: x0, x1, ...
-    weights : array, optional
-        Weights of the kept draws, (n,). Default: equal.
-    settings : mapping, optional
-        Settings of the kept set: whether its draws have scores, whether these are those of the target, and where
-        burn-in ends. Default: scores are those of the target, and the end of the burn-in is estimated from the stream.
+    Of the settings of the kept set three are used: whether its draws have scores, whether these are those of the
+    target, and where burn-in ends. By default scores are those of the target, and the end of the burn-in is estimated
+    from the stream.
 
     Returns
     -------

@@ -18,16 +18,7 @@ from steinstream.diagnostics.convergence import effective_sample_size
 
 
 class BatchMeans:
-    """Batches of some columns of a chain.
-
-    Parameters
-    ----------
-    columns : array
-        Columns of the draws that are used.
-    most : int
-        Number of batches at which pairs are merged; even.
-
-    """
+    """Batches of some columns of a chain; pairs of batches are merged when there are ``most``, an even number."""
 
     def __init__(self, columns: Integers, most: int) -> None:
         self._columns = columns
@@ -92,16 +83,7 @@ class BatchMeans:
 
 
 def effective_draws(means: Array, variances: Array, lengths: Array) -> Array:
-    """Return the effective sample size of each column, from batches in their order.
-
-    Parameters
-    ----------
-    means : array
-        Means of the batches, (batches, k).
-    variances : array
-        Variances of the batches, (batches, k).
-    lengths : array
-        Number of draws of each batch, (batches,).
+    """Return the effective sample size of each column, from means and variances (batches, k) of consecutive batches.
 
     Returns
     -------

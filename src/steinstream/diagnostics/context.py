@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from statistics import NormalDist
 
 import numpy as np
 
 from steinstream._typing import Array, Flags, Integers
+from steinstream.diagnostics.finding import normal_quantile
 from steinstream.diagnostics.mcse import standard_error
 from steinstream.diagnostics.regions import partitions, region_membership
 from steinstream.validation import Block
@@ -20,21 +20,8 @@ class DiagnosticContext:
     """Kept draws and a subsample of their stream, with the statistics that several checks use.
 
     Burn-in has a check of its own. All other statistics, of the kept draws and of the stream, are computed without it.
-
-    Parameters
-    ----------
-    draws : array
-        Kept draws, (n, d).
-    ids : array
-        Identifiers of the kept draws, (n, 2).
-    stream : Block
-        Evenly spaced draws of the stream. Its scores may have no columns.
-    names : sequence of str, optional
-        Parameter names. Default: x0, x1, ...
-    weights : array, optional
-        Weights of the kept draws. Default: equal.
-    burn_in_ends : mapping, optional
-        Index of the first draw after the burn-in that the thinner detected, by chain. Burn-in ends there, or later.
+    ``burn_in_ends`` has the index of the first draw after the burn-in that the thinner detected, by chain: burn-in ends
+    there, or later.
 
     Attributes
     ----------
@@ -64,16 +51,7 @@ class DiagnosticContext:
         self.chain_rows = {int(c): np.flatnonzero(stream.ids[:, 0] == c) for c in np.unique(stream.ids[:, 0])}
 
     def without_constants(self) -> tuple[DiagnosticContext, list[str]]:
-        """Remove the parameters that are constant in the stream.
-
-        Returns
-        -------
-        DiagnosticContext
-            The context without constant parameters; unchanged if there are none, or if all are constant.
-        list of str
-            Names of the removed parameters.
-
-        """
+        """Remove the parameters that are constant in the stream, unless all are, and return their names too."""
         constant = np.ptp(self.draws, axis=0) == 0
         if not constant.any() or constant.all():
             return self, []
@@ -250,14 +228,9 @@ def standard_deviations(draws: Array) -> Array:
 
 
 def rank_normalise(draws: Array) -> Array:
-    """Replace each column by the normal quantiles of its ranks.
+    """Replace each column by the normal quantiles of its ranks. Equal values share the mean of their quantiles.
 
     A. Vehtari et al., "Rank-normalization, folding, and localization", Bayesian Analysis 16 (2021).
-
-    Parameters
-    ----------
-    draws : array
-        Draws (n, d).
 
     Returns
     -------
@@ -266,7 +239,7 @@ def rank_normalise(draws: Array) -> Array:
 
     """
     count = len(draws)
-    quantiles = np.array([NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)])
+    quantiles = np.array([normal_quantile((rank + 0.625) / (count + 0.25)) for rank in range(count)])
     result = np.empty_like(draws)
     for j, column in enumerate(draws.T):
         _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)

@@ -27,13 +27,12 @@ A. Gelman and D. B. Rubin (1992); A. Vehtari et al., Bayesian Analysis 16 (2021)
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from steinstream._typing import Array
-from steinstream.diagnostics.finding import FALSE_ALARM, POWER, Finding, skipped
+from steinstream.diagnostics.finding import FALSE_ALARM, POWER, Finding, normal_quantile, skipped
 
 if TYPE_CHECKING:
     from steinstream.diagnostics.context import DiagnosticContext
@@ -68,11 +67,6 @@ def _autocorrelation_time(series: Array) -> Array:
 def effective_sample_size(series: Array) -> Array:
     """Return the effective sample size of each column.
 
-    Parameters
-    ----------
-    series : array
-        Consecutive values of k functions, (n, k).
-
     Returns
     -------
     array
@@ -92,16 +86,7 @@ def effective_sample_size(series: Array) -> Array:
 
 
 def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
-    """Return R-hat of each parameter from the statistics of m parts.
-
-    Parameters
-    ----------
-    means : array
-        Mean of each part, (m, d).
-    lengths : array
-        Number of draws of each part, (m,).
-    variance : array
-        Pooled variance within the parts, (d,).
+    """Return R-hat of each parameter from means (m, d) and lengths (m,) of m parts, and the variance (d,) within.
 
     Returns
     -------
@@ -120,20 +105,7 @@ def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
 
 
 class Parts(NamedTuple):
-    """Statistics of m parts of a stream.
-
-    Attributes
-    ----------
-    means : array
-        Mean of each part, (m, d).
-    lengths : array
-        Number of draws of each part, (m,).
-    variance : array
-        Pooled variance within the parts, (d,).
-    tau : array
-        Autocorrelation time within the parts, (d,).
-
-    """
+    """Means (m, d) and lengths (m,) of m parts of a stream; variance and autocorrelation time within the parts (d,)."""
 
     means: Array
     lengths: Array
@@ -169,12 +141,7 @@ class Parts(NamedTuple):
     def detectable_shift(self, limits: Array, number: int) -> float:
         """Return the shift of ``number`` parts, in standard deviations, that is found with a probability of 90 %.
 
-        Parameters
-        ----------
-        limits : array
-            Largest R-hat that does not fire, (d,).
-        number : int
-            Number of parts that are shifted by the same amount.
+        ``limits`` are the largest R-hat that do not fire, (d,).
 
         Returns
         -------
@@ -186,7 +153,7 @@ class Parts(NamedTuple):
         share = number / total
         per_shift = share * (1.0 - share) * total / (total - 1)  # B for a shift of one standard deviation
         noise = np.sqrt(self.tau / float(self.lengths.mean()) * (1.0 / number + 1.0 / (total - number)))
-        shift = np.sqrt((limits**2 - 1.0) / per_shift) + NormalDist().inv_cdf(POWER) * noise
+        shift = np.sqrt((limits**2 - 1.0) / per_shift) + normal_quantile(POWER) * noise
         return float(shift.max())
 
 
@@ -261,4 +228,4 @@ def _split_chains(context: DiagnosticContext, number: int) -> tuple[list[int], P
 def _chi_square_quantile(freedom: int, comparisons: int) -> float:
     """Approximate the chi-square quantile at the false-alarm rate per comparison (Wilson and Hilferty, 1931)."""
     part = 2.0 / (9.0 * freedom)
-    return float(freedom * (1.0 - part + NormalDist().inv_cdf(1.0 - FALSE_ALARM / comparisons) * part**0.5) ** 3)
+    return float(freedom * (1.0 - part + normal_quantile(1.0 - FALSE_ALARM / comparisons) * part**0.5) ** 3)

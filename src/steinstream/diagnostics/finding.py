@@ -17,6 +17,13 @@ POWER = 0.9
 _MAIN = ("mean", "spread", "ranges")
 
 
+def normal_quantile(probability: float) -> float:
+    """Return a quantile of the standard normal distribution."""
+    from statistics import NormalDist  # it loads modules that help texts do not need
+
+    return NormalDist().inv_cdf(probability)
+
+
 @dataclass(frozen=True)
 class Finding:
     """Result of one diagnostic check, or the reason why it was skipped.
@@ -79,13 +86,6 @@ class Finding:
 
 def skipped(name: str, reason: str) -> Finding:
     """Return the finding of a check that was not made.
-
-    Parameters
-    ----------
-    name : str
-        Name of the check.
-    reason : str
-        Why it was not made.
 
     Returns
     -------

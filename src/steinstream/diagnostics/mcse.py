@@ -13,34 +13,17 @@ differences of all other parameters, so that a single parameter that is off stan
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from steinstream._typing import Array
 from steinstream.diagnostics.convergence import effective_sample_size
-from steinstream.diagnostics.finding import FALSE_ALARM, POWER
+from steinstream.diagnostics.finding import FALSE_ALARM, POWER, normal_quantile
 
-_POWER_QUANTILE = NormalDist().inv_cdf(POWER)
 _PRIOR = 10.0  # parameters with the noise of independent draws that are added to the estimate of the relative noise
 
 
 def standard_error(stream_values: Array, kept_count: int) -> Array:
-    """Return the standard error of the difference between a stream mean and a mean over the kept draws.
-
-    Parameters
-    ----------
-    stream_values : array
-        Values of k functions on the draws of the stream, (n, k).
-    kept_count : int
-        Number of kept draws, which are treated as independent.
-
-    Returns
-    -------
-    array
-        Standard errors (k,), in standard deviations of the functions.
-
-    """
+    """Return the standard error of each difference between stream and kept mean, in sds; kept draws are independent."""
     return np.asarray(np.sqrt(1.0 / effective_sample_size(stream_values) + 1.0 / kept_count))
 
 
@@ -49,11 +32,6 @@ def relative_noise(differences: Array) -> Array:
 
     The estimate is the root mean square of the differences of the other parameters, to which ten parameters with the
     noise of independent draws are added, and at most 1. With few parameters it is therefore close to 1.
-
-    Parameters
-    ----------
-    differences : array
-        Differences between kept draws and stream, in standard errors of independent draws, (d,).
 
     Returns
     -------
@@ -76,17 +54,8 @@ def relative_noise(differences: Array) -> Array:
 def threshold(effect: float, noise: Array | float, comparisons: Array | int, skewness: Array | float = 0.0) -> Array:
     """Return the larger of the effect size that matters and the noise level of a clean run.
 
-    Parameters
-    ----------
-    effect : float
-        Smallest effect that matters.
-    noise : array or float
-        Standard error of the compared difference.
-    comparisons : array or int
-        Number of comparisons that share the false-alarm rate of the check (Bonferroni).
-    skewness : array or float, default 0
-        Skewness of the compared difference, by which its upper quantiles exceed those of the normal distribution
-        (E. A. Cornish and R. A. Fisher, 1938).
+    The comparisons share the false-alarm rate of the check (Bonferroni). A skewness of the compared difference
+    increases its upper quantiles (E. A. Cornish and R. A. Fisher, 1938).
 
     Returns
     -------
@@ -99,20 +68,13 @@ def threshold(effect: float, noise: Array | float, comparisons: Array | int, ske
     [0.1, 0.33]
 
     """
-    quantile = np.vectorize(NormalDist().inv_cdf, otypes=[float])
+    quantile = np.vectorize(normal_quantile, otypes=[float])
     z = quantile(1.0 - FALSE_ALARM / (2.0 * np.asarray(comparisons)))
     return np.asarray(np.maximum(effect, (z + (z**2 - 1.0) / 6.0 * skewness) * noise))
 
 
 def sensitivity(limit: Array | float, noise: Array | float) -> Array:
     """Return the smallest fault that exceeds a threshold with a probability of 90 %.
-
-    Parameters
-    ----------
-    limit : array or float
-        Threshold.
-    noise : array or float
-        Standard error of the compared difference.
 
     Returns
     -------
@@ -125,7 +87,7 @@ def sensitivity(limit: Array | float, noise: Array | float) -> Array:
     0.43
 
     """
-    return np.asarray(limit + _POWER_QUANTILE * np.asarray(noise))
+    return np.asarray(limit + normal_quantile(POWER) * np.asarray(noise))
 
 
 def as_normal(difference: Array, skewness: Array | float) -> Array:
@@ -133,13 +95,6 @@ def as_normal(difference: Array, skewness: Array | float) -> Array:
 
     This inverts the expansion that `threshold` uses: if the compared quantity has a skewness, its upper differences are
     larger. Differences below one standard error are not changed.
-
-    Parameters
-    ----------
-    difference : array
-        Differences in standard errors.
-    skewness : array or float
-        Skewness of the compared quantity, at least 0.
 
     Returns
     -------

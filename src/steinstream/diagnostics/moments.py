@@ -50,21 +50,7 @@ def check_mean(context: DiagnosticContext) -> Finding:
 class Ratio(NamedTuple):
     """Width of the kept draws relative to the stream.
 
-    Attributes
-    ----------
-    label : str
-        What is measured.
-    value : float
-        The ratio.
-    lower : float
-        The check fires below this ratio.
-    upper : float
-        The check fires above this ratio.
-    narrow : float
-        Sensitivity: below this ratio the check fires with a probability of 90 %.
-    wide : float
-        Sensitivity: above this ratio the check fires with a probability of 90 %.
-
+    The check fires outside of ``lower`` to ``upper``, and with a probability of 90 % outside of ``narrow`` to ``wide``.
     """
 
     label: str

@@ -16,21 +16,7 @@ _REDUCED = 0.5
 
 
 def notes_of_settings(settings: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
-    """Return whether the scores are those of a proxy density, and the notes about how the set was kept.
-
-    Parameters
-    ----------
-    settings : mapping
-        Settings of a kept set.
-
-    Returns
-    -------
-    bool
-        True if the scores are not those of the target.
-    tuple of str
-        The notes.
-
-    """
+    """Return whether the scores are those of a proxy density, and the notes about how the set was kept."""
     if "clip" in settings:
         clipped = f" (density ratio clipped at {settings.get('clipped', 0.0):.0%} of the draws)"
         return True, (f"the set was kept by gradient-free KSD, from log densities{clipped}",)
@@ -63,11 +49,6 @@ def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: b
 
 def describe_chain(settings: Mapping[str, Any]) -> str | None:
     """Say in one sentence what the chain is worth and what decides.
-
-    Parameters
-    ----------
-    settings : mapping
-        ``Kept.settings``.
 
     Returns
     -------

@@ -36,21 +36,8 @@ _RATIOS = np.append(
 class Proportions(NamedTuple):
     """Proportions of kept draws and stream in k sets, and their differences.
 
-    Attributes
-    ----------
-    kept : array
-        Proportions of the kept draws, (k,).
-    stream : array
-        Proportions of the stream, (k,).
-    values : array
-        Cohen's h of each set, (k,).
-    limits : array
-        Threshold of each value, (k,).
-    found : array
-        Sensitivity: the smallest difference that is found with a probability of 90 %, (k,).
-    kept_count : int
-        Number of kept draws.
-
+    ``values`` are Cohen's h of each set, ``limits`` their thresholds, and ``found`` the sensitivity: the smallest
+    differences that are found with a probability of 90 %.
     """
 
     kept: Array

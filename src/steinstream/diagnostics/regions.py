@@ -28,21 +28,14 @@ def region_membership(draws: Array, partitions: list[Array]) -> Array:
 
 
 def kmeans_centres(draws: Array, number: int) -> Array:
-    """Run k-means with k-means++ initialisation and a fixed seed.
+    """Run k-means with k-means++ initialisation and a fixed seed, and return the centres of the non-empty regions.
 
     D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding" (2007).
-
-    Parameters
-    ----------
-    draws : array
-        Draws (n, d).
-    number : int
-        Number of centres.
 
     Returns
     -------
     array
-        Centres of the non-empty regions, at most ``number``.
+        At most ``number`` centres.
 
     """
     random = np.random.default_rng(0)

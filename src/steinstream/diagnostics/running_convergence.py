@@ -34,16 +34,7 @@ _BUFFER = 1024  # draws that are collected before they are added
 
 
 class RunningConvergence:
-    """Convergence diagnostics of several chains, from all of their finite draws.
-
-    Parameters
-    ----------
-    dim : int
-        Number of parameters.
-    parameters : int, default 1000
-        Largest number of parameters that are used.
-
-    """
+    """Convergence diagnostics of several chains, from all of their finite draws; at most ``parameters`` are used."""
 
     def __init__(self, dim: int, parameters: int = PARAMETERS) -> None:
         self._columns = np.linspace(0, dim - 1, min(dim, parameters)).astype(np.int64)
@@ -55,18 +46,7 @@ class RunningConvergence:
         self._held_count = 0
 
     def add(self, ids: Integers, draws: Array, diverging: ArrayLike | None = None) -> None:
-        """Add draws of any chains.
-
-        Parameters
-        ----------
-        ids : array
-            Identifiers (chain, index), (n, 2); the draws of each chain are in order.
-        draws : array
-            Draws, (n, d).
-        diverging : array_like of bool, optional
-            Whether each draw ended a divergent transition, for samplers that report it.
-
-        """
+        """Add draws of any chains, those of each chain in order; ``diverging`` marks divergent transitions."""
         self._held.append((ids[:, 0].copy(), np.array(draws[:, self._columns], dtype=np.float64)))
         self._held_count += len(draws)
         if diverging is not None:
@@ -106,11 +86,6 @@ class RunningConvergence:
 
     def summary(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return draws per chain, divergences, the largest R-hat and the smallest ESS, as JSON values.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Parameter names. Default: x0, x1, ...
 
         Returns
         -------

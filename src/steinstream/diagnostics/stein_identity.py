@@ -41,13 +41,6 @@ _OTHER_ORDER = "draws and scores are probably in different order, of rows or of 
 def check_scores(context: DiagnosticContext, *, is_slow: bool = False) -> Finding:
     """Measure how far the identity is off for the worst parameter; in a slow stream, along the leading direction.
 
-    Parameters
-    ----------
-    context : DiagnosticContext
-        Kept draws and stream.
-    is_slow : bool, default False
-        Whether the stream has too few effective draws to check every parameter.
-
     Returns
     -------
     Finding

@@ -153,26 +153,10 @@ def summarise(
     weighted_stream: tuple[Array, Array] | None = None,
     burn_in_ends: Mapping[int, int] | None = None,
 ) -> Summary:
-    """Summarise kept draws and their stream.
+    """Summarise kept draws (n, d), whose weights have sum 1, and their stream.
 
-    Parameters
-    ----------
-    draws : array
-        Kept draws, (n, d).
-    weights : array
-        Their weights, of sum 1, (n,).
-    names : sequence of str
-        Parameter names.
-    quantiles : sequence of float
-        Probabilities.
-    ids : array
-        Identifiers of the kept draws, (n, 2).
-    stream : Block or None
-        Draws of the stream.
-    weighted_stream : tuple of array, optional
-        Draws of the stream, (k, d), and how many draws each of them represents, (k,), if ``stream`` is not available.
-    burn_in_ends : mapping, optional
-        Index of the first draw after the burn-in that the thinner detected, by chain.
+    Without ``stream``, ``weighted_stream`` has draws (k, d) and how many draws of the stream each of them represents.
+    ``burn_in_ends`` has the index of the first draw after the burn-in that the thinner detected, by chain.
 
     Returns
     -------
@@ -198,16 +182,7 @@ def summarise(
 
 
 def weighted_quantiles(draws: Array, weights: Array, probabilities: Array) -> Array:
-    """Return the weighted quantiles of each column.
-
-    Parameters
-    ----------
-    draws : array
-        Draws, (n, d).
-    weights : array
-        Weights of sum 1, (n,).
-    probabilities : array
-        Probabilities, of any shape.
+    """Return the weighted quantiles of each column of draws (n, d), for weights of sum 1.
 
     Returns
     -------

@@ -32,7 +32,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -196,13 +195,7 @@ def cumulative_ksd(
 class SecondScoreNoise:
     """Variance of the noise of second scores, estimated from the whole stream.
 
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-    preconditioner : Preconditioner, Warmup or Streaming
-        Decides whether the full covariance is needed.
-
+    The preconditioner decides whether the full covariance is needed.
     """
 
     def __init__(self, dim: int, preconditioner: Preconditioner | Warmup | Streaming) -> None:
@@ -245,20 +238,8 @@ def squared_ksd_debiased(
 ) -> float:
     """Estimate KSD^2 without bias from second scores.
 
-    Parameters
-    ----------
-    draws : array
-        Draws, (n, d).
-    second_scores : array
-        Second scores of the draws, (n, d).
-    diagonal_excess : float
-        Increase of k0(x, x) by the noise: `SecondScoreNoise.diagonal_excess`.
-    kernel : Kernel
-        Base kernel.
-    preconditioner : Preconditioner
-        Preconditioner.
-    weights : array, optional
-        Weights of sum 1, (n,). Default: equal weights.
+    ``diagonal_excess`` is the increase of k0(x, x) by the noise: `SecondScoreNoise.diagonal_excess`. Weights have sum
+    1.
 
     Returns
     -------
@@ -330,16 +311,10 @@ def _merge_repeats(x: Array, s: Array, weights: Array) -> tuple[Array, Array, Ar
 def run_rows_in_threads(rows: Callable[[int, int], int], count: int, progress: FractionProgress | None) -> None:
     """Evaluate rows of a triangular sum on all cores, in portions of equal work.
 
-    Parameters
-    ----------
-    rows : callable
-        Evaluates the rows begin to end - 1 and returns the number of evaluations.
-    count : int
-        Number of rows.
-    progress : callable, optional
-        Called with the fraction of the work that is done.
-
+    ``rows(begin, end)`` evaluates some rows and returns the number of evaluations.
     """
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
     portions = max(1, min(count // 64, 200))
     edges = np.ceil(count * np.sqrt(np.arange(portions + 1) / portions)).astype(int)
     done = 0

@@ -24,18 +24,7 @@ _MIN_SPREAD = 1e-12  # spread of a stream, relative to phi(0), below which the s
 
 @dataclass(frozen=True)
 class StreamDistance:
-    """Squared MMD to a stream in the coordinates of the kernel.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Base kernel.
-    points : array
-        Base vectors of the stream, (k, q).
-    weights : array
-        Their weights, (k,), in any unit.
-
-    """
+    """Squared MMD to a stream in the coordinates of the kernel, from base vectors (k, q) and their weights."""
 
     kernel: Kernel
     points: Array
@@ -87,14 +76,7 @@ class StreamDistance:
     def weight(self, gamma: float, diagonal: Array | None, shares: Array) -> float:
         """Return the factor of the squared MMD in the objective.
 
-        Parameters
-        ----------
-        gamma : float
-            Weight of the stream term, its factor included.
-        diagonal : array or None
-            k0(x, x) of draws that represent the stream, (n,); None without scores.
-        shares : array
-            Weights of these draws with sum 1, (n,).
+        ``diagonal`` has k0(x, x) of draws that represent the stream, None without scores, and ``shares`` their weights.
 
         Returns
         -------
@@ -111,14 +93,7 @@ class StreamDistance:
 
 
 def summarise_points(kernel: Kernel, points: Array) -> tuple[Integers, Array]:
-    """Select weighted points (n, q) that represent all, by kernel halving as in a thinner.
-
-    Returns
-    -------
-    tuple of array
-        Rows of the selected points, and the number of points that each of them represents.
-
-    """
+    """Select rows of points (n, q) by kernel halving; return them, and how many points each of them represents."""
     from steinstream._engine.compiled_kernel import compile_kernel
     from steinstream._engine.stream_summary import append_to_summary, empty_summary, summary_draws  # loads numba
 

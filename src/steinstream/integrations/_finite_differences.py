@@ -120,13 +120,6 @@ class RunningFiniteDifferences:
     The step in each parameter is the cube root of ``accuracy`` times the standard deviation of the parameter over the
     draws so far. A state that repeats one of the same or the previous block is not evaluated again.
 
-    Parameters
-    ----------
-    log_density : callable
-        Function of one draw (d,) that returns the log density of the target, up to a constant.
-    accuracy : float, default 1e-15
-        Relative accuracy of the log density.
-
     Examples
     --------
     >>> score = RunningFiniteDifferences(lambda x: -0.5 * x @ x)

@@ -63,23 +63,7 @@ def _on_host(count: int, rows: tuple[Any, ...]) -> tuple[Array, ...]:
 
 
 def as_block(draws: Array, scores: Array, thinner: Thinner) -> Block:
-    """Convert a chunk to a block that continues the stream, with one draw of each chain in turn.
-
-    Parameters
-    ----------
-    draws : array
-        Draws, (n, chains, d).
-    scores : array
-        Scores, (n, chains, d), or (n, chains, 0) for draws without scores.
-    thinner : Thinner
-        The thinner, whose next ids are used.
-
-    Returns
-    -------
-    Block
-        The draws, (n * chains, d).
-
-    """
+    """Convert a chunk (n, chains, d) to a block that continues the stream, with one draw of each chain in turn."""
     count, chains = draws.shape[:2]
     indices = np.arange(count)[:, None] + [thinner.next_index(each) for each in range(chains)]
     ids = np.column_stack([np.tile(np.arange(chains), count), indices.ravel()])

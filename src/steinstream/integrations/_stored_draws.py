@@ -101,13 +101,8 @@ def for_distinct_states(
     """Evaluate a function of distinct states (n, d) for draws (n, d) or (chains, n, d).
 
     The function receives ``batch`` states at a time, or all if there are fewer: arrays of one shape, for which it is
-    compiled once. ``progress`` is called with the finished fraction after each batch.
-
-    Returns
-    -------
-    array
-        The values, in the shape of the draws.
-
+    compiled once. ``progress`` is called with the finished fraction after each batch. Returns an array in the shape of
+    the draws.
     """
     x = as_floats(draws, "draws")
     if x.ndim not in (2, 3):

@@ -174,20 +174,12 @@ def batched_score(
     log_density: Callable[[Any], Any] | None = None,
     accuracy: float | None = None,
 ) -> BatchedScore | None:
-    """Convert the score of one draw to a function of many draws.
+    """Convert the score of one draw, or the way to differentiate ``log_density``, to a function of many draws.
 
-    Parameters
-    ----------
-    score : callable or {"jax", "torch", "finite"}, optional
-        Function of one draw that returns its score, or how ``log_density`` is differentiated.
-    log_density : callable, optional
-        Log density of one draw, written with that package. JAX computes in float32 unless ``jax_enable_x64`` is set;
-        PyTorch computes in float64. ``"finite"`` evaluates any function 2 d times per draw; repeated states of one call
-        and the call before are evaluated once.
-    accuracy : float, optional
-        Relative accuracy of the log density, for ``"finite"``; for a simulation, the tolerance of its solver. The step
-        in each parameter is the cube root of ``accuracy`` times the standard deviation of the parameter over the
-        draws so far. Default: 1e-15.
+    JAX computes in float32 unless ``jax_enable_x64`` is set; PyTorch computes in float64. ``"finite"`` evaluates any
+    function 2 d times per draw; repeated states of one call and the call before are evaluated once. For a simulation,
+    ``accuracy`` is the tolerance of its solver. The step in each parameter is the cube root of it times the standard
+    deviation of the parameter over the draws so far.
 
     Returns
     -------

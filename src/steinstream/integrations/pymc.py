@@ -63,18 +63,8 @@ _ROUNDING = 1e-9
 class UnconstrainedModel:
     """The unconstrained space of a PyMC model: draws as vectors, their scores, and the variables of the model.
 
-    Parameters
-    ----------
-    model : pymc.Model, optional
-        The model. Default: that of the context, ``with model:``.
-    with_scores : bool, default True
-        Compute scores, if the model has a gradient and no discrete parameters.
-
-    Raises
-    ------
-    InputError
-        If no model is given and no context is active.
-
+    Without ``model``, that of the context is used. Scores are computed if the model has a gradient and no discrete
+    parameters.
     """
 
     def __init__(self, model: Any = None, with_scores: bool = True) -> None:

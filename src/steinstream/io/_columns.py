@@ -95,12 +95,7 @@ class TableColumns(NamedTuple):
 
 
 def not_a_parameter(title: str) -> str | None:
-    """Return why a column with this title is not a parameter.
-
-    Parameters
-    ----------
-    title : str
-        Title of the column.
+    """Return why a column with this title is not a parameter; None if it may be one.
 
     Returns
     -------
@@ -126,16 +121,7 @@ def not_a_parameter(title: str) -> str | None:
 
 
 def find_columns(header: Sequence[str], request: Request, numeric: Sequence[bool] | None = None) -> TableColumns:
-    """Find draws, scores and ids in a table.
-
-    Parameters
-    ----------
-    header : sequence of str
-        Titles of the columns.
-    request : Request
-        The user's choices.
-    numeric : sequence of bool, optional
-        Whether each column contains numbers. Default: all do.
+    """Find draws, scores and ids in a table; ``numeric`` says whether each column contains numbers (default: all do).
 
     Returns
     -------

@@ -25,14 +25,9 @@ _MAX_ELEMENTS = 20  # elements of a large variable for which this is done
 
 
 def dependent_variables(variables: Mapping[str, Array], *, sorted_by_name: bool = False) -> dict[str, str]:
-    """Find variables all of whose elements are functions of other variables.
+    """Find variables all of whose elements are functions of other variables, from values (n, ...) at the same draws.
 
-    Parameters
-    ----------
-    variables : mapping
-        Name -> values (n, ...) at the same draws.
-    sorted_by_name : bool, default False
-        Whether parameters may be written after functions of them.
+    If ``sorted_by_name``, parameters may be written after functions of them.
 
     Returns
     -------

@@ -42,21 +42,12 @@ def compressor_of(name: str, metadata: dict[str, Any]) -> str:
 
 
 def decoded_size(compressor: str, data: memoryview, limit: int) -> int:
-    """Return an upper bound of the decoded size of a chunk, which is exact above ``limit``.
-
-    Parameters
-    ----------
-    compressor : str
-        One of the compressors, or an empty string.
-    data : memoryview
-        The chunk.
-    limit : int
-        Allowed size. Counting ends above it.
+    """Return the decoded size of a chunk, whose compressor may be an empty string.
 
     Returns
     -------
     int
-        The bound, in bytes.
+        An upper bound in bytes, which is exact above ``limit``, where counting ends.
 
     Raises
     ------

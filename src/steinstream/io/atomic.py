@@ -35,15 +35,8 @@ _REMEDIES = {
 def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = True) -> Iterator[IO[Any]]:
     """Open a file that replaces ``path`` when the ``with`` block ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The target. Through a symbolic link, the file it points to is replaced.
-    mode : {"wb", "w"}
-        Binary or text mode (UTF-8).
-    sync : bool, default True
-        Wait until the file is on the disk. Without it, the file survives a crash of the process but possibly not of
-        the machine.
+    Through a symbolic link, the file it points to is replaced. Without ``sync``, the file survives a crash of the
+    process but possibly not of the machine.
 
     Yields
     ------
@@ -92,13 +85,8 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
 def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path], bool]) -> Iterator[Path]:
     """Create an empty folder that replaces ``path`` when the ``with`` block ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The target.
-    replaceable : callable
-        Returns whether an existing folder may be replaced. It is renamed and then deleted, because no system call
-        replaces a folder that is not empty.
+    ``replaceable`` returns whether an existing folder may be replaced. It is renamed and then deleted, because no
+    system call replaces a folder that is not empty.
 
     Yields
     ------

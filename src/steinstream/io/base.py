@@ -56,16 +56,7 @@ class Request(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Names of what is read from a file.
-
-    Attributes
-    ----------
-    parameters : tuple of str
-        Names of the parameters.
-    ids : tuple of str
-        Columns that contain the chain and the index of each draw.
-    left_out : mapping
-        Name of every column or variable that is not a parameter -> why not.
+    """Names of what is read from a file, and why every other column or variable is not a parameter.
 
     Examples
     --------
@@ -590,18 +581,8 @@ def interleave_streams(
 ) -> Iterator[Block]:
     """Read several chains in turns, each in proportion to its length.
 
-    Parameters
-    ----------
-    path : Path
-        File, for messages.
-    chains : sequence of callable
-        Functions that read one chain each. What follows the first ``lengths[i]`` draws is not used.
-    lengths : sequence of int
-        Number of draws of each chain.
-    rows : int
-        Largest number of draws in a block.
-    skip : int
-        Number of draws at the start of the interleaved order that are left out.
+    What follows the first ``lengths[i]`` draws of a chain is not used. ``skip`` draws at the start of the interleaved
+    order are left out.
 
     Yields
     ------

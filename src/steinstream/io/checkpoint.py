@@ -52,17 +52,7 @@ ReadRows = Callable[[Integers], dict[str, AnyArray]]
 def save(thinner: Thinner, path: str | PathLike[str], *, rows: bool = True, sync: bool = True) -> None:
     """Write the configuration and state of a thinner, or leave the file as it is if that fails.
 
-    Parameters
-    ----------
-    thinner : Thinner
-        The thinner.
-    path : path
-        The file, which is replaced.
-    rows : bool, default True
-        Include draws and scores that are stored as float32. Without them, pass them to `load`.
-    sync : bool, default True
-        Wait until the file is on the disk.
-
+    Without ``rows``, draws and scores that are stored as float32 are left out: pass them to `load`.
     """
     write(path, thinner.to_dict(rows=rows), sync)
 
@@ -75,14 +65,8 @@ def load(
 ) -> Thinner:
     """Read a thinner that `save` wrote.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    read_rows : callable, optional
-        Returns draws and scores that were written without ``rows``.
-    **settings
-        Settings of the thinner; those that are functions are required, because a file cannot hold them.
+    ``read_rows`` returns draws and scores that were written without ``rows``. Settings that are functions are required,
+    because a file cannot hold them.
 
     Returns
     -------

@@ -131,13 +131,6 @@ def find_stan_columns(header: Sequence[str], path: Path) -> StanColumns:
     A diagnostic file has the columns of the sampler, then NAME..., p_NAME..., g_NAME... Every other file is an output
     file, with the columns of the sampler, then those of the model.
 
-    Parameters
-    ----------
-    header : sequence of str
-        Titles of the columns.
-    path : Path
-        The file, for messages.
-
     Returns
     -------
     StanColumns
@@ -354,18 +347,8 @@ def read_constrained(
 ) -> dict[str, Variable]:
     """Read draws from the output file, and check that their log densities agree with the diagnostic file.
 
-    Parameters
-    ----------
-    diagnostic : Path
-        Diagnostic file of a run.
-    output : Path
-        Output file of the same run.
-    draws : array
-        Indices of the draws, in any order, counted after the warm-up.
-    warmup : int
-        Number of saved draws of the warm-up.
-    partial : bool, default False
-        Return nan for draws that the output file does not contain yet.
+    The indices of the draws are in any order, and counted after the ``warmup`` saved draws. If ``partial``, the
+    variables are nan at draws that the output file does not contain yet.
 
     Returns
     -------

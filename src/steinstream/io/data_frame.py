@@ -46,13 +46,6 @@ class DrawTable(NamedTuple):
 def split_table(draws: Any, scores: Any) -> DrawTable | None:
     """Separate the parameters of a DataFrame from ids, log densities and other columns, as in a file.
 
-    Parameters
-    ----------
-    draws : object
-        Draws of a user.
-    scores : array_like, optional
-        Scores of the draws, if they are not in columns ``score_NAME``.
-
     Returns
     -------
     DrawTable or None

@@ -18,14 +18,9 @@ if TYPE_CHECKING:
 
 
 def without_burn_in(chain: Chain, burn_in: int | float) -> Chain:
-    """Leave out draws at the start of each chain.
+    """Leave out a number, or a share, of the draws at the start of each chain; the others keep their ids.
 
-    Parameters
-    ----------
-    chain : Chain
-        The chain.
-    burn_in : int or float
-        Number of draws, or share of the draws of each chain. For a share, the file is read once to count them.
+    For a share, the file is read once to count the draws.
 
     Returns
     -------
@@ -47,18 +42,7 @@ def without_burn_in(chain: Chain, burn_in: int | float) -> Chain:
 
 
 class SettledChain(Chain):
-    """The draws of a chain after its burn-in.
-
-    Parameters
-    ----------
-    chain : Chain
-        The chain.
-    left_out : mapping of int to int
-        Number of draws that are left out, by chain.
-    default : int
-        Number of draws that are left out of the other chains.
-
-    """
+    """The draws of a chain after its burn-in: ``left_out`` by chain, ``default`` of the other chains."""
 
     def __init__(self, chain: Chain, left_out: Mapping[int, int], default: int) -> None:
         super().__init__(chain.path, chain.dim, chain.names, None, chain.chains)

@@ -21,14 +21,7 @@ _log = logging.getLogger("steinstream")
 class FileLock:
     """A lock file that one process holds until `release`, or until the object is deleted.
 
-    Parameters
-    ----------
-    path : Path
-        The lock file.
-    used : Path
-        What it protects, for the error message.
-    remove : bool, default True
-        Delete the lock file at the end.
+    ``used`` is what it protects, for the error message. If ``remove``, the lock file is deleted at the end.
 
     Raises
     ------

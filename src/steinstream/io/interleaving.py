@@ -16,35 +16,17 @@ from steinstream.validation import Block
 
 
 class Turn(NamedTuple):
-    """Consecutive draws of the interleaved order.
-
-    Attributes
-    ----------
-    rows : list of slice
-        Draws of each chain, which may be empty.
-    order : array of int
-        Rows of the concatenated draws of all chains, in the interleaved order.
-
-    """
+    """Consecutive draws of the interleaved order: rows of each chain, and the order of these rows, concatenated."""
 
     rows: list[slice]
     order: Integers
 
 
 def turns(lengths: Sequence[int], rows: int, skip: int = 0) -> Iterator[Turn]:
-    """Divide the interleaved order of several chains into blocks.
+    """Divide the interleaved order of several chains into blocks of at most ``rows`` draws, without the first ``skip``.
 
     Draw i = 0, 1, ... of a chain with n draws has the position (i + 1) / n. The draws are ordered by position, those of
     the same position by chain.
-
-    Parameters
-    ----------
-    lengths : sequence of int
-        Number of draws of each chain.
-    rows : int
-        Largest number of draws in a block; at least the number of chains.
-    skip : int, default 0
-        Number of draws at the start of the order that are left out.
 
     Yields
     ------

@@ -243,23 +243,7 @@ def read_kept(path: str | os.PathLike[str], format: str | None = None) -> Kept:
 
 
 def check_output(path: str | os.PathLike[str], layout: str | None = None) -> None:
-    """Raise the errors that `write_kept` would raise, before a long run.
-
-    Parameters
-    ----------
-    path : path
-        The file to be written later.
-    layout : str, optional
-        Its layout.
-
-    Raises
-    ------
-    InputError
-        If the extension or the layout is unknown, or a library is missing.
-    OutputError
-        If the folder does not exist or has no write permission.
-
-    """
+    """Raise the errors that `write_kept` would raise, before a long run."""
     form = _find_writable(path, layout)
     target = Path(path)
     if target.is_dir() and form.write_folder is not None and not is_own_store(target):

@@ -34,18 +34,7 @@ _MAX_NAMES = 500  # number of parameters up to which their names are sent
 
 
 class SentDraws(NamedTuple):
-    """Kept draws that a page has received.
-
-    Attributes
-    ----------
-    observer : ThinnerObserver
-        Observer of the run that they belong to.
-    arrived : array
-        Step at which each draw arrived, increasing.
-    origin : tuple of float
-        Origin of the coordinates that were sent.
-
-    """
+    """Kept draws that a page has received: steps at which they arrived, and the origin of their coordinates."""
 
     observer: ThinnerObserver
     arrived: Integers
@@ -53,16 +42,7 @@ class SentDraws(NamedTuple):
 
 
 class Client:
-    """One open page, which shows the kept draws in two coordinates.
-
-    Parameters
-    ----------
-    x : int, optional
-        Coordinate of the horizontal axis, or ``ARRIVAL``. Default: the first one.
-    y : int, optional
-        Coordinate of the vertical axis, or ``ARRIVAL``. Default: the second one.
-
-    """
+    """One open page, which shows the kept draws in two coordinates, or one of them and ``ARRIVAL``."""
 
     def __init__(self, x: int | None = None, y: int | None = None) -> None:
         self._requested = x, y
@@ -88,25 +68,7 @@ class Client:
     def message(
         self, observer: ThinnerObserver, now: Snapshot, names: tuple[str, ...] | None = None, ended: bool = False
     ) -> dict[str, Any]:
-        """Return the next message.
-
-        Parameters
-        ----------
-        observer : ThinnerObserver
-            Observer of the run.
-        now : Snapshot
-            Its current state.
-        names : tuple of str, optional
-            Parameter names.
-        ended : bool, default False
-            Whether this is the last message.
-
-        Returns
-        -------
-        dict
-            Everything that changed since the previous message; the complete state in the first one.
-
-        """
+        """Return everything that changed since the previous message; the complete state in the first one."""
         sent = self._sent if self._sent is not None and self._sent.observer is observer else None
         result: dict[str, Any] = {
             "pass": now.pass_number,
@@ -195,20 +157,7 @@ class Client:
 class EventStream:
     """Server-sent events for one page: one for each new snapshot, and one per second if nothing changes.
 
-    Parameters
-    ----------
-    dashboard : Dashboard
-        The dashboard, whose ``title``, ``names``, ``observer``, ``ended`` and ``failed`` are sent.
-    client : Client
-        The page.
-
-    Attributes
-    ----------
-    due : float
-        Time of the next event.
-    ended : bool
-        Whether the last event has been returned.
-
+    ``due`` is the time of the next event; ``ended`` says whether the last one has been returned.
     """
 
     def __init__(self, dashboard: Dashboard, client: Client) -> None:

@@ -45,17 +45,9 @@ _HEADERS = {
 
 
 class HttpRequest(NamedTuple):
-    """An accepted request.
+    """An accepted request: the path after ``/TOKEN/``, or None if the slash after the token is missing, and the query.
 
-    Attributes
-    ----------
-    head : bool
-        Whether the response must not have a body.
-    path : str or None
-        Path after ``/TOKEN/``; None if the slash after the token is missing.
-    query : dict
-        Parameters of the query.
-
+    If ``head``, the response must not have a body.
     """
 
     head: bool
@@ -72,16 +64,7 @@ class RefusedError(Exception):
 
 
 def parse_request(head: bytes, port: int, token: str) -> HttpRequest:
-    """Parse and authorise a request.
-
-    Parameters
-    ----------
-    head : bytes
-        Request line and headers, without the empty line that ends them.
-    port : int
-        Port of the dashboard.
-    token : str
-        Secret first part of every path.
+    """Parse and authorise a request: its line and headers, without the empty line that ends them.
 
     Returns
     -------

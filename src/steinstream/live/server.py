@@ -73,19 +73,10 @@ class _Connection:
 
 
 class Server:
-    """Server of a dashboard.
+    """Server of a dashboard, which sends its ``title``, ``names``, ``observer``, ``ended`` and ``failed``.
 
-    Parameters
-    ----------
-    dashboard : Dashboard
-        The dashboard, whose ``title``, ``names``, ``observer``, ``ended`` and ``failed`` are sent.
-    listening : socket
-        Socket that listens on the loopback address; the server closes it.
-    token : str
-        Secret first part of every path.
-    on_error : callable
-        Called with an error that ended the server.
-
+    It closes the socket ``listening`` on the loopback address. Every path starts with the secret token. ``on_error`` is
+    called with an error that ended the server.
     """
 
     def __init__(

@@ -45,15 +45,8 @@ _CHECK_GROWTH = 2.0  # the checks run again when the stream has grown by this fa
 class CheckStatus(NamedTuple):
     """State of a check of the run.
 
-    Attributes
-    ----------
-    name : str
-        What is checked.
-    state : {"passed", "warning", "open"}
-        Result; ``"open"`` if there are too few draws for it.
-    text : str
-        The problem, or why a result is missing; empty if the check has passed.
-
+    ``state`` is "passed", "warning", or "open" if there are too few draws for it; ``text`` is the problem, or why a
+    result is missing.
     """
 
     name: str
@@ -135,16 +128,7 @@ class Snapshot:
 
 
 class ThinnerObserver:
-    """Observer that takes snapshots of a thinner on request.
-
-    Parameters
-    ----------
-    thinner : Thinner
-        The thinner; its ``observer`` is set.
-    dashboard : Dashboard
-        The dashboard that shows it, which is stopped if a snapshot fails.
-
-    """
+    """Observer that takes snapshots of a thinner on request; the dashboard is stopped if a snapshot fails."""
 
     def __init__(self, thinner: Thinner, dashboard: Dashboard) -> None:
         self.thinner, self.dashboard = thinner, dashboard

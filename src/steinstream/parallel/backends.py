@@ -188,16 +188,10 @@ def _cluster_lost(reason: object) -> ClusterError:
 
 @contextmanager
 def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None = None) -> Iterator[ParallelBackend]:
-    """Open a backend: this process, the cluster of a client or at an address, or local processes.
+    """Open a backend: this process (no workers), the cluster of a client or at an address, or local processes.
 
-    Parameters
-    ----------
-    client : distributed.Client or str, optional
-        Dask client, or address of a scheduler. Default: the client of this process, or else local processes.
-    workers : int, optional
-        Number of local processes; 0 for this process. Default: one per core.
-    tell : callable, optional
-        Called with the address of the Dask dashboard.
+    Without ``client``, that of this process is used, or else local processes, which end with the context. ``tell`` is
+    called with the address of the Dask dashboard.
 
     Yields
     ------

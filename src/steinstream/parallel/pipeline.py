@@ -311,16 +311,9 @@ class Leaf(NamedTuple):
 
     @classmethod
     def of(cls, fixed: bool, total: int | None, kept: Kept | Failure) -> Leaf | Failure:
-        """Describe a kept set.
+        """Describe a kept set; a preconditioner that is ``fixed`` is known, and not sent.
 
-        Parameters
-        ----------
-        fixed : bool
-            Whether the preconditioner is known, so that it is not sent.
-        total : int or None
-            Number of chains. If it is given, a failure raises an `InputError`.
-        kept : Kept or Failure
-            The kept set, or why the chain could not be read.
+        With ``total``, the number of chains, a failure raises an `InputError`.
 
         Returns
         -------

@@ -55,12 +55,7 @@ class _Iterate(NamedTuple):
 
 
 def minimise_on_simplex(matrix: Array) -> Solution:
-    """Minimise w^T K w over the simplex.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n)
-        Positive semi-definite matrix K.
+    """Minimise w^T K w over the simplex, for a positive semi-definite matrix K.
 
     Returns
     -------

@@ -79,20 +79,9 @@ def largest_stream_weight(sets: Sequence[Kept]) -> float:
 
 
 def objective_terms(kept: Kept, gamma: float | None = None) -> ObjectiveTerms:
-    """Return the objective by which a set was kept; a set without a summary of its stream stands for the stream.
+    """Return KSD and stream term of a kept set; a set without a summary of its stream stands for the stream.
 
-    Parameters
-    ----------
-    kept : Kept
-        The kept set.
-    gamma : float, optional
-        Weight of the stream term. Default: that by which the set was kept.
-
-    Returns
-    -------
-    ObjectiveTerms
-        KSD and stream term of the kept draws.
-
+    ``gamma`` replaces the weight by which the set was kept. Returns an `ObjectiveTerms`.
     """
     kernel, preconditioner = as_kernel(kept.kernel), kept.preconditioner or Preconditioner.identity()
     preconditioner.require(kept.draws.shape[1])
@@ -114,17 +103,6 @@ def compared(sets: Sequence[Kept], mass: Array, kernel: Kernel, preconditioner: 
 
     Sets that were compared by features of the same kind are compared by these, in the coordinates of the first set.
     Otherwise draws are compared.
-
-    Parameters
-    ----------
-    sets : sequence of Kept
-        The sets.
-    mass : array
-        Mass of each stream.
-    kernel : Kernel
-        Base kernel.
-    preconditioner : Preconditioner
-        Coordinates of the draws.
 
     Returns
     -------

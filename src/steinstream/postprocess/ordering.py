@@ -23,25 +23,7 @@ from steinstream.result import Kept
 
 
 def order_draws(kept: Kept) -> Kept:
-    """Sort the kept draws in greedy order.
-
-    Parameters
-    ----------
-    kept : Kept
-        The kept draws.
-
-    Returns
-    -------
-    Kept
-        The same draws in this order, with KSD and MMD of the first 1, 2, ..., n draws in ``prefix_ksd`` and
-        ``prefix_mmd``.
-
-    Raises
-    ------
-    InputError
-        If the set is empty.
-
-    """
+    """Sort the kept draws in greedy order, and add KSD and MMD of the first 1, 2, ..., n draws."""
     if len(kept) == 0:
         raise InputError("The kept set is empty and cannot be ordered.", "Push draws first.")
     terms = objective_terms(kept)

@@ -47,19 +47,11 @@ _SMALLEST, _LARGEST = -9.0, 3.0  # exponents of the penalties, relative to the m
 def optimise_weights(
     kept: Kept, like: SummarisedStream | ArrayLike | None = None, effective_share: float = EFFECTIVE_SHARE
 ) -> Kept:
-    """Give the kept draws the weights that minimise the objective.
+    """Give the kept draws, at most 10 000, the weights that minimise the objective.
 
-    Copies of a state that was kept several times have equal weights.
-
-    Parameters
-    ----------
-    kept : Kept
-        The kept draws, at most 10 000.
-    like : SummarisedStream or array_like, optional
-        The chain without its burn-in, (n, d) or (chains, n, d), or its summary. Default: the summary in the kept set.
-        With a chain, the stream term is used even if the set was kept by KSD alone.
-    effective_share : float, default 0.95
-        Smallest effective size, relative to the number of draws, between 0 and 1.
+    Copies of a state that was kept several times have equal weights. ``like`` is the chain without its burn-in, (n, d)
+    or (chains, n, d), or its summary, by default that in the kept set. With a chain, the stream term is used even if
+    the set was kept by KSD alone. ``effective_share`` is the smallest effective size, relative to the number of draws.
 
     Returns
     -------

@@ -25,23 +25,7 @@ QUANTILE_LEVELS = (0.05, 0.5, 0.95)
 
 
 class ChainComparison:
-    """A kept set and the summary of its chain.
-
-    Parameters
-    ----------
-    kept : Kept
-        The kept set.
-    chain : ChainSummary or None
-        Summary of its chain. None if there is nothing to compare with.
-
-    Attributes
-    ----------
-    names : sequence of str
-        Parameter names.
-    weights : array
-        Weights of the kept draws, (n,), with sum 1.
-
-    """
+    """A kept set and the summary of its chain, None if there is nothing to compare with."""
 
     def __init__(self, kept: Kept, chain: ChainSummary | None) -> None:
         self.kept, self.chain = kept, chain

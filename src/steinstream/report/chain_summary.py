@@ -29,14 +29,7 @@ ChainLike: TypeAlias = "ChainSummary | Chain | str | PathLike[str] | Sequence[st
 class ChainSummary:
     """Evenly spaced draws of a chain and its inspection. Draws that are not finite are counted and skipped.
 
-    Parameters
-    ----------
-    kept : Kept
-        The set that was kept from the chain.
-    title : str
-        Description of the chain.
-    has_scores : bool, default True
-        Whether the chain has scores. If not, it is not inspected, and the diagnostic checks are made without scores.
+    A chain without scores is not inspected, and the diagnostic checks are made without scores.
 
     Attributes
     ----------
@@ -123,19 +116,9 @@ def summarise_chain(
     progress: Callable[[Chain, int], None] | None = None,
     scores: ArrayLike | None = None,
 ) -> ChainSummary | None:
-    """Read the chain that a kept set comes from.
+    """Read the chain that a kept set comes from; without a chain, the subsample that the kept set holds.
 
-    Parameters
-    ----------
-    kept : Kept
-        The kept set.
-    chain : str, path, sequence of paths, Chain, array, ChainSummary or None
-        One or several files, an open chain, or draws (n, d) or (chains, n, d). None for the subsample that the kept
-        set holds.
-    progress : callable, optional
-        Called with the chain and the number of draws read.
-    scores : array, optional
-        Scores of an array of draws.
+    ``progress`` is called with the chain and the number of draws read.
 
     Returns
     -------
@@ -167,16 +150,9 @@ def summarise_chain(
 
 
 def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> Block:
-    """Return evenly spaced draws of a chain, for the diagnostic checks.
+    """Return the evenly spaced draws of a chain that a thinner would have held, for the diagnostic checks.
 
-    Parameters
-    ----------
-    kept : Kept
-        The kept set.
-    chain : str, path, sequence of paths, Chain or array
-        The chain, as in `summarise_chain`.
-    scores : array, optional
-        Scores of an array of draws. Without them, the scores of the block have no columns.
+    Without ``scores``, the scores of an array of draws have no columns.
 
     Returns
     -------

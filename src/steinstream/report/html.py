@@ -30,16 +30,7 @@ def text(value: object) -> Markup:
 
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
-    """Build one element.
-
-    Parameters
-    ----------
-    tag : str
-        Name of the element.
-    *content : object
-        Text or markup.
-    **attributes : object
-        Attributes of the element: ``class_`` stands for class, ``data_value`` for data-value. None is omitted.
+    """Build one element; ``class_`` stands for the attribute class, ``data_value`` for data-value, None for none.
 
     Returns
     -------

@@ -325,18 +325,7 @@ def axis_limits(values: Array) -> tuple[float, float]:
 def smoothed_density(
     values: Array, weights: Array | None, limits: tuple[float, float], bandwidth: float
 ) -> tuple[Array, Array]:
-    """Return a kernel density estimate from a histogram.
-
-    Parameters
-    ----------
-    values : array
-        Values (n,).
-    weights : array, optional
-        Their weights (n,).
-    limits : tuple of float
-        Ends of the grid.
-    bandwidth : float
-        Standard deviation of the Gaussian kernel.
+    """Return a grid of 100 points and a Gaussian kernel density estimate at these points, from a histogram.
 
     Returns
     -------
@@ -367,16 +356,7 @@ def smoothed_density(
 def density_contours(
     draws: Array, x: tuple[float, float], y: tuple[float, float]
 ) -> tuple[Array, Array, Array, list[float]]:
-    """Return a smoothed density of draws in two dimensions, and the levels of its regions of highest density.
-
-    Parameters
-    ----------
-    draws : array
-        Draws, (n, 2).
-    x : tuple of float
-        Limits of the grid in the first dimension.
-    y : tuple of float
-        Limits of the grid in the second dimension.
+    """Return a smoothed density of draws (n, 2) on a grid, and the levels of its regions of highest density.
 
     Returns
     -------

@@ -47,14 +47,7 @@ def recorded_commands(kept: Kept, file: str = "kept.npz") -> list[str]:
 
 
 def python_code(kept: Kept, file: str = "kept.npz") -> str | None:
-    """Return Python code that reproduces a kept set with `ss.thin`.
-
-    Parameters
-    ----------
-    kept : Kept
-        The kept set.
-    file : str, default "kept.npz"
-        File of the kept set, from which the preconditioner is read.
+    """Return Python code that reproduces a kept set with `ss.thin`; it reads the preconditioner from ``file``.
 
     Returns
     -------

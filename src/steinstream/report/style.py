@@ -119,12 +119,7 @@ def label_axes(axes: Axes, x: str = "", y: str = "", title: str = "") -> None:
 
 
 def shorten_name(name: str) -> str:
-    r"""Return a parameter name for a figure: on one line, and not too long.
-
-    Parameters
-    ----------
-    name : str
-        Parameter name.
+    r"""Return a parameter name for a figure: on one line, and at most 22 characters.
 
     Returns
     -------

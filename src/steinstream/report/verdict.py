@@ -18,15 +18,6 @@ _MAIN = ("mean", "spread", "ranges")  # checks whose sensitivity is shown
 def verdict(comparison: ChainComparison, warnings: list[str], diagnosis: Diagnosis | None) -> Markup:
     """Return the verdict: whether a fault was found, how far the kept draws are from the chain, and what to do.
 
-    Parameters
-    ----------
-    comparison : ChainComparison
-        Kept draws and chain.
-    warnings : list of str
-        Warnings about the chain.
-    diagnosis : Diagnosis or None
-        Results of the checks. None if they were not made.
-
     Returns
     -------
     Markup

@@ -28,18 +28,7 @@ class FunctionValues(NamedTuple):
 
 
 def expectation(draws: Array, f: Callable[[Array], ArrayLike] | ArrayLike, weights: Array, processes: int) -> Any:
-    """Average a function of the kept draws, or an array with one row per kept draw.
-
-    Parameters
-    ----------
-    draws : array
-        The kept draws, (n, d).
-    f : callable or array_like
-        Function of one draw (d,), or its values, (n, ...).
-    weights : array
-        Weights, (n,).
-    processes : int
-        Number of processes.
+    """Average a function of one draw (d,), or an array with one row per kept draw, over the kept draws.
 
     Returns
     -------

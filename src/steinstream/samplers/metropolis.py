@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.samplers import Draws, SamplerWarning, State, base
+from steinstream.samplers import Draws, Sampler, SamplerWarning, State, base
 from steinstream.samplers.base import Current
 from steinstream.targets import Target
 
@@ -25,7 +25,7 @@ Loop = Callable[..., tuple[float, int]]
 
 
 @dataclass(frozen=True)
-class Metropolis:
+class Metropolis(Sampler):
     """A sampler that proposes a position and accepts or rejects it."""
 
     target: Target
@@ -48,21 +48,6 @@ class Metropolis:
         return base.describe(self)
 
     def init(self, start: Array, seed: int) -> State:
-        """Create the state of a chain at ``start`` (d,).
-
-        Parameters
-        ----------
-        start : array_like of shape (d,)
-            First position.
-        seed : int
-            Seed of the random numbers.
-
-        Returns
-        -------
-        State
-            State of the chain before its first step.
-
-        """
         position = base.as_position(start)
         log_density = base.log_density_at(self.target, position)
         if not math.isfinite(log_density):
@@ -75,23 +60,6 @@ class Metropolis:
         return State(position, log_density, score, base.random_state(seed))
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """Return the state after ``n`` more steps, and the draws of these steps.
-
-        Parameters
-        ----------
-        state : State
-            State from which the chain continues.
-        n : int
-            Number of steps.
-
-        Returns
-        -------
-        State
-            State after the last step.
-        Draws
-            Draws, scores and acceptance of the steps.
-
-        """
         if not math.isfinite(state.log_density):
             raise InputError(
                 f"The log density of the state is {state.log_density}.",

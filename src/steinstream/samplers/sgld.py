@@ -33,7 +33,7 @@ import numpy as np
 from steinstream._engine.jit import jit
 from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.samplers import Draws, State, base
+from steinstream.samplers import Draws, Sampler, State, base
 from steinstream.samplers.base import SCORE_LIMIT, Current, TargetFunctions
 
 _FOR_STEP, _FOR_RECORD = 0, 1  # purposes of a minibatch
@@ -63,7 +63,7 @@ _compiled_langevin = jit(_langevin)
 
 
 @dataclass(frozen=True)
-class SGLD:
+class SGLD(Sampler):
     """Stochastic gradient Langevin dynamics.
 
     Parameters
@@ -115,44 +115,12 @@ class SGLD:
         return base.describe(self)
 
     def init(self, start: Array, seed: int) -> State:
-        """Create the state of a chain at ``start`` (d,); its log density is nan with minibatches or if unknown.
-
-        Parameters
-        ----------
-        start : array_like of shape (d,)
-            First position.
-        seed : int
-            Seed of the random numbers.
-
-        Returns
-        -------
-        State
-            State of the chain before its first step.
-
-        """
         position, random = base.as_position(start), base.random_state(seed)
         score = self._score(position, random, 0, _FOR_STEP)
         base.check_score(position, score)
         return State(position, self._log_density(position), score, random)
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
-        """Return the state after ``n`` more steps, and the draws of these steps.
-
-        Parameters
-        ----------
-        state : State
-            State from which the chain continues.
-        n : int
-            Number of steps.
-
-        Returns
-        -------
-        State
-            State after the last step.
-        Draws
-            Draws, scores and acceptance of the steps.
-
-        """
         noise, random = base.standard_normals(state.random, n, len(state.position))
         block = base.empty_draws(n, len(state.position))
         current = Current(state.position.copy(), state.score.copy())

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from steinstream._engine.jit import inlined, jit
 from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import CompiledTarget, Sample, whole_number
+from steinstream.targets import CompiledTarget, Sample, Target, whole_number
 
 #: Means (k, d) of the components; W (k, d, d), or the diagonals (k, 1, d) of diagonal ones; constants (k,).
 Parameters = tuple[Array, Array, Array]
@@ -101,7 +101,7 @@ def _at_points(parameters: Parameters, points: Array, densities: Array, scores: 
         densities[i] = log_density_and_score(parameters, points[i], scores[i])
 
 
-class Mixture:
+class Mixture(Target):
     """A mixture of k Gaussians.
 
     Parameters
@@ -144,35 +144,9 @@ class Mixture:
         self._parameters: Parameters = (self.means, factors, constants)
 
     def log_density(self, position: Array) -> float:
-        """Log density at a position (d,), including the normalising constant.
-
-        Parameters
-        ----------
-        position : array of shape (d,)
-            The position.
-
-        Returns
-        -------
-        float
-            Log density, including the normalising constant.
-
-        """
         return float(self.log_densities(np.asarray(position)[None])[0])
 
     def score(self, position: Array) -> Array:
-        """Gradient (d,) of the log density at a position (d,).
-
-        Parameters
-        ----------
-        position : array of shape (d,)
-            The position.
-
-        Returns
-        -------
-        array of shape (d,)
-            Gradient of the log density.
-
-        """
         score: Array = self.scores(np.asarray(position)[None])[0]
         return score
 

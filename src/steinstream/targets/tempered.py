@@ -42,7 +42,7 @@ def log_density_and_score(parameters: _Parameters, position: Array, score: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Tempered:
+class Tempered(Target):
     """A target whose density is raised to a power.
 
     The variance of a Gaussian becomes variance / power.
@@ -76,35 +76,9 @@ class Tempered:
             raise InputError(f"power must be positive and finite, got {self.power!r}.")
 
     def log_density(self, position: Array) -> float:
-        """Power times the log density of the target at a position (d,).
-
-        Parameters
-        ----------
-        position : array of shape (d,)
-            The position.
-
-        Returns
-        -------
-        float
-            Power times the log density of the target.
-
-        """
         return float(self.power * self.target.log_density(position))
 
     def score(self, position: Array) -> Array:
-        """Power times the score (d,) of the target at a position (d,).
-
-        Parameters
-        ----------
-        position : array of shape (d,)
-            The position.
-
-        Returns
-        -------
-        array of shape (d,)
-            Power times the score of the target.
-
-        """
         return self.power * np.asarray(self.target.score(position), dtype=np.float64)
 
     def compiled(self) -> CompiledTarget | None:

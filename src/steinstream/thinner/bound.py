@@ -50,16 +50,9 @@ from steinstream._engine.state import new_record
 def bound(trace: Any, diagonal: float, stream: float = 0.0, has_scores: bool = True) -> float | None:
     """Return the square root of the bound on the expected objective, or None before the first draw.
 
-    Parameters
-    ----------
-    trace : record
-        Terms of the bound, updated by :func:`steinstream._engine.online_stats.update_bound`.
-    diagonal : float
-        Mean of the squared norm of h over the kept draws.
-    stream : float, default 0
-        Mean over the stream of the part of it that is due to the stream term.
-    has_scores : bool, default True
-        Whether KSD is part of the objective.
+    ``trace`` has the terms that :func:`steinstream._engine.online_stats.update_bound` updates; ``diagonal`` is the mean
+    of the squared norm of h over the kept draws, and ``stream`` the part of its mean over the stream that is due to the
+    stream term.
 
     Returns
     -------

@@ -11,7 +11,6 @@ import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from steinstream import __version__, schedules
+from steinstream._formatting import nearest
 from steinstream.errors import InputError, one_of, positive
 from steinstream.kernels import IMQ, RBF, Kernel, as_kernel
 from steinstream.preconditioning import (
@@ -252,9 +252,8 @@ class ThinConfig:
             )
         unknown = [name for name in settings if name not in NAMES]
         if unknown:
-            near = get_close_matches(unknown[0], NAMES, 1)
-            hint = f"Did you mean {near[0]}? " if near else ""
-            raise InputError(f"Unknown setting {unknown[0]!r}.", f"{hint}The settings are {', '.join(NAMES)}.")
+            remedy = f"{nearest(unknown[0], NAMES)}The settings are {', '.join(NAMES)}."
+            raise InputError(f"Unknown setting {unknown[0]!r}.", remedy)
         return replace(config, **settings) if config is not None else cls(**settings)
 
     # -- derived values ----------------------------------------------------------------------------------------------
@@ -463,25 +462,7 @@ def described_functions(values: Mapping[str, Any]) -> list[str]:
 def run_settings(
     config: ThinConfig, preconditioner: object, names: Sequence[str] = NAMES, **statistics: Any
 ) -> dict[str, Any]:
-    """Return the settings of a kept set: version, configuration, measure, and statistics of the run.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        The settings.
-    preconditioner : object
-        The preconditioner in which KSD was computed, or its description.
-    names : sequence of str, optional
-        The settings that the method has. Default: all.
-    **statistics
-        Statistics of the run, as plain values.
-
-    Returns
-    -------
-    dict
-        Plain values that fit into JSON.
-
-    """
+    """Return the settings of a kept set as JSON values: version, configuration, measure, and statistics of the run."""
     values = config.to_dict(arrays=False)
     return {
         "steinstream": __version__,

@@ -94,20 +94,7 @@ class Contents(NamedTuple):
 
 
 class Dictionary:
-    """Kept draws in float64.
-
-    Parameters
-    ----------
-    layout : DrawLayout
-        Columns of a draw, and what the stream term compares.
-    config : ThinConfig
-        Settings: the kernel, the weights of the stream term and of the costs.
-    preconditioner : Preconditioner
-        Coordinates in which the kernel is evaluated.
-    movable : bool, default False
-        Whether :meth:`change_coordinates` will be called.
-
-    """
+    """Kept draws in float64; if ``movable``, :meth:`change_coordinates` will be called."""
 
     def __init__(
         self, layout: DrawLayout, config: ThinConfig, preconditioner: Preconditioner, movable: bool = False
@@ -155,20 +142,7 @@ class Dictionary:
     ) -> StepRecords:
         """Run steps ``start + 1`` and on: insert the best of each group of candidates, remove others.
 
-        Parameters
-        ----------
-        block : Block
-            ``candidates`` draws for each step.
-        candidates : int
-            Number of draws per step.
-        start : int
-            Number of the step before the first one.
-        limits : StepLimits
-            Limits of each step.
-        marks : CostsAndPins, optional
-            Costs and pins of the draws.
-        first_pass : bool, default True
-            Whether the draws are added to the stream of the stream term.
+        In the first pass, the draws are added to the stream of the stream term.
 
         Returns
         -------
@@ -299,11 +273,6 @@ class Dictionary:
 
     def forget_burn_in(self, burn_in: Mapping[int, int]) -> Integers:
         """Leave the first draws of some chains out of the stream term, and remove the kept draws among them.
-
-        Parameters
-        ----------
-        burn_in : mapping
-            Index of the first draw after the burn-in, by chain.
 
         Returns
         -------

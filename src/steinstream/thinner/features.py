@@ -27,14 +27,7 @@ _SEED = 20220118
 
 
 class FeatureMap:
-    """Linear map from feature vectors to whitened principal components, estimated from the stream.
-
-    Parameters
-    ----------
-    width : int
-        Length of a feature vector.
-
-    """
+    """Linear map from feature vectors to whitened principal components, estimated from the stream."""
 
     def __init__(self, width: int) -> None:
         self.width = width

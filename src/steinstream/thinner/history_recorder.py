@@ -13,18 +13,12 @@ if TYPE_CHECKING:
     from steinstream.thinner.dictionary import StepRecords
 
 _PER_DECADE = 20
-_LOGARITHMIC = np.unique(np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64))
+_ROUNDED_UP = np.ceil(10.0 ** (np.arange(18 * _PER_DECADE) / _PER_DECADE)).astype(np.int64)
+_LOGARITHMIC = _ROUNDED_UP[np.diff(_ROUNDED_UP, prepend=0) > 0]  # np.unique would import numpy.ma
 
 
 class HistoryRecorder:
-    """Recorder of step, size, KSD and MMD.
-
-    Parameters
-    ----------
-    steps : {"log", "all"}, int or None
-        Which steps to record: about 20 per factor of ten, all, every k-th, or none.
-
-    """
+    """Recorder of step, size, KSD and MMD: of about 20 steps per factor of ten, all, every k-th, or none."""
 
     def __init__(self, steps: str | int | None) -> None:
         self._steps = steps

@@ -61,18 +61,7 @@ class CostsAndPins(NamedTuple):
         return CostsAndPins(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
 
     def require_room(self, pinned: int, cap: int | None, candidates: int) -> None:
-        """Raise an `InputError` if more draws would be pinned than can be kept.
-
-        Parameters
-        ----------
-        pinned : int
-            Number of kept draws that are pinned already.
-        cap : int or None
-            Largest number of kept draws.
-        candidates : int
-            Number of consecutive draws of which one is added.
-
-        """
+        """Raise an `InputError` if more draws would be pinned than can be kept."""
         total = pinned + int(self.pinned.sum())
         if cap is not None and total > cap:
             raise InputError(f"{total} draws would be pinned, but size={cap}.", "Pin fewer draws, or increase size.")
@@ -87,16 +76,7 @@ class CostsAndPins(NamedTuple):
 def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: int | None) -> Block:
     """Validate new draws and update the counters of a thinner; if validation fails, the state is unchanged.
 
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    state : ThinnerState
-        State of the thinner: its counters, pending costs and pins, and subsample are updated.
-    new : NewDraws
-        The draws.
-    candidates : int or None
-        Number of consecutive draws of which one is added. None: one of all of them.
+    ``candidates`` is the number of consecutive draws of which one is added; None: one of all of them.
 
     Returns
     -------
@@ -127,28 +107,7 @@ def ingest_block(
 ) -> Block:
     """Do the same as `ingest` with arrays that have the right shapes and types.
 
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    state : ThinnerState
-        State of the thinner.
-    block : Block
-        The draws.
-    candidates : int or None
-        Number of consecutive draws of which one is added. None: one of all of them.
-    new : NewMarks
-        Their costs and pins.
-    second_scores : array, optional
-        Their second scores, (n, d).
-    in_range : bool, default False
-        Whether all values are known to be finite and in range.
-
-    Returns
-    -------
-    Block
-        The draws that take part in this pass, with second scores as further columns.
-
+    If ``in_range``, all values are known to be finite and in range. Returns the same as `ingest`.
     """
     (x, _, ids, _), second = block, second_scores
     layout = _as_layout(config, state, block, second is not None)
@@ -205,23 +164,7 @@ def _valid_rows(config: ThinConfig, state: ThinnerState, block: Block) -> Flags:
 
 
 def all_in_range(config: ThinConfig, preconditioner: Preconditioner | Warmup, largest: Magnitudes) -> bool:
-    """Return whether all draws up to these magnitudes are valid under a preconditioner.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    preconditioner : Preconditioner or Warmup
-        The current preconditioner.
-    largest : Magnitudes
-        Largest absolute values of the draws.
-
-    Returns
-    -------
-    bool
-        True if none can be invalid.
-
-    """
+    """Return whether all draws up to these magnitudes are valid under a preconditioner."""
     linear = config.kernel.linear > 0
     if not max(largest) < validation.overflow_limit(linear, config.storage):
         return False

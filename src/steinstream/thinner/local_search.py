@@ -28,19 +28,9 @@ _TRIALS, _DROPPED = 50, 5  # number of re-selections, and of draws in each
 
 
 class Selection:
-    """A subset of the draws of a block, without repeats.
+    """A subset of the draws of a block, without repeats. Of the settings, ``size`` and ``kernel`` are used.
 
-    Parameters
-    ----------
-    draws : Block
-        Draws to select from.
-    config : ThinConfig
-        Settings, of which ``size`` and ``kernel`` are used.
-    preconditioner : Preconditioner
-        Coordinates in which the kernel is evaluated.
-    stream_weight : float, default 0
-        Weight of the stream term. It is required for draws without scores, and its value has no effect then.
-
+    A weight of the stream term is required for draws without scores, and its value has no effect then.
     """
 
     def __init__(

@@ -171,15 +171,6 @@ def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sampl
     The subsample represents the stream, without its burn-in. The weight of the stream term falls if the chain is worth
     few independent draws, as in a run.
 
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings, with a size.
-    preconditioner : Preconditioner
-        The preconditioner.
-    sample : Block
-        Subsample of the stream.
-
     Returns
     -------
     SampleChoice or None

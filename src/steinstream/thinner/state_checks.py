@@ -36,21 +36,7 @@ _PENALTIES = frozenset(
 
 
 def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
-    """Raise an `InputError` that names the first invalid value of a state.
-
-    Parameters
-    ----------
-    config : ThinConfig
-        Settings of the thinner.
-    values : mapping
-        Result of `ThinnerState.to_dict`, read from a file.
-
-    Raises
-    ------
-    InputError
-        If a value is missing, has another type or shape, or is out of range.
-
-    """
+    """Raise an `InputError` that names the first invalid value of a state that was read from a file."""
     root = _Fields("state", values)
     dim = root.whole("dim", 1)
     layout = _layout(root, dim)
@@ -175,25 +161,12 @@ class _Fields:
     def array(
         self, name: str, dtype: Any, shape: Sequence[int | str | None], low: float | None = None, *, finite: bool = True
     ) -> AnyArray:
-        """Return an array.
-
-        Parameters
-        ----------
-        name : str
-            Its name.
-        dtype : dtype
-            Its type.
-        shape : sequence
-            Sizes; None is any size, and a name stands for one size, the same in all arrays of this part.
-        low : float, optional
-            Smallest value.
-        finite : bool, default True
-            Whether all values must be finite.
+        """Return an array of this type, with values of at least ``low``.
 
         Returns
         -------
         array
-            The array.
+            Of this shape, in which None is any size, and a name one size, the same in all arrays of this part.
 
         """
         value = self[name]

@@ -36,20 +36,7 @@ _SUMS = ("count", "pair_sum", "diagonal_sum", "diagonal_count", "previous_sum", 
 
 
 class StreamTerm:
-    """Stream term of the kept draws; place i belongs to the i-th kept draw.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Base kernel.
-    features : FeatureMap
-        Map from sketches to the coordinates of the kernel.
-    weight : float
-        Weight gamma.
-    has_scores : bool
-        Whether KSD is part of the objective.
-
-    """
+    """Stream term of the kept draws, of weight gamma; place i belongs to the i-th kept draw."""
 
     def __init__(self, kernel: Kernel, features: FeatureMap, weight: float, has_scores: bool) -> None:
         self._base_kernel, self._features, self.gamma, self._has_scores = kernel, features, weight, has_scores
@@ -98,18 +85,9 @@ class StreamTerm:
     # -- the stream --------------------------------------------------------------------------------------------------
 
     def observe(self, sketches: Array, ids: Integers, diagonals: list[float], first_pass: bool) -> Array:
-        """Return the stream sums of the candidates of a step; in the first pass, add them to the stream.
+        """Return the stream sums of the candidates (m, width) of a step; in the first pass, add them to the stream.
 
-        Parameters
-        ----------
-        sketches : array
-            Sketches of the candidates, (m, width).
-        ids : array
-            Their ids, (m, 2).
-        diagonals : list of float
-            k0(x, x) of each candidate.
-        first_pass : bool
-            Whether the candidates are new draws of the stream.
+        ``diagonals`` has k0(x, x) of each candidate.
 
         Returns
         -------

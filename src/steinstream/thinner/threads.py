@@ -19,12 +19,8 @@ _FIRST_STEPS = 64  # steps of a call before anything was timed
 class ThreadChooser:
     """Chooses the number of threads of the next compiled call from the timings of earlier calls.
 
-    Parameters
-    ----------
-    threads : callable
-        Returns the number of threads that may be used, or None for one. It is called at every choice, because a forked
-        child may use only one.
-
+    ``threads`` returns the number of threads that may be used, or None for one. It is called at every choice, because a
+    forked child may use only one.
     """
 
     def __init__(self, threads: Callable[[], int | None]) -> None:

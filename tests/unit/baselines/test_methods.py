@@ -177,10 +177,9 @@ def test_the_reservoir_swaps_whenever_that_brings_it_closer_to_the_stream(number
 
 
 @settings
-def test_a_reservoir_that_goes_toward_the_target_is_ours(number):
+def test_ksdt_keeps_what_thin_keeps_by_ksd_alone(number):
     draws, scores, how, _ = setting(number)
     kept = ss.thin(draws, scores, size=12, stream_weight=0.0, **how)
-    assert np.array_equal(baselines.reservoir(draws, scores, 12, toward="target", **how), kept.ids)
     assert np.array_equal(baselines.ksdt(draws, scores, 12, **how), kept.ids)
 
 
@@ -358,8 +357,6 @@ def test_other_choices_that_are_refused():
         baselines.minibatch_stein_thinning(draws, scores, 5, batch=0)
     with pytest.raises(InputError, match="together must be an integer from 1 to batch = 3, got 4"):
         baselines.minibatch_stein_thinning(draws, scores, 5, batch=3, together=4)
-    with pytest.raises(InputError, match="toward must be"):
-        baselines.reservoir(draws, scores, 5, toward="nowhere")
     with pytest.raises(InputError, match="Did you mean stein_thinning"):
         selector("stien_thinning")
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -517,8 +517,12 @@ class Collector:
     def kept(self) -> Kept:
         """The kept draws.
 
-        ``settings["score"]`` is the kind of their scores, None without scores. ``settings["source"]`` holds the length
-        of the chains, and R-hat and ESS of the worst of at most 64 weights.
+        Returns
+        -------
+        Kept
+            ``settings["score"]`` is the kind of their scores, None without scores. ``settings["source"]`` holds the
+            length of the chains, and R-hat and ESS of the worst of at most 64 weights.
+
         """
         kept = with_source(self.thinner.kept, "torch", self._convergence)
         score = None if kept.scores is None else self.score

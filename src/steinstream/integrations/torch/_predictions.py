@@ -18,20 +18,7 @@ def evaluated(predict: Callable[[Any], Any], module: Any) -> Any:
     """Return ``predict(module)`` as a tensor on the CPU.
 
     The module is in evaluation mode and no gradients are recorded. Its training mode and the state of the random number
-    generators are the same afterwards.
-
-    Parameters
-    ----------
-    predict : callable
-        Function of the module.
-    module : torch.nn.Module
-        The network.
-
-    Returns
-    -------
-    torch.Tensor
-        A copy of the result.
-
+    generators are the same afterwards. Returns a copy.
     """
     torch = need("torch", "torch")
     with torch.no_grad(), _evaluation_mode(module), _same_random_state(torch, module):
@@ -60,7 +47,7 @@ def _same_random_state(torch: Any, module: Any) -> Iterator[None]:
 
 
 class PredictionsOn:
-    """Predictions on fixed inputs, as a function of the module.
+    """Predictions on fixed inputs (n, ...), or on batches of them, as a function of the module.
 
     Parameters
     ----------
@@ -69,11 +56,6 @@ class PredictionsOn:
     kind : {"classes", "values"}, optional
         ``"classes"``: the outputs are logits or probabilities, and probabilities are returned. ``"values"``: the
         outputs are returned. Default: decided by the first outputs.
-
-    Raises
-    ------
-    InputError
-        If the inputs are not tensors.
 
     """
 

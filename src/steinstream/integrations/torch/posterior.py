@@ -31,11 +31,12 @@ from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.integrations.torch.flat_network import FlatNetwork
 from steinstream.integrations.torch.subspace import Subspace
+from steinstream.targets import Target
 
 _STEP = 1e-3  # of finite differences
 
 
-class SubspacePosterior:
+class SubspacePosterior(Target):
     """Posterior of a classifier in the coordinates z of a subspace, as a target for any sampler.
 
     Parameters
@@ -98,38 +99,12 @@ class SubspacePosterior:
         self.prior_variance, self.temperature, self.batch = prior_variance, temperature, batch
 
     def log_density(self, position: Array) -> float:
-        """Return the log density at a position (k,), up to a constant.
-
-        Parameters
-        ----------
-        position : array of shape (k,)
-            Coordinates in the subspace.
-
-        Returns
-        -------
-        float
-            Log density, up to a constant.
-
-        """
         with torch.inference_mode():
             weights = self.subspace.weights(position)
             total = sum(float(self._log_likelihood(weights, rows)) for rows in self._batches(len(self.labels)))
             return (total + float(self._log_prior(weights))) / self.temperature
 
     def score(self, position: Array) -> Array:
-        """Return the gradient (k,) of the log density at a position (k,).
-
-        Parameters
-        ----------
-        position : array of shape (k,)
-            Coordinates in the subspace.
-
-        Returns
-        -------
-        array of shape (k,)
-            Gradient of the log density.
-
-        """
         return self._score(position, None)
 
     def control_variates(self, position: Array) -> Array:
