@@ -1,6 +1,7 @@
 """The quick part of ``make fuzz``: the committed corpus, some hundred cases, and the numbers in docs/robustness.md."""
 
 import ctypes
+import io
 import itertools
 import json
 import os
@@ -137,6 +138,16 @@ def test_a_failing_case_becomes_smaller():
 def test_arrays_of_any_type_can_be_mutated(dtype):
     for number in range(200):  # among them integers beyond the range of NumPy
         mutations.mutate_array(np.arange(6, dtype=dtype), Random(number))
+
+
+def test_a_huge_dataset_is_not_read_to_be_mutated(monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    file = io.BytesIO()
+    with h5py.File(file, "w") as root:
+        root.create_dataset("draws", (10**7, 100), "f8", chunks=(1000, 100), compression="gzip")
+    monkeypatch.setattr(mutations, "mutate_array", lambda array, choose: pytest.fail(f"{array.nbytes} bytes were read"))
+    for number in range(40):
+        mutations.mutate_hdf5(file.getvalue(), Random(number))
 
 
 @linux
