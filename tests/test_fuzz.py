@@ -21,7 +21,7 @@ from fuzz import cases, mutations, page, processes, runner, seeds
 from fuzz.__main__ import CORPUS, makers
 from fuzz.oracle import Outcome, run_case, wrong_end
 from fuzz.runner import crashed_in_library, minimised
-from fuzz.soak import differences, python_starts
+from fuzz.soak import Steady, differences, python_starts
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = 300
@@ -278,6 +278,14 @@ KeyboardInterrupt
     for frame in ('__main__.py", line 20, in run', 'io/base.py", line 3, in <module>'):
         assert not python_starts(start.replace('__init__.py", line 13, in <module>', frame))
     assert not python_starts(start.replace("KeyboardInterrupt", "ValueError"))
+
+
+@linux
+def test_a_process_that_ends_while_the_file_grows_is_reported(tmp_path):
+    steady = Steady([sys.executable, "-c", "pass"], tmp_path)
+    steady.process.wait()
+    steady.measure()
+    assert any("ended while the file grew" in failure for failure in steady.failures(60.0))
 
 
 def test_different_kept_sets_are_not_the_same(tmp_path):
