@@ -261,7 +261,8 @@ def test_outputs_of_another_kept_set_are_refused(kept, tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             kept.average(table)
-    for array, message in ((np.zeros(3), "there are"), ([["a"]], "not an array of numbers")):
+    wrong = ((np.zeros(3), "there are"), ([["a"]], "not an array of numbers"), (np.zeros(20) * 1j, "not an array of"))
+    for array, message in wrong:
         with pytest.raises(InputError, match=message):
             kept.ordered().average(array)
     with pytest.raises(InputError, match="no column z"):
