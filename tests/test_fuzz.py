@@ -323,7 +323,6 @@ def test_the_committed_runs_have_enough_cases_and_no_failure():
 SOAK = json.loads((ROOT / "fuzz" / "soak.json").read_text())
 
 
-@pytest.mark.xfail(reason="one kept set differed, the cause is not known: see docs/robustness.md", strict=True)
 def test_the_committed_soak_test_gave_the_bits_of_an_uninterrupted_run():
     assert SOAK["bits_as_uninterrupted"] and not SOAK["failures"]
 
