@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import gc
 import hashlib
 import itertools
 import json
@@ -125,6 +126,7 @@ def main() -> None:
     files = seeds.contents(folder)
     shutil.rmtree(folder)
     warm_up(files)
+    gc.freeze()  # a collection in a forked process would copy the memory of this one
     end = time.monotonic() + 60 * options.minutes
     run = earlier(options.result, seed, version())
     counts, failures, begun = Counter[str](run["counts"]), list[str](run["failures"]), time.monotonic()

@@ -425,6 +425,9 @@ def mutate_csv(data: bytes, choose: Random) -> bytes:
 # -- HDF5, NetCDF and parquet ------------------------------------------------------------------------------------------
 
 
+_LARGEST_TABLE = 10_000_000  # bytes; a larger one, which was mutated before, is not read or converted to lists
+
+
 def mutate_hdf5(data: bytes, choose: Random) -> bytes:
     """Change, delete, rename or retype a group, a dataset or an attribute of an HDF5 file, or make a dataset huge."""
     import h5py
@@ -439,6 +442,8 @@ def mutate_hdf5(data: bytes, choose: Random) -> bytes:
         item = root[name]
         attributes = [key for key in item.attrs if key not in ("REFERENCE_LIST", "DIMENSION_LIST")]
         try:
+            if how <= 2 and isinstance(item, h5py.Dataset) and item.nbytes > _LARGEST_TABLE:
+                return mutate_bytes(data, choose)
             if how <= 2 and isinstance(item, h5py.Dataset) and item.dtype.kind in "fiuV":
                 values, kept = mutate_array(item[()], choose), dict(item.attrs)
                 del root[name]
@@ -462,9 +467,6 @@ def mutate_hdf5(data: bytes, choose: Random) -> bytes:
         except (KeyError, TypeError, ValueError, OSError, RuntimeError, OverflowError, IndexError):
             return mutate_bytes(data, choose)
     return file.getvalue()
-
-
-_LARGEST_TABLE = 10_000_000  # bytes; a larger one, which was mutated before, is not converted to lists
 
 
 def mutate_parquet(data: bytes, choose: Random) -> bytes:

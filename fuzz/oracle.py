@@ -129,19 +129,25 @@ def _changed_files(case: Case, folder: Path, before: dict[str, str], code: int) 
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) == after.get(name):
             continue
-        top = name.partition("/")[0]
-        saved = name in checkpoints or top in checkpoints
-        declared = saved or name in outputs or top in outputs or _default_output(case, name)
+        saved = _place(name, checkpoints)
+        place = _place(name, outputs)
+        declared = saved or place or _default_output(case, name)
         if code in (0, 3):
             if not declared:
                 return f"{name} was changed or left behind"
         elif saved and name not in after and name.replace(".checkpoint", ".npz") not in after:  # finished since
             return f"{name} was deleted by a command that failed"
-        elif name in before and not saved and not _complete(folder / (top if name not in outputs else name)):
+        elif name in before and not saved and not _complete(folder / (place or name)):
             return f"{name} was changed by a command that failed"
         elif name not in before and not declared:
             return f"{name} was left behind"
     return ""
+
+
+def _place(name: str, named: list[str]) -> str:
+    """Return which of the named files and folders a file is, or is in; empty if none."""
+    parts = name.split("/")
+    return next((one for end in range(len(parts), 0, -1) if (one := "/".join(parts[:end])) in named), "")
 
 
 def output_names(case: Case) -> list[str]:
@@ -205,6 +211,7 @@ def _wrong_scores(case: Case, path: Path) -> str:
     moderate = np.abs(draws) < 10  # of others the log density is rounded
     error = 1e-3 + 1e-14 * np.abs(draws).max(axis=0)  # steps are proportional to the standard deviation of all draws
     wrong = moderate.all(-1, keepdims=True) & ~(np.abs(scores + draws) < error)
+    wrong &= ~(np.isnan(scores) & (error > 1.0))  # with such steps the log density is not finite, which is announced
     return f"scores {scores[wrong]} of the draws {draws[wrong]}" if wrong.any() else ""
 
 
@@ -241,14 +248,19 @@ def _not_of_the_chain(case: Case, folder: Path, kept: Any) -> str:
     rows: dict[tuple[int, ...], list[bytes]] = {}  # a damaged file may have several draws with the same id
     for block in chain.blocks(64):
         for one, draw, score in zip(block.ids.tolist(), block.draws, block.scores, strict=True):
-            rows.setdefault(tuple(one), []).append(draw.tobytes() + score.tobytes())
+            rows.setdefault(tuple(one), []).append(_bits(draw) + _bits(score))
     for at, one in enumerate(kept.ids.tolist()):
-        draw, score = kept.draws[at], b"" if kept.scores is None else kept.scores[at].tobytes()
-        if draw.tobytes() + score not in rows[tuple(one)]:
+        draw, score = kept.draws[at], b"" if kept.scores is None else _bits(kept.scores[at])
+        if _bits(draw) + score not in rows[tuple(one)]:
             return f"the draw {one} is {draw}, but not in the file"
         if draws is not None and not np.array_equal(draws[one[0], one[1]], draw):
             return f"the draw {one} is {draw}, in the file {draws[one[0], one[1]]}"
     return ""
+
+
+def _bits(numbers: Any) -> bytes:
+    """Return the bits of numbers without the sign of a zero: draws that are equal share their numbers."""
+    return bytes((numbers + 0.0).tobytes())
 
 
 def _independent_rows(case: Case, path: Path) -> Any:

@@ -263,7 +263,7 @@ def _work(makers: list[Callable[[], Case]], folder: Path, current: Path, message
     output = os.open(messages, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for source, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(source, descriptor)
-    faulthandler.enable(output)  # the Python frames at a crash
+    faulthandler.enable(output, all_threads=False)  # the Python frames at a crash, of the thread that crashed
     for make in makers:
         os.ftruncate(output, 0)
         current.unlink(missing_ok=True)  # without it, the process was lost while it made a case

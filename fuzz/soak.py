@@ -107,14 +107,15 @@ class Steady:
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self.errors, self.begun, self.megabytes = folder / "steady.txt", time.monotonic(), dict[int, float]()
-        self.client = Client()
+        self.client, self.ended_early = Client(), False
         words = [*command, "-o", "steady.npz", "--every", "1", "--checkpoint", "steady-state.npz", "--serve"]
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(words, cwd=folder, stdout=errors, stderr=errors)
         self.client.start()
 
     def measure(self) -> None:
-        """Measure the memory now."""
+        """Measure the memory now, while the file grows."""
+        self.ended_early |= self.process.poll() is not None
         minute = int((time.monotonic() - self.begun) / 60)
         now = resident_megabytes(self.process.pid)
         self.megabytes[minute] = max(self.megabytes.get(minute, 0.0), now)
@@ -124,6 +125,8 @@ class Steady:
         """Wait for the end, and return what is wrong."""
         code, text = self.process.wait(600), self.errors.read_text()
         found = [f"the process that is never stopped: code {code}: {text[-2000:]}"] * bool(code or own_traceback(text))
+        if self.ended_early:
+            found.append(f"the process that is never stopped ended while the file grew: {text[-2000:]}")
         if not self.client.answers["200"]:
             found.append("the dashboard of the process that is never stopped was never seen")
         warm = _WARM_UP * minutes
@@ -194,6 +197,8 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
         text = (folder / "errors.txt").read_text()
         if python_starts(text):
             before_the_program += 1
+        elif code == 0 and growing:
+            failures.append(f"it ended while the file grew: {text[-2000:]}")
         elif code not in (0, 128 + number, -number) or own_traceback(text):
             failures.append(f"code {code} after {number.name}: {text[-2000:]}")
     sampler.stop.set()

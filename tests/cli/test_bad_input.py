@@ -53,6 +53,11 @@ def test_infinite_score(steinstream, tmp_path, precious):
     refused(steinstream("thin", path, "-o", "kept.npz", "--paper"), "score of chain 0, draw 5 is -inf", "--on-bad skip")
 
 
+@pytest.mark.parametrize("scale", ["1e200", "1e-200"])
+def test_a_preconditioner_that_overflows(scale, steinstream, chain, precious):
+    refused(steinstream("thin", chain, "-o", "kept.npz", "--preconditioner", scale), "length scale")
+
+
 def test_wrong_shape(steinstream, tmp_path, precious):
     np.savez(tmp_path / "chain.npz", draws=np.zeros((2, 3, 4, 5)), scores=np.zeros((2, 3, 4, 5)))
     refused(steinstream("thin", "chain.npz", "-o", "kept.npz"), "(2, 3, 4, 5)")

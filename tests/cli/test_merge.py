@@ -62,3 +62,13 @@ def test_sets_that_cannot_be_merged_are_refused(steinstream, parts, tmp_path):
         ran = steinstream("merge", *arguments, "-o", "out.npz")
         assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr
     assert not (tmp_path / "out.npz").exists()
+
+
+@pytest.mark.parametrize("change", [{"draws": np.full((30, 3), np.nan)}, {"weights": np.full(30, -1.0)}])
+def test_a_forged_set_is_refused_and_the_earlier_output_stays(change, steinstream, parts, tmp_path):
+    with np.load(tmp_path / "part-1.npz") as stored:
+        np.savez(tmp_path / "forged.npz", **{**stored, **change})
+    (tmp_path / "out.npz").write_bytes(b"an earlier file")
+    ran = steinstream("merge", "part-0.npz", "forged.npz", "-o", "out.npz")
+    assert ran.returncode == 2 and "forged.npz is not a valid kept set" in ran.stderr
+    assert (tmp_path / "out.npz").read_bytes() == b"an earlier file"

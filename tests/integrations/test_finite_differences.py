@@ -123,6 +123,13 @@ def test_a_log_density_that_is_not_finite_has_no_score():
     assert np.isfinite(scores[0]).all() and np.isnan(scores[1]).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_draw_at_the_end_of_the_range_has_no_score():
+    largest = np.finfo(np.float64).max
+    scores = finite_difference_scores(lambda x: -abs(float(x[0])), [[largest], [-largest]])
+    assert np.isnan(scores).all()
+
+
 def test_a_constant_parameter_has_a_step():
     scores = finite_difference_scores(lambda x: -0.5 * x @ x, [[3.0, 0.0, 1.0], [3.0, 0.0, 2.0]])
     np.testing.assert_allclose(scores, [[-3, 0, -1], [-3, 0, -2]], atol=1e-6)

@@ -639,20 +639,19 @@ def sums_over_summary(state: KeptState, kernel: CompiledKernel, penalties: Penal
     return kept_sums, stream_sums(kernel, penalties.summary, points), sum_over_pairs(kernel, penalties.summary)
 
 
-def restore_sums(state: KeptState, kernel: CompiledKernel, penalties: Penalties) -> None:
-    """Compute the sums over the kept draws that a checkpoint does not contain.
+def restore_sums(state: KeptState, kernel: CompiledKernel, penalties: Penalties) -> tuple[float, float]:
+    """Compute the sums over the kept draws that a checkpoint does not contain, and return P and B without rounding.
+
+    P and B themselves are part of a checkpoint: over long streams and large sets they depend on all steps before, in
+    their last bits.
 
     Reference: `reference.Reference.keys`.
     """
-    scalars, slots, latest = penalties.scalars, int(state.scalars.slots), state.scalars.latest
+    slots, latest = int(state.scalars.slots), state.scalars.latest
     points, copies = kept_points(state, penalties), state.copies[:slots]
     tiles = base_tiles(points)
     sums = base_row_sums(kernel, tiles, padded(copies), points)
     penalties.kept_sum[:slots] = sums - 0.5 * base_at_zero(kernel)
-    scalars.kept_total = scalars.stream_total = scalars.stream_total_low = 0.0
-    for total, count, stream_sum in zip(sums, copies, penalties.stream_sum, strict=False):
-        scalars.kept_total += count * total
-        for _ in range(int(count)):
-            add_to_stream_total(scalars, stream_sum)
     if latest != NONE and slots > 0:
         penalties.base_row[:slots] = base_matrix(kernel, tiles, points[latest : latest + 1])[0, :slots]
+    return math.fsum(copies * sums), math.fsum(copies * penalties.stream_sum[:slots])

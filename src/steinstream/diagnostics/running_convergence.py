@@ -23,6 +23,7 @@ from steinstream._typing import AnyArray, Array, Integers
 from steinstream.diagnostics.batch_means import BatchMeans, effective_draws
 from steinstream.diagnostics.convergence import r_hat
 from steinstream.errors import CheckpointError
+from steinstream.validation import OVERFLOW_LIMIT
 
 #: Largest number of parameters that are used, also if their batches are stored often or sent between processes.
 PARAMETERS, FEW_PARAMETERS = 1000, 64
@@ -64,9 +65,9 @@ class RunningConvergence:
             return
         chains, draws = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
         self._held, self._held_count = [], 0
-        finite = np.isfinite(draws).all(axis=1)
+        valid = (np.abs(draws) < OVERFLOW_LIMIT).all(axis=1)  # as in a thinner; not NaN either
         for chain in np.unique(chains).tolist():
-            rows = draws[(chains == chain) & finite]
+            rows = draws[(chains == chain) & valid]
             if not len(rows):
                 continue
             if chain not in self._chains and (len(self._chains) + 1) * len(self._columns) > _MAX_RECORDS:

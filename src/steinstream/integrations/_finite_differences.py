@@ -8,6 +8,7 @@ another call continues.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -236,13 +237,13 @@ def _as_steps(step: ArrayLike | None, accuracy: float, draws: ArrayLike, dim: in
 def central_difference(log_density: Callable[[Array], float], steps: Array, state: Array) -> Array:
     """Return the gradient of a log density at one state by central differences."""
     gradient = np.empty(len(state))
-    for i, step in enumerate(steps):
+    for i, (value, step) in enumerate(zip(state.tolist(), steps.tolist(), strict=True)):
         above, below = state.copy(), state.copy()
-        above[i] += step
-        below[i] -= step
-        distance = above[i] - below[i]  # of the stored numbers, not 2 * step, because of rounding
+        above[i], below[i] = value + step, value - step
+        distance = (value + step) - (value - step)  # of the stored numbers, not 2 * step, because of rounding
         rise = _number(log_density(above)) - _number(log_density(below))
-        gradient[i] = rise / distance if distance > 0 else np.nan  # the step may be below the resolution of the state
+        # The step may be below the resolution of the state, or the state at the end of the range of numbers.
+        gradient[i] = rise / distance if 0 < distance < math.inf else np.nan
     return np.where(np.isfinite(gradient), gradient, np.nan)
 
 

@@ -11,34 +11,51 @@ import zlib
 from typing import Any
 
 from steinstream.errors import InputError
+from steinstream.io.errors import need
 
 _COMPRESSORS = ("blosc", "zstd", "gzip", "zlib", "lz4")
 #: Codecs whose result is at most some times larger than what they decode.
 _OTHERS = frozenset(
     {
-        *("bytes", "transpose", "vlen-utf8", "vlen-bytes", "delta", "fixedscaleoffset", "shuffle", "bitround"),
-        *("quantize", "astype", "crc32", "crc32c", "adler32", "fletcher32"),
+        *("bytes", "transpose", "delta", "fixedscaleoffset", "shuffle", "bitround", "quantize", "astype"),
+        *("crc32", "crc32c", "adler32", "fletcher32"),
     }
 )
+_TEXTS = frozenset({"vlen-utf8", "vlen-bytes"})
 _ZSTD_FRAME, _ZSTD_SKIPPED, _ZSTD_BLOCK = 0xFD2FB528, range(0x184D2A50, 0x184D2A60), 1 << 17
 _STEP = 1 << 20
 
 
-def compressor_of(name: str, metadata: dict[str, Any]) -> str:
-    """Return the compressor of an array, empty if it has none; raise an `InputError` for a codec that is not known."""
+def compressor_of(name: str, metadata: dict[str, Any]) -> tuple[str, bool]:
+    """Return the compressor of an array, empty if it has none, and whether its values are texts of any length.
+
+    An `InputError` is raised for a codec that is not known.
+    """
     if "codecs" in metadata:
         used = [codec["name"] for codec in metadata["codecs"]]
     else:
         stored = [metadata.get("compressor"), *(metadata.get("filters") or [])]
         used = [codec["id"] for codec in stored if codec is not None]
-    compressors = [codec for codec in used if codec not in _OTHERS]
+    is_text = not _TEXTS.isdisjoint(used)
+    others = _TEXTS if is_text else _OTHERS  # before a filter the number of texts cannot be checked
+    compressors = [codec for codec in used if codec not in others]
     unknown = [codec for codec in compressors if codec not in _COMPRESSORS] or compressors[1:]
     if unknown:
         raise InputError(
             f"The array {name} is encoded with {', '.join(map(repr, used))}, of which {unknown[0]!r} is not read.",
             "Write it with one compressor: Blosc, Zstd or Gzip.",
         )
-    return compressors[0] if compressors else ""
+    return compressors[0] if compressors else "", is_text
+
+
+def check_texts(compressor: str, data: memoryview) -> None:
+    """Raise a `ValueError` if a chunk states more texts than it has bytes for: the library would allocate them all."""
+    content = data
+    if compressor:
+        content = memoryview(need("numcodecs", "zarr").get_codec({"id": compressor}).decode(bytes(data)))
+    (count,) = struct.unpack_from("<I", content)
+    if 4 * (count + 1) > content.nbytes:  # each text has its length before it
+        raise ValueError(f"a chunk of {content.nbytes} bytes states {count} texts")
 
 
 def decoded_size(compressor: str, data: memoryview, limit: int) -> int:

@@ -18,7 +18,7 @@ from steinstream._typing import AnyArray
 from steinstream.errors import InputError
 from steinstream.io._labelled_arrays import ArrayTree, Group, StoredArray, describe_group
 from steinstream.io._limits import check_archive, largest_held, require_held
-from steinstream.io._zarr_codecs import compressor_of, decoded_size
+from steinstream.io._zarr_codecs import check_texts, compressor_of, decoded_size
 from steinstream.io.arviz_chain import open_tree
 from steinstream.io.arviz_kept import check_names, kept_attributes, kept_groups, kept_of_tree
 from steinstream.io.base import Chain, Request
@@ -116,6 +116,7 @@ class ZarrTree(ArrayTree):
         super().__init__(path)
         self._largest = 0  # bytes of a decoded chunk; 0 before it is needed
         self._compressors: dict[str, str] = {}  # path of an array -> its compressor, for arrays that are read
+        self._texts = set[str]()  # paths of arrays of texts
         with reading(path, "Zarr"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._root = import_zarr().open_group(_checked_store(path, self._check), mode="r")
@@ -144,7 +145,8 @@ class ZarrTree(ArrayTree):
         def read(box: tuple[slice, ...]) -> AnyArray:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # types without a specification
-                self._compressors[array.path] = compressor_of(name, array.metadata.to_dict())
+                self._compressors[array.path], is_text = compressor_of(name, array.metadata.to_dict())
+                self._texts |= {array.path} if is_text else set()
             values: AnyArray = array[box]
             return values
 
@@ -155,11 +157,15 @@ class ZarrTree(ArrayTree):
         place = key.rpartition("/")[0]
         while place and place not in self._compressors:
             place = place.rpartition("/")[0]
-        compressor = self._compressors.get(place, "")
-        if compressor and not key.endswith(_JSON):
+        if not place or key.endswith(_JSON):
+            return
+        compressor = self._compressors[place]
+        if compressor:
             self._largest = self._largest or largest_held(self.source)
             size = decoded_size(compressor, data, self._largest)
             require_held(self.source, f"a chunk of {place}", size, "Write it with smaller chunks.")
+        if place in self._texts:
+            check_texts(compressor, data)
 
 
 def _checked_store(path: Path, check: Callable[[str, memoryview], None]) -> Any:

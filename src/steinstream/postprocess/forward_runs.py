@@ -172,11 +172,15 @@ class Runs(NamedTuple):
         lost = 1.0 - float(self.weights[good].sum() / self.weights[: last + 1].sum())
         used = self.take(good)
         flat = values[good]
-        means, errors = prefix_statistics(flat, used.weights)
+        # Squares of outputs above 1e154 would overflow. A power of two as the unit changes no digit.
+        unit = np.frexp(np.abs(flat).max(axis=0))[1]
+        scaled = np.ldexp(flat, -unit)
+        means, errors = prefix_statistics(scaled, used.weights)
         shape = (len(flat), *found.shape)
         # Without rounding errors where all outputs are equal.
-        mean = np.where(np.ptp(flat, axis=0) == 0, flat[0], means[-1])
-        sd = np.sqrt(used.weights @ (flat - mean) ** 2)
+        mean = np.where(np.ptp(scaled, axis=0) == 0, scaled[0], means[-1])
+        sd = np.sqrt(used.weights @ (scaled - mean) ** 2)
+        mean, sd, means, errors = (np.ldexp(each, unit) for each in (mean, sd, means, errors))
         return Average(
             names=found.names,
             mean=mean.reshape(found.shape),
@@ -371,7 +375,6 @@ def prefix_statistics(values: Array, weights: Array) -> tuple[Array, Array]:
         covariance = squares[half] / (total[half] * total[k - 1])
         expected = float(np.mean(variance[half] + variance[k - 1] - 2.0 * covariance))
         if expected > 0:
-            with np.errstate(over="ignore"):  # squares of outputs above 1e154
-                changes = np.mean((means[half] - means[k - 1]) ** 2, axis=0)
+            changes = np.mean((means[half] - means[k - 1]) ** 2, axis=0)
             errors[k - 1] = np.sqrt(changes * variance[k - 1] / expected)
     return means, errors

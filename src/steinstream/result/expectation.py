@@ -71,7 +71,7 @@ def evaluate_function(f: Callable[[Array], ArrayLike], states: Array, processes:
     for place, value, error in evaluate_in_processes(f, [*states], processes, "function"):
         if error is None:
             try:
-                outputs[place] = output = np.asarray(value, dtype=np.float64)
+                outputs[place] = output = _as_numbers(value)
                 reasons[place] = "" if np.isfinite(output).all() else "the output is not finite"
                 continue
             except (TypeError, ValueError) as wrong:
@@ -95,7 +95,7 @@ def evaluate_function(f: Callable[[Array], ArrayLike], states: Array, processes:
 def rows_of_array(outputs: Any, count: int, what: str) -> FunctionValues:
     """Return the values in an array with ``count`` rows; a row that is not finite is a failed evaluation."""
     try:
-        values = np.asarray(outputs, dtype=np.float64)
+        values = _as_numbers(outputs)
     except (TypeError, ValueError):
         raise InputError(f"The outputs are not an array of numbers: {type(outputs).__name__}.") from None
     if values.ndim == 0 or len(values) != count:
@@ -107,6 +107,13 @@ def rows_of_array(outputs: Any, count: int, what: str) -> FunctionValues:
     flat = values.reshape(count, -1)
     reasons = ["" if np.isfinite(row).all() else "the output is not finite" for row in flat]
     return FunctionValues(flat, reasons, values.shape[1:])
+
+
+def _as_numbers(value: Any) -> Array:
+    """Return an array of floats; raise a `TypeError` for complex numbers, whose imaginary part would be lost."""
+    if np.asarray(value).dtype.kind == "c":
+        raise TypeError("complex numbers")
+    return np.asarray(value, dtype=np.float64)
 
 
 def _require_numbers(shape: tuple[int, ...]) -> None:

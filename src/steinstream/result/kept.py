@@ -457,8 +457,8 @@ class Kept:
                 row = int(np.flatnonzero(~good)[0])
                 raise InputError(f"The score of kept draw {row} is not finite.", 'Leave out such draws: on_bad="skip".')
             return replace(self.take(good), weights=None).with_scores(s[good])
+        value = ksd(x, s, kernel=self.kernel, preconditioner=self.preconditioner, weights=self.weights)  # checks ranges
         SteinIdentity(x.shape[1]).updated(x, s).require_plausible()
-        value = ksd(x, s, kernel=self.kernel, preconditioner=self.preconditioner, weights=self.weights)
         settings = {**self.settings, "has_scores": True, "scores_added": True}
         return replace(self, scores=s, ksd=value, settings=settings)
 

@@ -16,6 +16,7 @@ from steinstream._engine.online_stats import update_bound
 from steinstream._engine.penalties import (
     Penalties,
     add_diagonals,
+    base_at_zero,
     compare_all_copies,
     current_weight,
     empty_penalties,
@@ -602,8 +603,21 @@ class Dictionary:
             penalties.tiles[slot // LANES, :, slot % LANES] = base
         set_record(penalties.scalars, state["penalty_scalars"])
         self._stream_weight = float(penalties.scalars["gamma"])
-        restore_sums(self._state, self._kernel, penalties)
+        self._check_totals(*restore_sums(self._state, self._kernel, penalties))
         compare_all_copies(self._state, penalties)
+
+    def _check_totals(self, kept_total: float, stream_total: float) -> None:
+        """Raise an `InputError` if the restored P and B of the stream term are not those of the kept draws."""
+        if not self._stream_weight or self._penalties is None:
+            return
+        scalars, size = self._penalties.scalars, float(self.size)
+        largest = float(base_at_zero(self._kernel)) * size
+        for name, value, expected, most in (
+            ("kept draws", scalars["kept_total"], kept_total, largest * size),
+            ("stream", scalars["stream_total"] + scalars["stream_total_low"], stream_total, largest * scalars["count"]),
+        ):
+            if not abs(value - expected) <= _TOTAL_TOLERANCE * most:
+                raise InputError(f"The sum over the {name} is {value:.17g}, but {expected:.17g} for the stored draws.")
 
 
 def _writable(array: AnyArray) -> AnyArray:
@@ -611,6 +625,7 @@ def _writable(array: AnyArray) -> AnyArray:
     return array if array.flags.carray else np.array(array, order="C")
 
 
+_TOTAL_TOLERANCE = 1e-9  # of P and B, relative to their bounds: they are rounded in each step
 _TOTAL = ("total", "total_low", "largest_diagonal")  # numbers of a state that are part of a checkpoint
 _OF_A_STEP = (
     "weight",

@@ -161,7 +161,7 @@ class StreamTerm:
         if not places or not self.count:
             return math.nan
         size = len(places)
-        kept = float(self._phi(self._points)[np.ix_(places, places)].sum())
+        kept = math.fsum(self._phi(self._points)[np.ix_(places, places)].sum(axis=1))  # independent of the order
         mixed = math.fsum(self._stream_sums[place] for place in places)
         return kept / size**2 - 2.0 * (mixed / (size * self.count)) + self.pair_sum / self.count**2
 
@@ -184,7 +184,7 @@ class StreamTerm:
             return math.nan
         size = len(self._sketches)
         mixed = math.fsum(stream_sums(self._kernel, self._summary, self._points))
-        kept, pairs = float(self._phi(self._points).sum()), sum_over_pairs(self._kernel, self._summary)
+        kept, pairs = math.fsum(self._phi(self._points).sum(axis=1)), sum_over_pairs(self._kernel, self._summary)
         return math.sqrt(max(kept / size**2 - 2.0 * mixed / (size * self.count) + pairs / self.count**2, 0.0))
 
     def summarised(self, order: Integers) -> SummarisedStream | None:

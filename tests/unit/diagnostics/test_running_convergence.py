@@ -73,9 +73,11 @@ def test_the_result_does_not_depend_on_the_blocks_or_on_the_order_of_the_chains(
     assert turns.summary(["p0", "p1"]) == {name: value for name, value in blocks.items() if name != "divergences"}
 
 
-def test_draws_that_are_not_finite_are_left_out():
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1.7e308])
+def test_draws_that_no_thinner_accepts_are_left_out(value):
     chain = autoregression(600, 2, 0.5, 0)
-    bad = np.insert(chain, 100, np.nan, axis=0)
+    bad = np.insert(chain, [100, 101], value, axis=0)
     assert watched([bad]) == watched([chain])
 
 

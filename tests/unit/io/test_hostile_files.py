@@ -1,5 +1,6 @@
 """A damaged or forged file ends in one InputError, in bounded time and memory, and changes no other file."""
 
+import json
 import random
 import shutil
 import time
@@ -569,6 +570,24 @@ def test_a_truncated_blosc_chunk_is_refused_before_it_is_decoded(length, version
     chunk.write_bytes(chunk.read_bytes()[:length])
     with pytest.raises(InputError, match="Blosc chunk"):
         next(open_chain(path).blocks())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_chunk_that_states_more_texts_than_it_has_is_refused_before_it_is_decoded(version, tmp_path):
+    pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    numcodecs = pytest.importorskip("numcodecs")
+    seeds.write_zarr(tmp_path / "x.zarr", version)
+    names = tmp_path / "x.zarr" / "sample_stats" / "unconstrained_parameter"
+    assert open_chain(tmp_path / "x.zarr").names == ("a", "b", "c")
+    compressor = json.loads((names / ".zarray").read_text())["compressor"] if version == 2 else {"id": "zstd"}
+    codec, (chunk,) = numcodecs.get_codec(compressor), [file for file in names.rglob("*0") if file.is_file()]
+    content = bytearray(codec.decode(chunk.read_bytes()))
+    assert content[:4] == (3).to_bytes(4, "little")
+    content[:4] = (2**31 - 1).to_bytes(4, "little")  # a list of 17 GB
+    chunk.write_bytes(codec.encode(bytes(content)))
+    with pytest.raises(InputError, match="states 2147483647 texts"):
+        open_chain(tmp_path / "x.zarr")
 
 
 @pytest.mark.parametrize("codec", ["pickle", "lzma", "bz2"])

@@ -261,7 +261,8 @@ def test_outputs_of_another_kept_set_are_refused(kept, tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             kept.average(table)
-    for array, message in ((np.zeros(3), "there are"), ([["a"]], "not an array of numbers")):
+    wrong = ((np.zeros(3), "there are"), ([["a"]], "not an array of numbers"), (np.zeros(20) * 1j, "not an array of"))
+    for array, message in wrong:
         with pytest.raises(InputError, match=message):
             kept.ordered().average(array)
     with pytest.raises(InputError, match="no column z"):
@@ -296,11 +297,14 @@ def test_an_ordered_set_has_a_smaller_standard_error_than_independent_draws():
     np.testing.assert_allclose(average.prefix_means[-1], average.mean, atol=1e-12)
 
 
-def test_standard_errors_of_outputs_beyond_the_range_of_squares_are_infinite():
-    outputs = np.array([1e200, -1e200] * 20)[:, None]
-    means, errors = prefix_statistics(outputs, np.ones(40))
-    assert means[-1, 0] == 0.0
-    assert np.isinf(errors[-1, 0])
+@pytest.mark.parametrize("unit", [2.0**1000, 2.0**-1000])
+def test_outputs_whose_squares_are_out_of_range_have_the_same_digits(unit):
+    draws = np.random.default_rng(0).normal(size=(300, 2))
+    kept = ss.thin(draws, -draws, size=20).ordered()
+    one, scaled = (kept.average(factor * kept.draws) for factor in (1.0, unit))
+    for name in ("mean", "sd", "standard_error", "prefix_means"):
+        assert np.array_equal(unit * getattr(one, name), getattr(scaled, name))
+    assert (scaled.sd > 0).all() and np.isfinite(scaled.sd).all()
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

@@ -107,3 +107,9 @@ def test_a_set_with_variables_can_be_pickled():
     kept = replace(kept_set(5), variables={"a": ss.Variable(np.arange(5))})
     back = pickle.loads(pickle.dumps(kept))
     assert np.array_equal(back.variables["a"].values, np.arange(5)) and back.variables["a"].coords == {}
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_out_of_range_are_refused_before_they_are_averaged():
+    with pytest.raises(InputError, match="above the limit"):
+        kept_set().with_scores(np.full((30, 3), 1e308))

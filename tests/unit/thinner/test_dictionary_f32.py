@@ -14,6 +14,9 @@ from steinstream._engine.float32 import Scaling, inner_products, scaled_inner_pr
 from steinstream._engine.reference import Reference
 from steinstream._engine.reference import inner_products as specified
 from steinstream.errors import InputError, NegatedScoresError
+from steinstream.thinner.features import FeatureMap
+from steinstream.thinner.stream_term import StreamTerm
+from steinstream.validation import consecutive_ids
 from tests.streams import budgets, growths, kernels, rules, streams
 from tests.thinners import ksd_thinner, limits_at, magnitude
 
@@ -177,3 +180,13 @@ def test_the_sign_of_wide_scores_is_checked_on_some_coordinates():
     thinner.extend(x, -x)
     assert len(thinner.state.stein_identity.mean_draw) == 8334
     assert len(thinner.kept.stream.draws) == 0  # a subsample would be larger than the kept set
+
+
+def test_the_distance_of_many_draws_to_the_stream_does_not_depend_on_their_order():
+    points = np.random.default_rng(0).normal(size=(1500, 2))  # the sum over all pairs is beyond the exact range
+    terms = [StreamTerm(ss.IMQ(), FeatureMap(2), 1.0, has_scores=False) for _ in range(2)]
+    for term, order in zip(terms, (np.arange(1500), np.random.default_rng(1).permutation(1500)), strict=True):
+        term.observe(points, consecutive_ids(0, 0, 1500), [], first_pass=True)
+        for row in order:
+            term.insert(points[row], float(row))
+    assert terms[0].squared_mmd() == terms[1].squared_mmd() and terms[0].mmd == terms[1].mmd

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream._engine.penalties import PENALTY_SCALARS
 from steinstream.errors import CheckpointError
 from steinstream.io import checkpoint
 
@@ -85,6 +86,16 @@ def at(index, value):
     return change
 
 
+def scaled(name, factor):
+    """Multiply one of the penalty scalars, or set it to the factor if it is 0."""
+
+    def change(scalars):
+        place = PENALTY_SCALARS.names.index(name)
+        return at(place, scalars[place] * factor or factor)(scalars)
+
+    return change
+
+
 FORGED = {
     "latest beyond the states": ("state.kept.latest", lambda _: np.array(20)),
     "latest far beyond": ("state.kept.latest", lambda _: np.array(10**12)),
@@ -117,6 +128,9 @@ FORGED = {
     "a stream sum that is too large": ("state.kept.stream_sum", at(3, 1e100)),
     "a negative stream sum": ("state.kept.stream_sum", at(3, -1.0)),
     "a stream of another length": ("state.kept.penalty_scalars", lambda scalars: scalars * 1.01),
+    "another sum over pairs of kept draws": ("state.kept.penalty_scalars", scaled("kept_total", 1.01)),
+    "another sum over the stream": ("state.kept.penalty_scalars", scaled("stream_total", 1.01)),
+    "a large correction of the sum over the stream": ("state.kept.penalty_scalars", scaled("stream_total_low", 1e100)),
     "negative penalty scalars": ("state.kept.penalty_scalars", lambda scalars: -scalars),
     "ids of another shape": ("state.kept.ids", lambda ids: ids[:, :2].copy()),
     "ids that are too large": ("state.kept.ids", at((0, 0), 2**62)),
