@@ -1,4 +1,4 @@
-"""The page on errors of forward simulations shows the numbers of the committed results, and its conclusions follow from them."""
+"""The page on errors of forward simulations shows the committed results, and its conclusions follow from them."""
 
 from __future__ import annotations
 
