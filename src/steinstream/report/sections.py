@@ -269,7 +269,7 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
 
 
 def _shown(value: float, scale: float) -> str:
-    return rounded(float(value), scale).replace("-", "\N{MINUS SIGN}", 1)
+    return rounded(float(value), scale).replace("-", "\N{MINUS SIGN}")
 
 
 def _csv_link(comparison: ChainComparison) -> str:
