@@ -40,7 +40,7 @@ endif
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE # without bytecode, each test process compiles every test module: ten seconds
 
-.PHONY: demo test test-busy coverage test-all test-r lint types doctest docs pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
+.PHONY: demo test test-busy coverage test-all test-r lint types doctest docs links pictures wheel dist check bench quality quality-quick readme fuzz fuzz-guided soak reproduce reproduce-check experiments beyond compare clean
 
 demo: $(VENV)/demo ## sample a posterior, thin it while it runs, write a report
 	$(BIN)/steinstream demo
@@ -95,6 +95,9 @@ doctest: $(ALL)/all-tools ## the examples in the source, the README and the docs
 
 docs: $(VENV)/docs ## the site, in docs/_build/html; warnings are errors
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d docs/_build/doctrees . docs/_build/html
+
+links: $(VENV)/docs ## the external links of the site; needs the internet
+	$(BIN)/python -m sphinx --keep-going --quiet -b linkcheck -c docs -d docs/_build/doctrees . docs/_build/links
 
 pictures: $(VENV)/docs ## the pictures of the explanations, the animation, and the numbers in their captions
 	$(BIN)/python docs/pictures.py

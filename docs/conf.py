@@ -52,6 +52,10 @@ copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = ">>> |\\.\\.\\. |\\$ "
 copybutton_prompt_is_regexp = True
 
+linkcheck_retries = 2
+linkcheck_timeout = 20
+linkcheck_workers = 2  # few requests at once: some servers limit them
+
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "steinstream"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 _MOST_DECIMALS = 12  # more are written with an exponent
+_FEWEST_DECIMALS, _PLAIN_DECIMALS = -4, 6  # outside of this range, an exponent that is common to a parameter
 
 
 def count(number: int) -> str:
@@ -91,18 +92,23 @@ def rounded(value: float, scale: float) -> str:
     Returns
     -------
     str
-        The number, with an exponent if it is very large or requires many decimals.
+        The number, with an exponent if it is very large or requires many decimals. Numbers of similar size with the
+        same ``scale`` have the same exponent.
 
     Examples
     --------
-    >>> rounded(1.10234, 0.0123), rounded(1.10234, 12.3), rounded(123456.7, 4e4), rounded(1.5e-20, 1e-21)
-    ('1.10234', '1.10', '123457', '1.5000e-20')
+    >>> rounded(1.10234, 0.0123), rounded(1.10234, 12.3), rounded(123456.7, 4e4)
+    ('1.10234', '1.10', '123457')
+    >>> rounded(1.5e-20, 1e-21), rounded(-2.43e-6, 1.5e-6), rounded(-1.1e-8, 1.5e-6)
+    ('15.000e-21', '-2.430e-06', '-0.011e-06')
 
     """
     if not (math.isfinite(value) and math.isfinite(scale) and scale > 0):
         return f"{value:.6g}"
     decimals = 2 - math.floor(math.log10(scale / 2.0))
-    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    magnitude, power = (math.floor(math.log10(abs(each))) if each else 0 for each in (value, scale))
+    if not _FEWEST_DECIMALS <= decimals <= _PLAIN_DECIMALS and abs(value) < 1e4 * scale:
+        return f"{value / 10.0**power:.{decimals + power}f}e{power:+03d}"
     if decimals > _MOST_DECIMALS or magnitude > _MOST_DECIMALS:
         return f"{value:.{min(max(magnitude + decimals, 3), 16)}e}"
     return f"{value:.{max(decimals, 0)}f}"

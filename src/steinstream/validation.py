@@ -314,6 +314,8 @@ def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | N
 
 def as_chains(draws: ArrayLike, scores: ArrayLike | None) -> list[Block]:
     """Convert arrays (n, d) or (chains, n, d) to one block per chain; ``scores`` is None for draws without scores."""
+    if isinstance(scores, int | float | np.number):
+        raise InputError(f"The scores are {scores}, not an array.", f"To keep {scores} draws, pass size={scores}.")
     scores = _in_order_of(draws, scores)
     x, s = _as_table(draws, "draws"), None if scores is None else _as_table(scores, "scores")
     if x.ndim == 3:
@@ -393,7 +395,7 @@ def swapped_chains_question(draws: Array, chains: int | None = None) -> str:
 
     """
     given, count, dim = draws.shape
-    if given < _SWAPPED_MIN_CHAINS or count < 2 or not np.isfinite(draws).all():
+    if given < _SWAPPED_MIN_CHAINS or not count or not np.isfinite(draws).all():
         return ""
     centred = draws - draws.mean(axis=0)
     scale = np.sqrt((centred**2).mean(axis=(0, 1)))
@@ -401,12 +403,14 @@ def swapped_chains_question(draws: Array, chains: int | None = None) -> str:
         return ""
     centred /= scale
     across = float((centred[1:] * centred[:-1]).mean())
-    within = float((centred[:, 1:] * centred[:, :-1]).mean())
+    within = float((centred[:, 1:] * centred[:, :-1]).mean()) if count > 1 else 0.0
     if across <= _SWAPPED_CORRELATION or within >= across / 2:
         return ""
+    of = f"{count} draws" if count > 1 else "one draw"
+    consecutive = f" and consecutive draws are not ({within:.2f})" if count > 1 else ""
     return (
-        f"Draws of shape {(chains or given, count, dim)} are {chains or given} chains of {count} draws, but "
-        f"neighbouring chains are correlated ({across:.2f}) and consecutive draws are not ({within:.2f}). "
+        f"Draws of shape {(chains or given, count, dim)} are {chains or given} chains of {of}, but "
+        f"neighbouring chains are correlated ({across:.2f}){consecutive}. "
         "Is the order (draws, chains, dimensions)?"
     )
 

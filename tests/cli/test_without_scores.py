@@ -201,3 +201,15 @@ def test_deterministic_variables_are_left_out_with_a_warning(steinstream, tmp_pa
     ran = steinstream("thin", "fit.nc", "-o", "kept.npz", "--size", 20, "--parameters", "mu,tau,theta")
     assert ran.returncode == 0 and "Left out" not in ran.stderr
     assert ss.Kept.load(tmp_path / "kept.npz").names[:2] == ("mu", "tau")
+
+
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_folder_is_not_a_chain(steinstream, folder):
+    ran = steinstream("thin", folder)
+    assert ran.returncode == 2 and "is a folder" in ran.stderr and "chains/*.csv" in ran.stderr
+
+
+def test_semicolons_between_fields_are_reported(steinstream, tmp_path):
+    (tmp_path / "Export.csv").write_text("a;b\n1,5;2\n2,5;3\n")
+    ran = steinstream("thin", "Export.csv", "--size", 1)
+    assert ran.returncode == 2 and "Export.csv has one column, a;b" in ran.stderr and "commas" in ran.stderr

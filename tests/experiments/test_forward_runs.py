@@ -1,4 +1,4 @@
-"""The page on forward simulations shows the numbers of the committed results, and its conclusions follow from them."""
+"""The page on errors of forward simulations shows the committed results, and its conclusions follow from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("PIL")
 surrogate = pytest.importorskip("experiments.weights.surrogate")
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "forward-simulation.md").read_text()
+PAGE = (ROOT / "docs" / "forward-errors.md").read_text()
 README = (ROOT / "experiments" / "weights" / "README.md").read_text()
 TITLES = {"goodwin": surrogate.GoodwinForecast.title, "diffusion": surrogate.Diffusion.title}
 ROWS = surrogate.read()
@@ -58,7 +58,7 @@ def test_the_standard_error_is_as_cautious_as_the_page_says():
         for size in surrogate.SIZES
     ]
     assert min(ratios) > 1
-    assert f"it was {min(ratios):.1f} to {max(ratios):.1f} times the" in PAGE
+    assert f"was {min(ratios):.1f} to {max(ratios):.1f} times the" in PAGE
 
 
 def test_the_simulation_and_its_surrogate_solve_the_same_equations():
@@ -74,15 +74,50 @@ def test_the_simulation_and_its_surrogate_solve_the_same_equations():
     np.testing.assert_allclose(other.surrogate(draws), [other.simulate(q) for q in draws], rtol=0.03)
 
 
-def test_the_table_of_slow_chains_has_the_numbers_of_the_experiment():
-    section = PAGE.split("### A chain that mixes slowly")[1].split("## Order of use")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
-    shown, observations = 0, ""
-    for first, *cells in rows:
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def errors_of_means(observations, selection):
+    means = README.split(f"### {observations} observations")[1].partition("The chain itself")[0]
+    (line,) = (line for line in means.splitlines() if line.startswith(f"| {selection} |"))
+    return dict(zip(("5", "10", "20", "40", "80", "160"), (cell[:5] for cell in cells(line)[1:]), strict=True))
+
+
+SELECTIONS = {
+    "stride": "stride",
+    "without scores": "without scores",
+    "default": "default",
+    "Stein thinning": "Stein thinning",
+    "thinned to this size": "default",
+    "first in order of use": "default, in order",
+}
+
+
+@pytest.mark.parametrize(("title", "rows"), [("A chain that mixes slowly", 12), ("Order of use", 6)])
+def test_the_tables_of_slow_chains_have_the_numbers_of_the_experiment(title, rows):
+    section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+    shown, sizes, observations = 0, [], ""
+    for first, *row in (cells(line) for line in section.splitlines() if line.startswith("|")):
         observations = first if first.isdigit() else observations
-        if cells[0] in ("stride", "without scores", "default", "Stein thinning"):
-            means = README.split(f"### {observations} observations")[1].partition("The chain itself")[0]
-            (line,) = (line for line in means.splitlines() if line.startswith(f"| {cells[0]} |"))
-            assert cells[1:] == [cell.split(" ± ")[0].strip() for cell in line.strip("|").split("|")[1:]]
+        if row[0] == "selection":
+            sizes = row[1:]
+        elif row[0] in SELECTIONS:
+            found = errors_of_means(observations, SELECTIONS[row[0]])
+            assert row[1:] == [found[size] for size in sizes]
             shown += 1
-    assert shown == 12
+    assert shown == rows
+
+
+def test_the_errors_of_the_chains_are_those_of_the_experiment():
+    (row,) = (line for line in PAGE.splitlines() if line.startswith("| error of the mean, second half"))
+    parts = [README.split(f"### {observations} observations")[1] for observations in (60, 150, 2400)]
+    assert cells(row)[1:] == [part.split("The chain itself: ")[1][:5] for part in parts]
+
+
+@pytest.mark.parametrize("kind", ["with scores", "without scores"])
+def test_the_table_of_weights_has_the_numbers_of_the_experiment(kind):
+    table = README.split(f"**Targets that confirm, {kind}**")[1]
+    (wanted,) = [line for line in table.split("\n\n")[1].splitlines() if line.startswith("| weighted() |")]
+    (row,) = (line for line in PAGE.split("## Weights\n")[1].splitlines() if line.startswith(f"| {kind} |"))
+    assert cells(row)[1:] == cells(wanted)[2:-1]

@@ -24,6 +24,8 @@ X = np.random.default_rng(0).normal(size=(300, 3))
         (lambda: ss.thin(Path("chain.npz"), -X), ["'chain.npz'", "Load the file"]),
         (lambda: ss.thin(X, stream_weight=0), ["without scores", "Pass scores"]),
         (lambda: ss.thin(X, lambda x: -x), ["scores must be an array", "got function"]),
+        (lambda: ss.thin(X, 200), ["The scores are 200", "size=200"]),
+        (lambda: ss.thin(np.cumsum(X, axis=0)[:, None]), ["300 chains of one draw", "(draws, chains, dimensions)"]),
         (lambda: ss.thin({"a": X}, -X), ["draws must be an array", "got dict"]),
         (lambda: ss.thin(X + 1j, -X), ["draws must be an array of real numbers"]),
         (lambda: ss.thin([[1, 2], [3]], [[1, 2], [3]]), ["real numbers", "same number of entries"]),

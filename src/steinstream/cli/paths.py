@@ -68,6 +68,8 @@ def default_output(chain: Sequence[Path]) -> Path:
             "The draws are read from standard input, so the output has no name.",
             "Add -o FILE, or -o - for csv on standard output.",
         )
+    if not first.name:
+        raise InputError(f"{first} is a folder.", "Give the files of the chain, for example chains/*.csv.")
     suffix = next((suffix for suffix in _OUTPUT_SUFFIXES if first.name.lower().endswith(suffix)), None)
     name = first.name[: -len(suffix)] if suffix else first.stem
     output = first.with_name(f"{name.removesuffix('.kept')}.kept{suffix or '.npz'}")

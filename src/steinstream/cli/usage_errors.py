@@ -137,7 +137,7 @@ def _plain(text: str) -> str:
 
 
 def lowered(text: str) -> str:
-    """Change the first letter of a sentence to lower case, unless it starts with an abbreviation.
+    """Change the first letter of a sentence to lower case, unless it starts with an abbreviation or a file name.
 
     Returns
     -------
@@ -146,8 +146,9 @@ def lowered(text: str) -> str:
 
     Examples
     --------
-    >>> lowered("No such file."), lowered("IMQ requires a positive c.")
-    ('no such file.', 'IMQ requires a positive c.')
+    >>> lowered("No such file."), lowered("IMQ requires a positive c."), lowered("Fit.npz: the chain is empty.")
+    ('no such file.', 'IMQ requires a positive c.', 'Fit.npz: the chain is empty.')
 
     """
-    return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
+    first = text.partition(" ")[0].rstrip(".,")
+    return text if text[1:2].isupper() or set(first) & set("./\\:") else f"{text[:1].lower()}{text[1:]}"

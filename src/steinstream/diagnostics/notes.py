@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from steinstream._formatting import count
 from steinstream.diagnostics.context import DiagnosticContext
 
 _HEAVY_KURTOSIS = 6.0  # that of a Student t distribution with 6 degrees of freedom; a normal distribution has 3
@@ -32,8 +33,8 @@ def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: b
         notes.append("without scores of the target, nothing shows whether the stream itself represents the target")
     if effective < context.kept_count:
         notes.append(
-            f"the stream is worth {effective:.0f} independent draws for its slowest parameter, fewer than the "
-            f"{context.kept_count} kept draws: its own error is the larger one"
+            f"the stream is worth {count(round(effective))} independent draws for its slowest parameter, fewer than the "
+            f"{count(context.kept_count)} kept draws: its own error is the larger one"
         )
     kurtosis = (context.standardise(context.draws) ** 4).mean(axis=0)
     heavy = np.flatnonzero(kurtosis > _HEAVY_KURTOSIS)
@@ -69,7 +70,7 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     text = f"The chain is worth about {int(float(f'{worth:.2g}'))} independent draws"
     if trust is not None and trust < _REDUCED:
         if not settings.get("has_scores"):
-            text += ", and scores are missing to correct it: the kept draws are not better than the chain"
+            text += ", and the kept draws cannot be more accurate, because there are no scores"
         elif trust < _SCORES_DECIDE:
             text += ", so the scores determine the selection"
         else:

@@ -228,6 +228,11 @@ def _all_parameters(header: Sequence[str], numeric: Sequence[bool], path: Path) 
         names.append(name)
         draws.append(at)
     chain, draw, id_start = find_ids(known, set(draws))
+    if not draws and len(known) == 1 and ";" in known[0]:
+        raise InputError(
+            f"{path} has one column, {known[0]}: its fields are separated by semicolons.",
+            "Write a csv file with commas between the fields and points in the numbers.",
+        )
     if not draws:
         raise InputError(
             f"{path} has no column of draws among {listing(known)}.",

@@ -58,7 +58,7 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
         ("ksd", "KSD", kept.ksd if has_scores else None, f"{weighted}lower is better"),
         ("evenly", "KSD, evenly spaced", evenly_spaced, "of as many evenly spaced draws after burn-in"),
         ("mmd", "MMD", None if math.isnan(kept.mmd) else kept.mmd, "distance to the chain; lower is better"),
-        ("bound", "bound", kept.bound, "on the expected KSD, for independent draws"),
+        ("bound", "bound", kept.bound if has_scores else None, "on the expected KSD, for independent draws"),
         ("debiased", "debiased KSD", kept.ksd_debiased, "from second scores that the selection did not use"),
     ]
     entries = [
@@ -269,7 +269,7 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
 
 
 def _shown(value: float, scale: float) -> str:
-    return rounded(float(value), scale).replace("-", "\N{MINUS SIGN}", 1)
+    return rounded(float(value), scale).replace("-", "\N{MINUS SIGN}")
 
 
 def _csv_link(comparison: ChainComparison) -> str:
@@ -338,7 +338,7 @@ def _check_row(finding: Finding) -> tuple[object, ...]:
         element("td", finding.says if finding.fired else finding.found or finding.says, class_="said"),
         element("td", numbers[0], class_="n"),
         element("td", numbers[1], class_="n", data_label="threshold"),
-        element("td", finding.detects.rstrip(","), data_label="would be found"),
+        element("td", finding.detects.rstrip(","), class_="detects", data_label="would be found:"),
         element("td", state, class_="fired" if finding.fired else None),
     )
 
@@ -367,6 +367,8 @@ def reproduce(kept: Kept, file: str) -> Markup:
 def _brief(value: object) -> str:
     words = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
     words = words if isinstance(_plain(value), dict | list) else words.strip('"')
+    if isinstance(value, dict):
+        words = "; ".join(f"{name}: {_brief(each)}" for name, each in value.items())
     return words if len(words) <= 400 else f"{words[:400]}…"
 
 

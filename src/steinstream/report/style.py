@@ -128,12 +128,13 @@ def shorten_name(name: str) -> str:
 
     Examples
     --------
-    >>> shorten_name("alpha"), shorten_name("a" * 30), shorten_name("a\nb")
-    ('alpha', 'aaaaaaaaaaaaaaaaaaaaa…', 'a b')
+    >>> shorten_name("alpha"), shorten_name("a\nb"), shorten_name("concentration_of_protein[2,1]")
+    ('alpha', 'a b', 'concentrati…otein[2,1]')
 
     """
     plain = "".join(" " if unicodedata.category(letter)[0] in "CZ" else letter for letter in name)
-    return plain if len(plain) <= _MAX_LABEL else plain[: _MAX_LABEL - 1] + "…"
+    half = _MAX_LABEL // 2  # names often differ at their end only: in an index
+    return plain if len(plain) <= _MAX_LABEL else f"{plain[:half]}…{plain[half + 1 - _MAX_LABEL :]}"
 
 
 def plain_ticks(axis: Any, whole: bool = False) -> None:

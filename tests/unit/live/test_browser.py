@@ -57,8 +57,9 @@ def test_the_page_shows_the_state_of_the_thinner_while_it_runs(browser):
         until(
             lambda: coloured(browser, "ksd-curve") > 100 and coloured(browser, "kept-curve") > 100, "so are the curves"
         )
-        options = [option.text for option in browser.find_elements("css selector", "#choose-y option")]
-        assert options == ["step", "mu", EVIL, "tau"]  # as text
+        options = browser.find_elements("css selector", "#choose-y option")
+        assert [option.get_attribute("title") for option in options] == ["step", "mu", EVIL, "tau"]  # as text
+        assert [option.text for option in options] == ["step", "mu", f"{EVIL[:11]}…{EVIL[-12:]}", "tau"]
         assert browser.find_elements("css selector", "main img, main script") == [] and browser.title.startswith("KSD ")
         browser.find_element("css selector", "#choose-y select").send_keys("tau")
         until(lambda: any("events?x=0&y=2" in each for each in requests(browser)), "other coordinates are asked for")

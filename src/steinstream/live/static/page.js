@@ -123,6 +123,9 @@ function begin(now) {
 
 const name = (axis) => (axis === ARRIVAL ? "step" : about.names ? about.names[axis] : `x${axis}`);
 
+// Long names often differ at their end only: in an index.
+const shortened = (text) => (text.length <= 24 ? text : `${text.slice(0, 11)}…${text.slice(-12)}`);
+
 function chooser(which, what) {
   const listed = about.dim <= 500, box = document.createElement(listed ? "select" : "input");
   box.setAttribute("aria-label", `coordinate on the ${what}`);
@@ -130,7 +133,8 @@ function chooser(which, what) {
     for (let axis = ARRIVAL; axis < about.dim; axis++) {
       const option = document.createElement("option");
       option.value = axis;
-      option.textContent = name(axis);
+      option.textContent = shortened(name(axis));
+      option.title = name(axis);
       box.append(option);
     }
   } else {
