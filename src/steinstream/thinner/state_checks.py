@@ -21,7 +21,7 @@ from steinstream.thinner.chain_worth import BATCHES, COLUMNS
 from steinstream.thinner.features import FeatureMap
 from steinstream.thinner.layout import DRAWS, STREAM_ON, DrawLayout
 from steinstream.thinner.state import ThinnerState
-from steinstream.validation import IDENTITY_MAX_COORDINATES, Block
+from steinstream.validation import IDENTITY_MAX_COORDINATES
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
@@ -241,6 +241,8 @@ def _layout(root: _Fields, dim: int) -> DrawLayout | None:
     if fields.flag("has_second_scores") and not fields.flag("has_scores"):
         raise fields.wrong("has_second_scores", "scores are missing")
     fields.flag("has_scores")
+    if fields.flag("has_ratios") and (fields["has_second_scores"] or not fields["has_scores"]):
+        raise fields.wrong("has_ratios", "density ratios need scores, without second scores")
     if fields["features"] is None:
         if fields["stream_on"] != DRAWS:
             raise fields.wrong("stream_on", "features are missing")
@@ -317,6 +319,10 @@ def _draws(root: _Fields, layout: DrawLayout | None, dim: int) -> None:
         pending.array("features", np.float64, ("rows", sketch if rows else None))
     if rows and ((pending["features"] is None) != (sketch is None) or layout is None):
         raise pending.wrong("features", "they do not fit the layout of the draws")
+    if pending["ratios"] is not None:
+        pending.array("ratios", np.float64, ("rows", 1), 0.0)
+    if rows and (pending["ratios"] is None) == shape.has_ratios:
+        raise pending.wrong("ratios", "they do not fit the layout of the draws")
     if root["pending_marks"] is not None:
         marks = root.part("pending_marks")
         marks.array("costs", np.float64, (rows,), 0.0)
@@ -437,13 +443,7 @@ def _coordinates(fields: _Fields, layout: DrawLayout, preconditioner: Preconditi
     points, raw = fields["draws"], fields["raw"]
     if raw.shape[1] != layout.width:  # the points are the draws as given
         return
-    draws, scores, _, sketches = layout.split(raw)
-    if layout.has_scores:
-        expected = np.hstack(preconditioner.apply(draws, scores))
-    else:
-        block = Block(draws, scores, np.zeros((len(draws), 2), dtype=np.int64), sketches)
-        base = layout.in_kernel_coordinates(layout.base_vectors(block), preconditioner)
-        expected = np.hstack([base, np.zeros_like(base)])
+    expected = np.hstack(layout.kernel_coordinates(layout.split(raw).block(), preconditioner))
     scale = np.abs(expected).max(axis=0, initial=0.0)
     if (np.abs(points - expected) > _ROUNDING * scale).any():
         raise fields.wrong("draws", "they are not the stored draws in the coordinates of the preconditioner")

@@ -175,6 +175,7 @@ FORGED = {
     "layout without scores": ("state.layout.has_scores", False),
     "layout with second scores": ("state.layout.has_second_scores", True),
     "unknown stream_on": ("state.layout.stream_on", "sums"),
+    "layout with density ratios": ("state.layout.has_ratios", True),
     "no layout": ("state.layout", None),
     "a note that is a list": ("state.note", [1]),
     "unknown kernel": ("config.kernel.name", "Matern"),
