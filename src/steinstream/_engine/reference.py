@@ -55,6 +55,12 @@ class ReferenceSummary:
     levels: list[list[Array]] = field(default_factory=lambda: [[] for _ in range(LEVELS)])
     """Draws of each level, in order of arrival."""
     highest: int = 0
+    squared_error: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Estimated MMD between the summary and the stream."""
+        return math.sqrt(self.squared_error) / sum(2.0**level * len(draws) for level, draws in self._used())
 
     def sum(self, draw: Array) -> float:
         """Return the weighted sum of phi between a draw and the summary."""
@@ -83,6 +89,7 @@ class ReferenceSummary:
         for first in range(0, count, 2):
             product = math.fsum(phi[first] * signs) - math.fsum(phi[first + 1] * signs)
             signs[first : first + 2] = (1.0, -1.0) if product <= 0 else (-1.0, 1.0)
+        self.squared_error += 4.0**level * float(signs @ phi @ signs)
         self.levels[level + 1] += [draws[i] for i in np.flatnonzero(signs > 0)]
         self.levels[level] = draws[count:]
 

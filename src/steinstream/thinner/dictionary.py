@@ -32,6 +32,7 @@ from steinstream._engine.stream_summary import (
     SummaryDraws,
     append_to_summary,
     empty_summary,
+    error_of_summary,
     filled_summary,
     sum_over_pairs,
     summary_draws,
@@ -477,6 +478,14 @@ class Dictionary:
         return SummarisedStream(stream.draws, stream.weights, copy.copy(self.layout.features), kept)
 
     @property
+    def stream_error(self) -> float | None:
+        """Estimated MMD between the summary and the stream; None without a stream term."""
+        penalties = self._penalties
+        if penalties is None or not self._stream_weight or not penalties.scalars["count"]:
+            return None
+        return error_of_summary(summary_draws(penalties.summary))
+
+    @property
     def objective_part(self) -> float:
         """The objective without costs: KSD^2 plus the stream term, by the summary of the stream."""
         value = self.squared_ksd if self.layout.has_scores else 0.0
@@ -590,6 +599,7 @@ class Dictionary:
             stream = summary_draws(self._penalties.summary)
             arrays |= {"stream": stream.draws, "stream_levels": stream.levels, "stream_ids": stream.ids}
             arrays |= {"stream_numbers": np.array([stream.seen, stream.highest])}
+            arrays |= {"stream_squared_error": np.array(stream.squared_error)}
         return arrays
 
     def _labels(self, slots: Iterable[int]) -> Integers:
@@ -636,7 +646,8 @@ class Dictionary:
         stream = None
         if self._stream_weight:
             seen, highest = map(int, state["stream_numbers"])
-            stream = SummaryDraws(state["stream"], state["stream_levels"], state["stream_ids"], seen, highest)
+            rows = (state["stream"], state["stream_levels"], state["stream_ids"])
+            stream = SummaryDraws(*rows, seen, highest, float(state["stream_squared_error"]))
         penalties = self._penalties = self._new_penalties(stream)
         labels = len(state["ids"])
         penalties.cost[:labels], penalties.pinned[:labels] = state["cost"], state["pinned"]

@@ -31,7 +31,10 @@ _LARGEST_VALUE = 1e150  # of numbers whose squares must be finite
 _WIDEST = 1 << 24  # numbers of a feature vector; twenty bytes of memory for each, whatever the size of the checkpoint
 _ROUNDING = 1e-9  # difference of two computations of the same coordinates, relative to the largest one
 _PENALTIES = frozenset(
-    ("cost", "pinned", "penalty_scalars", "stream_sum", "stream", "stream_levels", "stream_ids", "stream_numbers")
+    (
+        *("cost", "pinned", "penalty_scalars", "stream_sum"),
+        *("stream", "stream_levels", "stream_ids", "stream_numbers", "stream_squared_error"),
+    )
 )
 
 
@@ -501,6 +504,7 @@ def _summary(fields: _Fields, width: int) -> None:
     fields.array("stream", np.float64, ("stream", width))
     levels = fields.array("stream_levels", np.int64, ("stream",), 0)
     fields.ids("stream_ids", 2, "stream")
+    fields.array("stream_squared_error", np.float64, (), 0.0)
     seen, highest = fields.array("stream_numbers", np.int64, (2,), 0).tolist()
     if highest > LEVELS - 2 or seen > _LARGEST or (np.diff(levels) < 0).any() or (levels > highest).any():
         raise fields.wrong("stream_levels", "they are not increasing, or above the highest level")

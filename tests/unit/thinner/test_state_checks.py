@@ -128,6 +128,7 @@ FORGED = {
     "highest level out of range": ("state.kept.stream_numbers", at(1, 60)),
     "a high level of few draws": ("state.kept.stream_numbers", at(1, 40)),
     "a stream of fewer draws than its summary": ("state.kept.stream_numbers", at(0, 3)),
+    "a stream with a negative squared error": ("state.kept.stream_squared_error", lambda _: np.array(-1.0)),
     "a stream of negative length": ("state.kept.stream_numbers", at(0, -1)),
     "draws of the stream that are NaN": ("state.kept.stream", at((0, 0), np.nan)),
     "negative due of the estimator": ("state.estimator.window.due", -1),
