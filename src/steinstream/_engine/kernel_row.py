@@ -182,7 +182,7 @@ def _signature(penalised: bool) -> Any:
 
 
 class RowKind(NamedTuple):
-    """What a row computes."""
+    """Kernel of a row."""
 
     profile: Callable[..., Any]
     linear: bool  # whether there is a linear term
