@@ -177,8 +177,8 @@ def settings_with_ratios(config: ThinConfig) -> ThinConfig:
     """Return the settings for draws with density ratios; raise an `InputError` if one cannot be used."""
     if config.start == "sample":
         raise InputError(
-            'start="sample" cannot be used with log_density: the subsample has no density ratios.',
-            'Use start="stream" with further passes.',
+            'start="sample" cannot be used with the gradient-free KSD: the subsample has no density ratios.',
+            "Leave it out, and use further passes.",
         )
     return config.replace(start="stream", validate_scores=False)
 

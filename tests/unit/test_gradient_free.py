@@ -276,7 +276,7 @@ def test_mistakes_are_named(stream):
     with pytest.raises(InputError, match="clip must be"):
         thin(draws, log_density=log_density, proxy="gaussian", clip=-1.0)
     for more in ({"start": "sample"}, {"storage": "float32"}):
-        with pytest.raises(InputError, match="cannot be used with log_density"):
+        with pytest.raises(InputError, match="cannot be used with the gradient-free KSD"):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 
 

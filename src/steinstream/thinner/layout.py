@@ -168,7 +168,7 @@ def as_layout(config: ThinConfig, dim: int, first: Block, has_second_scores: boo
             'Use stream_weight above 0 and stream_on="features" or "both", or leave out features.',
         )
     if first.ratios is not None and config.storage == "float32":
-        raise InputError('storage="float32" cannot be used with log_density.', "Leave out one of them.")
+        raise InputError('storage="float32" cannot be used with the gradient-free KSD.', 'Use storage="float64".')
     features = None if first.features is None else FeatureMap(first.features.shape[1])
     stream_on = config.stream_on or (DRAWS if features is None else FEATURES)
     if config.storage == "float32" and config.stream_weight:
