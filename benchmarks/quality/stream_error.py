@@ -1,8 +1,8 @@
 """How well the summary represents the stream: ``python -m benchmarks.quality.stream_error``.
 
 Prints the MMD, by the base kernel of the objective, between the stream, its summary, the kept draws and evenly spaced
-draws, and the estimated error of the summary, `Kept.stream_error`: means over three chains of 10 000 or 20 000 draws, of
-which 200 are kept. The table is in docs/objective.md.
+draws, and the estimated error of the summary, `Kept.stream_error`: means over three chains of 10 000 or 20 000 draws,
+of which 200 are kept. The table is in docs/objective.md.
 """
 
 from __future__ import annotations
