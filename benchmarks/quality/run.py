@@ -63,7 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     tables.write(folder)
     print(tables.summary(folder))
-    print(f"{time.monotonic() - start:.0f} s. Tables: {folder / 'results.md'}")
+    elapsed = time.monotonic() - start
+    print(f"{elapsed:.0f} s, {_processor_time():.0f} s of processor time. Tables: {folder / 'results.md'}")
+
+
+def _processor_time() -> float:
+    """Return the processor time of this process and of its processes that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,11 +124,12 @@ def run(plan: Plan, jobs: int = 1) -> None:
 
 def run_target(plan: Plan, name: str) -> str:
     """Compute what is missing for one target and return a line for the terminal."""
-    start, new = time.monotonic(), 0
+    start, before, new = time.monotonic(), _processor_time(), 0
     for seed in plan.seeds:
         new += _run_baseline(plan, name, seed)
         new += sum(_run_method(plan, name, seed, METHODS[method]) for method in plan.methods)
-    return f"{name}: {new} new results, {time.monotonic() - start:.0f} s"
+    processor = _processor_time() - before
+    return f"{name}: {new} new results, {time.monotonic() - start:.0f} s, {processor:.1f} s of processor time"
 
 
 def _run_baseline(plan: Plan, name: str, seed: int) -> bool:

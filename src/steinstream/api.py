@@ -1,9 +1,8 @@
 """Thin a chain that can be read from start to end: the function `thin`, and the pipeline behind it.
 
 `thin_source` is the pipeline of arrays, files and workers: take a subsample, fit the preconditioner, run the thinner,
-make further passes. `fit_source` is its first part, which the baselines share. The exception is gradient-free thinning:
-its density ratios depend on the whole chain, so :mod:`steinstream.gradient_free` computes them before the first step,
-and its compiled loop has no further passes, costs or checkpoints.
+make further passes. `fit_source` is its first part, which the baselines share. For gradient-free thinning,
+:mod:`steinstream.gradient_free` computes density ratios before the first step, because they depend on the whole chain.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike
 from steinstream import validation
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
-from steinstream.gradient_free import thin_by_ratio, with_proxy_scores
+from steinstream.gradient_free import settings_with_ratios, with_proxy_scores, with_ratio_settings
 from steinstream.io.data_frame import DrawTable, split_table
 from steinstream.io.interleaving import turns
 from steinstream.preconditioning import Preconditioner
@@ -132,11 +131,12 @@ def thin(
     if table is not None:
         _log.info("columns that are not parameters: %s", ", ".join(table.left_out) or "ids and scores")
     if log_density is not None:
-        for name, value in (("scores", scores), ("costs", costs), ("pinned", pinned), ("features", features)):
-            if value is not None:
-                raise InputError(f"{name} cannot be used with log_density.", f"Leave out {name} or log_density.")
+        if scores is not None:
+            raise InputError("scores cannot be used with log_density.", "Leave out scores or log_density.")
         plain = draws if table is None else table.draws
-        kept = thin_by_ratio(with_proxy_scores(plain, log_density, proxy, chosen), clip, chosen)
+        proxied = with_proxy_scores(plain, log_density, proxy, chosen)
+        chains = ArraySource.of_blocks(proxied.with_ratios(clip), costs, pinned, features)
+        kept = with_ratio_settings(thin_source(chains, settings_with_ratios(chosen)).kept, proxied, clip)
     elif table is not None:
         kept = thin_source(ArraySource.of_table(table, costs, pinned, features), chosen).kept
     else:
@@ -221,7 +221,17 @@ class ArraySource:
         features: ArrayLike | Callable[[Array], ArrayLike] | None = None,
     ) -> ArraySource:
         """Validate arrays (n, d) or (chains, n, d), with costs and pins (n,) or (chains, n) and their features."""
-        blocks = validation.as_chains(draws, scores)
+        return cls.of_blocks(validation.as_chains(draws, scores), costs, pinned, features)
+
+    @classmethod
+    def of_blocks(
+        cls,
+        blocks: list[Block],
+        costs: ArrayLike | None = None,
+        pinned: ArrayLike | None = None,
+        features: ArrayLike | Callable[[Array], ArrayLike] | None = None,
+    ) -> ArraySource:
+        """Use chains that were validated, with costs and pins (n,) or (chains, n) and their features."""
         if features is not None:
             blocks = _with_features(blocks, features)
         return cls([*map(MarkedBlock, blocks, _by_chain(costs, blocks, "costs"), _by_chain(pinned, blocks, "pinned"))])

@@ -13,67 +13,66 @@ A draw at which r is near 0, in tails of p that q does not have, costs nothing, 
 (with a banana for p, the means were wrong by five standard deviations). Therefore log r is clipped to within ``clip``
 = c of its median: up to the constant, p is replaced by the nearest density between exp(-c) q and exp(c) q.
 
-The objective of thinning is the gradient-free KSD^2 plus the stream term, as for draws with scores. The chain is in
-memory, so the stream term compares with a summary of the whole chain from the first step on. The kept set has no
-scores: those of the proxy are not those of the target.
+A run of the thinner gets the ratios with the draws and the scores of the proxy; everything else is as for draws with
+scores. Only the ratios need the whole chain before the first step. The kept set has no scores: those of the proxy are
+not those of the target.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream import validation
-from steinstream._typing import Array, Flags, Integers
+from steinstream._typing import Array, Flags
 from steinstream.discrepancy.ksd import ksd
 from steinstream.discrepancy.mmd import StreamDistance, summarise_points
 from steinstream.errors import InputError, ProxyWarning
-from steinstream.kernels import Kernel, as_kernel
-from steinstream.preconditioning import Preconditioner, Streaming, as_preconditioner
-from steinstream.result import History, Kept, SummarisedStream, Variable
-from steinstream.thinner import Thinner
+from steinstream.kernels import IMQ, Kernel, as_kernel
+from steinstream.preconditioning import Preconditioner, as_preconditioner
+from steinstream.result import Kept
 from steinstream.thinner.burn_in_detection import is_burn_in
-from steinstream.thinner.chain_worth import ChainWorth
-from steinstream.thinner.config import GRADIENT_FREE, ThinConfig
-from steinstream.thinner.history_recorder import HistoryRecorder
-from steinstream.thinner.run import step_limits
-from steinstream.thinner.state import ThinnerState
+from steinstream.thinner.config import ThinConfig
 from steinstream.thinner.subsample import Subsample, fit_preconditioner
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
-    from steinstream._engine.density_ratio import WholeStream
     from steinstream.targets import Gaussian, Target
-
-#: Name of the density ratio among the variables of a kept set.
-RATIO = "ratio"
 
 _OFFSETS = 4  # of evenly spaced draws, whose distance to the chain is averaged
 _MIN_CORRELATION = -0.5  # of log q and log p; below it the sign of log p is certainly wrong
 
 
 class ProxiedDraws(NamedTuple):
-    """Valid draws with the scores of a proxy."""
+    """Draws with the scores of a proxy. At invalid draws, these are NaN."""
 
     chains: list[Block]
     subsample: Subsample
+    """Of the valid draws."""
     proxy: str
     """Name of the proxy."""
     valid: Flags
-    """Which of the given draws are valid, in order."""
+    """Which draws are valid, chain after chain."""
     log_density: Array
     """Log density of the target at each valid draw."""
     proxy_log_density: Array
     """Log density of the proxy at each valid draw."""
 
-    @property
-    def skipped(self) -> int:
-        """Number of invalid draws."""
-        return int(np.count_nonzero(~self.valid))
+    def usable(self) -> Block:
+        """Return the valid draws, chain after chain."""
+        return validation.concatenate(self.chains).take(self.valid)
+
+    def with_ratios(self, clip: float) -> list[Block]:
+        """Return the chains with density ratios, whose logarithms are limited to ``clip``."""
+        ratios = np.ones((len(self.valid), 1))
+        ratios[self.valid, 0], _ = _ratios(self, clip)
+        parts = np.split(ratios, np.cumsum([len(block.draws) for block in self.chains])[:-1])
+        return [block._replace(ratios=part) for block, part in zip(self.chains, parts, strict=True)]
 
 
 def gradient_free_ksd(
@@ -121,8 +120,9 @@ def gradient_free_ksd(
     config = ThinConfig(kernel=as_kernel(kernel), preconditioner=chosen, validate_scores=False)
     proxied = with_proxy_scores(draws, log_density, proxy, config)
     ratios, _ = _ratios(proxied, clip)
-    x, s, *_ = validation.concatenate(proxied.chains)
+    draws_with_scores = proxied.usable()
     fitted = fit_preconditioner(proxied.subsample, config)
+    x, s = draws_with_scores.draws, draws_with_scores.scores
     return ksd(x, s, kernel=config.kernel, preconditioner=fitted, weights=ratios) * float(ratios.mean())
 
 
@@ -145,7 +145,7 @@ def with_proxy_scores(
     Returns
     -------
     ProxiedDraws
-        The valid draws with the proxy's scores and both log densities.
+        The draws with the proxy's scores and both log densities.
 
     """
     chains = validation.as_chains(draws, draws)
@@ -161,186 +161,72 @@ def with_proxy_scores(
     source, name = _as_proxy(proxy, subsample)
     scored, own = [], []
     for block, rows in zip(chains, valid_by_chain, strict=True):
-        good = block.take(rows)
+        good, scores = block.take(rows), np.full_like(block.draws, np.nan)
         good = good._replace(scores=_evaluate(source, "score", good.draws))
         values = _evaluate(source, "log_density", good.draws)
         finite = _finite_proxy(good, values, config.on_bad, linear)
         rows[rows] = finite
-        scored.append(good.take(finite))
+        scores[rows] = good.scores[finite]
+        scored.append(block._replace(scores=scores))
         own.append(values[finite])
     _require_any(valid)
     return ProxiedDraws(scored, subsample, name, valid, density[valid], np.concatenate(own))
 
 
-def thin_by_ratio(proxied: ProxiedDraws, clip: float, config: ThinConfig) -> Kept:
-    """Thin by the gradient-free discrepancy.
+def settings_with_ratios(config: ThinConfig) -> ThinConfig:
+    """Return the settings for draws with density ratios; raise an `InputError` if one cannot be used."""
+    if config.start == "sample":
+        raise InputError(
+            'start="sample" cannot be used with the gradient-free KSD: the subsample has no density ratios.',
+            "Leave it out, and use further passes.",
+        )
+    return config.replace(start="stream", validate_scores=False)
+
+
+def with_ratio_settings(kept: Kept, proxied: ProxiedDraws, clip: float) -> Kept:
+    """Add proxy and ratios to the settings of a kept set, and warn if the proxy is poor.
 
     Parameters
     ----------
+    kept : Kept
+        Draws that were kept with density ratios.
     proxied : ProxiedDraws
-        Draws with the scores of a proxy and the log density of the target.
+        The chain.
     clip : float
         Limit of the log density ratio.
-    config : ThinConfig
-        Settings.
 
     Returns
     -------
     Kept
-        The kept draws, without scores; ``ksd`` is the gradient-free KSD, the variable ``"ratio"`` the density ratio.
+        The kept set with further settings.
 
     """
-    from steinstream._engine.compiled_kernel import compile_kernel
-    from steinstream._engine.density_ratio import thin_with_ratios  # loads numba
-    from steinstream._engine.thinning import StepLog
-    from steinstream.thinner.dictionary import StepRecords
-
-    unsupported = config.unsupported_by(GRADIENT_FREE)
-    if unsupported is not None:
-        raise InputError(
-            f"{unsupported} cannot be used with the gradient-free KSD.",
-            "Leave it out, or leave out log_density=... (--gradient-free).",
-        )
-    if isinstance(config.preconditioner, Streaming):
-        raise InputError(
-            "A streaming preconditioner cannot be used with the gradient-free KSD.",
-            'Use preconditioner="auto" (--preconditioner auto).',
-        )
-    fitted = fit_preconditioner(proxied.subsample, config.replace(validate_scores=False))
-    block = validation.concatenate(proxied.chains)
-    count, dim = block.draws.shape
-    config = config.replace(preconditioner=fitted)
-    state = ThinnerState.create(dim, config)
-    ratios, clipped = _ratios(proxied, clip)
-    steps = np.arange(1, count + 1)
-    limits = step_limits(config, state, steps)
-    kept, sizes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    log = StepLog(sizes, np.zeros(count), np.zeros(count), np.zeros((0, 3), dtype=np.int64))
-    both = np.stack(fitted.apply(block.draws, block.scores), axis=1)
-    stream = _Stream.of(block, both, ratios, config, config.size or int(limits.floor[-1]))
-    size = thin_with_ratios(
-        kernel=compile_kernel(config.kernel, dim),
-        draws=both,
-        ratios=ratios,
-        stream=stream.whole,
-        limits=limits,
-        kept=kept,
-        log=log,
-    )
-    recorder = HistoryRecorder("log")
-    recorder.add(steps, StepRecords(log.sizes, log.squared_ksd, log.squared_mmd, log.dropped))
-    recorded = np.union1d(recorder.history().step, count) - 1
-    rows = np.sort(kept[:size])
-    found, spaced = stream.distances(both[:, 0], rows)
+    _, clipped = _ratios(proxied, clip)
+    found, spaced = _distances_to_chain(kept, proxied)
     if found > spaced and clipped > 0:
         warnings.warn(_poor_proxy(proxied.proxy, clipped, found, spaced), stacklevel=3)
-    settings = {
-        **Thinner.from_state(config, state).settings,
-        "seen": count + proxied.skipped,
-        "skipped": proxied.skipped,
-        "steps": count,
-        "has_scores": False,
-        **stream.settings,
-        "proxy": proxied.proxy,
-        "clip": float(clip),
-        "clipped": clipped,
-        "mmd_ratio": found / spaced if spaced else 1.0,
-    }
-    ksds, mmds = np.sqrt(log.squared_ksd), np.sqrt(log.squared_mmd)
-    return Kept(
-        block.draws[rows],
-        None,
-        block.ids[rows],
-        float(ksds[-1]),
-        History(recorded + 1, sizes[recorded], ksds[recorded], mmds[recorded]),
-        kernel=config.kernel,
-        preconditioner=fitted,
-        settings=settings,
-        mmd=float(mmds[-1]),
-        variables={RATIO: Variable(ratios[rows])},
-        stream=_without_scores(proxied.subsample.block),
-        stream_summary=stream.summary,
-    )
+    ratio = found / spaced if spaced else 1.0
+    more = {"proxy": proxied.proxy, "clip": float(clip), "clipped": clipped, "mmd_ratio": ratio}
+    return replace(kept, settings=kept.settings | more)
 
 
-class _Stream(NamedTuple):
-    """The stream term of a chain in memory."""
-
-    whole: WholeStream
-    summary: SummarisedStream | None
-    settings: dict[str, Any]
-    """What the chain is worth."""
-    distance: StreamDistance
-    settled: Integers
-    """Draws after the burn-in."""
-
-    @classmethod
-    def of(cls, block: Block, both: Array, ratios: Array, config: ThinConfig, size: int) -> _Stream:
-        """Summarise the chain without its burn-in.
-
-        Parameters
-        ----------
-        block : Block
-            The chain.
-        both : array
-            Draws and scores in the coordinates of the kernel, (n, 2 d).
-        ratios : array
-            Density ratios, (n,).
-        config : ThinConfig
-            Settings.
-        size : int
-            Number of draws to keep.
-
-        Returns
-        -------
-        _Stream
-            What the stream term needs.
-
-        """
-        from steinstream._engine.density_ratio import WholeStream  # loads numba
-
-        worth = ChainWorth(block.draws.shape[1])
-        worth.update(block.draws, block.ids)
-        settled = np.flatnonzero(~is_burn_in(block.ids, worth.burn_in_ends))
-        chosen, weights = summarise_points(config.kernel, both[settled, 0])
-        distance = StreamDistance(config.kernel, both[settled[chosen], 0], weights)
-        if config.stream_weight == 0.0:
-            return cls(WholeStream(np.zeros(len(ratios)), 0.0, 0.0), None, {}, distance, settled)
-        diagonal = ratios[settled] ** 2 * config.kernel.diagonal(both[settled, 1], both[settled, 0])
-        gamma, equal = config.stream_weight * worth.stream_factor(size), np.full(len(settled), 1.0 / len(settled))
-        weight = distance.weight(gamma, diagonal, equal)
-        whole = WholeStream(distance.means(both[:, 0]), distance.mean, weight)
-        settings: dict[str, Any] = {"effective_draws": worth.effective_draws, "burn_in": worth.burn_in}
-        settings |= {"burn_in_ends": sorted(map(list, worth.burn_in_ends.items())), "trust": worth.trust(size)}
-        summary = SummarisedStream(block.draws[settled[chosen]], weights)
-        return cls(whole, summary, settings, distance, settled)
-
-    def distances(self, base: Array, rows: Integers) -> tuple[float, float]:
-        """Return the MMD to the chain of some draws, and the rms of those of as many evenly spaced draws.
-
-        Parameters
-        ----------
-        base : array
-            Draws in the coordinates of the kernel, (n, d).
-        rows : array of int
-            The draws.
-
-        Returns
-        -------
-        tuple of float
-            Both distances.
-
-        """
-        size, equal = len(rows), np.full(len(rows), 1.0 / len(rows))
-        starts = (2 * np.arange(_OFFSETS)[:, None] + 1) * len(self.settled) // (2 * _OFFSETS * size)
-        spaced = self.settled[starts + np.arange(size) * len(self.settled) // size]
-        squares = [self.distance.squared_mmd(base[some], equal) for some in (rows, *spaced)]
-        return math.sqrt(squares[0]), math.sqrt(np.mean(squares[1:]))
-
-
-def _without_scores(block: Block) -> Block:
-    """Return the draws of a block without the scores of the proxy."""
-    return block._replace(scores=block.scores[:, :0])
+def _distances_to_chain(kept: Kept, proxied: ProxiedDraws) -> tuple[float, float]:
+    """Return the MMD between kept draws and the chain without its burn-in, and the rms of that of every k-th draw."""
+    chain = proxied.usable()
+    preconditioner = kept.preconditioner or Preconditioner.identity()
+    base = preconditioner.apply_to_draws(chain.draws[~is_burn_in(chain.ids, kept.burn_in_ends)])
+    kernel, summary, size = kept.kernel or IMQ(), kept.stream_summary, len(kept)
+    if summary is None or summary.features is not None:
+        chosen, weights = summarise_points(kernel, base)
+        points = base[chosen]
+    else:
+        points, weights = preconditioner.apply_to_draws(summary.draws), summary.weights
+    distance, equal = StreamDistance(kernel, points, weights), np.full(size, 1.0 / size)
+    starts = (2 * np.arange(_OFFSETS)[:, None] + 1) * len(base) // (2 * _OFFSETS * size)
+    spaced = starts + np.arange(size) * len(base) // size
+    sets = [preconditioner.apply_to_draws(kept.draws), *base[spaced]]
+    squares = [distance.squared_mmd(each, equal) for each in sets]
+    return math.sqrt(squares[0]), math.sqrt(np.mean(squares[1:]))
 
 
 def _poor_proxy(proxy: str, clipped: float, found: float, spaced: float) -> ProxyWarning:

@@ -40,6 +40,8 @@ class Block(NamedTuple):
         Identifiers (chain, index), (n, 2).
     features : array, optional
         Features of the draws, (n, p), which the stream term compares.
+    ratios : array, optional
+        Density ratios of the draws, (n, 1), if the scores are those of a proxy: see :mod:`steinstream.gradient_free`.
 
     """
 
@@ -47,6 +49,7 @@ class Block(NamedTuple):
     scores: Array
     ids: Integers
     features: Array | None = None
+    ratios: Array | None = None
 
     @property
     def has_scores(self) -> bool:
@@ -68,12 +71,14 @@ class Block(NamedTuple):
 
         """
         features = None if self.features is None else self.features[rows]
-        return Block(self.draws[rows], self.scores[rows], self.ids[rows], features)
+        ratios = None if self.ratios is None else self.ratios[rows]
+        return Block(self.draws[rows], self.scores[rows], self.ids[rows], features, ratios)
 
     def copy(self) -> Block:
         """Return a copy that shares no memory."""
         features = None if self.features is None else self.features.copy()
-        return Block(self.draws.copy(), self.scores.copy(), self.ids.copy(), features)
+        ratios = None if self.ratios is None else self.ratios.copy()
+        return Block(self.draws.copy(), self.scores.copy(), self.ids.copy(), features, ratios)
 
     def append(self, more: Block) -> Block:
         """Return the rows of both blocks; without a copy if this one is empty."""
@@ -83,13 +88,15 @@ class Block(NamedTuple):
 
 
 def concatenate(blocks: Sequence[Block]) -> Block:
-    """Return the rows of all blocks, in order; all or none of them have features."""
+    """Return the rows of all blocks, in order; all or none of them have features, and likewise density ratios."""
     features = [block.features for block in blocks if block.features is not None]
+    ratios = [block.ratios for block in blocks if block.ratios is not None]
     return Block(
         np.concatenate([block.draws for block in blocks]),
         np.concatenate([block.scores for block in blocks]),
         np.concatenate([block.ids for block in blocks]),
         np.concatenate(features) if features else None,
+        np.concatenate(ratios) if ratios else None,
     )
 
 
@@ -487,7 +494,7 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
         The mask, (n,).
 
     """
-    draws, scores, ids, features = block
+    draws, scores, ids, features, _ = block
     limit = overflow_limit(linear, storage)
     parts = [("draw", draws), ("score", scores)] + ([] if features is None else [("feature vector", features)])
     if all(part.min(initial=0.0) > -limit and part.max(initial=0.0) < limit for _, part in parts):

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import steinstream as ss
+from steinstream._engine.reference import Reference
 from steinstream.discrepancy.mmd import StreamDistance
 from steinstream.errors import InputError, ProxyWarning
 from steinstream.targets import Functions, Gaussian, Mixture
+from tests.thinners import limits_at
 
 TARGET = Mixture([[-1.5, 0.0], [1.5, 0.0]], covariances=1.0, weights=[0.3, 0.7])
 
@@ -78,36 +80,66 @@ def test_ksd_and_mmd_are_those_of_the_definitions(stream):
     assert kept.scores is None and kept.settings["has_scores"] is False
 
 
-def slow(matrix, floors):
-    """The algorithm with budget 0, from a whole kernel matrix."""
-    kept: list[int] = []
-    for t, floor in enumerate(floors):
-        kept.append(t)
-        most = matrix[np.ix_(kept, kept)].mean() * (1 + 1e-13)
-        while len(kept) > floor:
-            part = matrix[np.ix_(kept, kept)]
-            worst = int(np.argmax(2 * part.sum(axis=0) - np.diag(part)))
-            fewer = [row for place, row in enumerate(kept) if place != worst]
-            if matrix[np.ix_(fewer, fewer)].mean() > most:
-                break
-            kept = fewer
-    return kept
-
-
 @pytest.mark.parametrize("growth", ["sqrt", "linear", 5])
-def test_the_result_is_that_of_a_slow_reference(stream, growth):
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_the_result_is_that_of_a_slow_reference(stream, growth, candidates):
     draws, _, log_density = (each[:300] for each in stream)
-    wide = Gaussian([0.0, 0.0], [4.0, 2.0])
+    wide, steps = Gaussian([0.0, 0.0], [4.0, 2.0]), 300 // candidates
     whole = ss.thin(draws, log_density=log_density, proxy=wide, growth="none")
     ratios = whole.variables["ratio"].values
     assert ratios.mean() == pytest.approx(1.0)
     assert ratios.max() / ratios.min() <= np.exp(2.0)
-    stein, centred, weight = objective_of(whole, wide)
-    steps = np.arange(1.0, 301.0)
-    floors = {"sqrt": np.sqrt(steps * np.log(steps)), "linear": steps / 2, 5: np.minimum(steps, 5)}[growth]
-    kept = ss.thin(draws, log_density=log_density, proxy=wide, growth=growth)
-    weight *= kept.settings["trust"] / whole.settings["trust"]
-    np.testing.assert_array_equal(kept.ids[:, 1], slow(stein + weight * centred, np.maximum(np.ceil(floors), 1)))
+    kept = ss.thin(draws, log_density=log_density, proxy=wide, growth=growth, candidates=candidates, stream_weight=0.0)
+    x, s = kept.preconditioner.apply(draws, wide.scores(draws))
+    reference = Reference(kept.kernel)
+    for t in range(1, steps + 1):
+        rows = range((t - 1) * candidates, t * candidates)
+        limits = limits_at(t, growth, 0.0, len(reference.draws) + 1)
+        reference.step(x[rows], s[rows], [(0, row) for row in rows], **limits, ratios=ratios[rows])
+    np.testing.assert_array_equal(kept.ids, sorted(reference.ids))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"candidates": 4},
+        {"passes": 3},
+        {"passes": "auto"},
+        {"growth": "sqrt", "size": None, "rule": "monotone", "candidates": 2},
+        {"costs": np.arange(4000) % 7 + 1.0, "cost_weight": 1.0},
+        {"pinned": np.arange(4000) % 500 == 3},
+        {"features": lambda x: x**2, "stream_on": "both"},
+        {"preconditioner": "streaming", "history": 10},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("stream_weight", [0.0, 1.0])
+def test_with_the_target_for_a_proxy_every_option_is_that_of_scores(stream, settings, stream_weight):
+    draws, scores, log_density = stream
+    if "features" in settings and not stream_weight:
+        return
+    settings = {"size": 30, "start": "stream", "stream_weight": stream_weight, **settings}
+    plain = ss.thin(draws, scores, **settings)
+    free = ss.thin(draws, log_density=log_density + 3.0, proxy=Told(), **settings)
+    np.testing.assert_array_equal(free.ids, plain.ids)
+    np.testing.assert_allclose(free.ksd, plain.ksd, rtol=1e-10)
+    np.testing.assert_allclose(free.mmd, plain.mmd, rtol=1e-10)
+    np.testing.assert_allclose(free.history.ksd, plain.history.ksd, rtol=1e-8)
+    assert (free.bound, free.scores) == (None, None)
+
+
+def test_bad_draws_keep_the_costs_and_pins_of_the_others(stream):
+    draws, _, log_density = (each[:600] for each in stream)
+    spoilt = np.where(np.arange(600) % 3 == 1, np.nan, log_density)
+    costs, pinned = np.arange(600) % 11 + 1.0, np.random.default_rng(0).random(600) > 0.98
+    pinned &= np.isfinite(spoilt)
+    shared = {"size": 40, "cost_weight": 1.0, "proxy": Told()}
+    kept = ss.thin(draws, log_density=spoilt, costs=costs, pinned=pinned, on_bad="skip", **shared)
+    good = np.isfinite(spoilt)
+    plain = ss.thin(draws[good], log_density=log_density[good], costs=costs[good], pinned=pinned[good], **shared)
+    np.testing.assert_array_equal(kept.ids[:, 1], np.flatnonzero(good)[plain.ids[:, 1]])
+    assert set(np.flatnonzero(pinned)) <= set(kept.ids[:, 1])
+    assert (kept.settings["seen"], kept.settings["skipped"]) == (600, 200)
 
 
 def test_log_densities_lead_past_the_proxy_to_the_target(stream):
@@ -243,8 +275,8 @@ def test_mistakes_are_named(stream):
         thin(draws, log_density=log_density, proxy="cauchy")
     with pytest.raises(InputError, match="clip must be"):
         thin(draws, log_density=log_density, proxy="gaussian", clip=-1.0)
-    for more in ({"candidates": 3}, {"passes": 2}, {"start": "sample"}, {"preconditioner": "streaming"}):
-        with pytest.raises(InputError, match="with the gradient-free KSD"):
+    for more in ({"start": "sample"}, {"storage": "float32"}):
+        with pytest.raises(InputError, match="cannot be used with the gradient-free KSD"):
             thin(draws, log_density=log_density, proxy="gaussian", size=10, **more)
 
 

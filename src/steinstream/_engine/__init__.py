@@ -21,7 +21,7 @@ Each module builds on the ones above it:
 ``online_stats``        running moments; terms of the bound on E KSD^2
 ======================  ==============================================================================================
 
-``density_ratio``, ``float32``, ``merging``, ``local_search``, ``baseline_loops``, ``pairwise`` and ``linalg`` hold the
+``float32``, ``merging``, ``local_search``, ``baseline_loops``, ``pairwise`` and ``linalg`` hold the
 loops of other methods; ``csv_parser`` parses numbers in text files. ``reference`` is the specification of the
 algorithms in NumPy: compiled functions name their counterpart there, and only tests import it.
 

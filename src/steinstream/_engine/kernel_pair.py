@@ -40,8 +40,9 @@ def value_of(kernel, x, y):
 
     Reference: `kernels.Kernel.matrix`.
     """
-    u, cross, scores, product, own = 0.0, float(x.shape[1]), 0.0, 1.0, float(x.shape[1])
-    for k in range(x.shape[1]):
+    dim = x.shape[1] - kernel.scaled
+    u, cross, scores, product, own = 0.0, float(dim), 0.0, 1.0, float(dim)
+    for k in range(dim):
         difference = x[0, k] - y[0, k]
         u += difference * difference
         cross += (x[1, k] - y[1, k]) * difference
@@ -49,7 +50,10 @@ def value_of(kernel, x, y):
         product += x[0, k] * y[0, k]
         own += x[1, k] * x[0, k] + y[1, k] * y[0, k]
     phi, slope, curvature = profile_at(kernel, u)
-    return phi * scores + slope * cross - curvature * u + linear_part(kernel.linear, scores, product, own)
+    value = phi * scores + slope * cross - curvature * u + linear_part(kernel.linear, scores, product, own)
+    if kernel.scaled == 0:
+        return value
+    return (x[1, dim] * y[1, dim]) * value
 
 
 @shared
@@ -58,11 +62,14 @@ def diagonal(kernel: Any, draws: Any, scores: Any, i: Any) -> Any:
 
     Reference: `kernels.Kernel.diagonal`.
     """
-    dim = float(draws.shape[1])
-    squares, lengths, own = 0.0, 1.0, dim
-    for k in range(draws.shape[1]):
+    dim = draws.shape[1] - kernel.scaled
+    squares, lengths, own = 0.0, 1.0, float(dim)
+    for k in range(dim):
         squares += scores[i, k] * scores[i, k]
         lengths += draws[i, k] * draws[i, k]
         own += 2.0 * (scores[i, k] * draws[i, k])
     phi, slope, _ = profile_at(kernel, 0.0)
-    return phi * squares + slope * dim + linear_part(kernel.linear, squares, lengths, own)
+    value = phi * squares + slope * float(dim) + linear_part(kernel.linear, squares, lengths, own)
+    if kernel.scaled == 0:
+        return value
+    return (scores[i, dim] * scores[i, dim]) * value

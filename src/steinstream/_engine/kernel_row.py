@@ -181,14 +181,22 @@ def _signature(penalised: bool) -> Any:
     return ir.FunctionType(ir.VoidType(), _PLAIN + _PENALISED * penalised)
 
 
-def row_function(module: Any, profile: Callable[..., Any], linear: bool, variant: tuple[Any, bool]) -> Any:
+class RowKind(NamedTuple):
+    """Kernel of a row."""
+
+    profile: Callable[..., Any]
+    linear: bool  # whether there is a linear term
+    scaled: bool  # whether the kernel is scaled: see `compiled_kernel.compile_kernel`
+
+
+def row_function(module: Any, kind: RowKind, variant: tuple[Any, bool]) -> Any:
     """Add the LLVM function of a variant to a module."""
     operation, penalised = variant
     function = ir.Function(module, _signature(penalised), f"steinstream.row.{operation}.{penalised:d}")
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
     plain, more = function.args[: len(_PLAIN)], function.args[len(_PLAIN) :]
-    _trace(builder, _Arguments(*plain), profile, operation, linear, _PenaltyArguments(*more) if penalised else None)
+    _trace(builder, _Arguments(*plain), kind, operation, _PenaltyArguments(*more) if penalised else None)
     builder.ret_void()
     return function
 
@@ -196,13 +204,13 @@ def row_function(module: Any, profile: Callable[..., Any], linear: bool, variant
 def _trace(
     builder: Any,
     given: _Arguments,
-    profile: Callable[..., Any],
+    kind: RowKind,
     operation: int,
-    linear: bool,
     penalties: _PenaltyArguments | None,
 ) -> None:
-    """Emit the instructions of a variant, with or without the linear term."""
-    dimension = Lanes.fill(builder, builder.sitofp(given.dim, given.grid.type))
+    """Emit the instructions of a variant."""
+    dim = builder.sub(given.dim, integer(1)) if kind.scaled else given.dim
+    dimension = Lanes.fill(builder, builder.sitofp(dim, given.grid.type))
     first, second, grid = (Lanes.fill(builder, value) for value in (given.first, given.second, given.grid))
     shift = grid * (1.5 * 2.0**52)
 
@@ -221,36 +229,44 @@ def _trace(
         )
         return here, slope
 
-    if linear:
+    factor = draw_at(dim)[1] if kind.scaled else None
+    if kind.linear:
         own_here.value = 0.0
-        with loop(builder, integer(0), given.dim) as k:
+        with loop(builder, integer(0), dim) as k:
             here, slope = draw_at(k)
             own_here.value = slope.multiply_add(here, own_here.value)
+
+    def stored_at(tile: Any, k: Any) -> tuple[Lanes, Lanes]:
+        """Return coordinate k of the draws of a tile and of their scores."""
+        at = builder.mul(builder.add(builder.mul(tile, given.dim), k), integer(2))
+        there, slope = (Lanes.load(builder, given.tiles, builder.add(at, integer(i))) for i in (0, 1))
+        return there, slope
 
     def kernel_values(tile: Any) -> tuple[Lanes, Lanes]:
         """Return the kernel values of a tile, and phi."""
         distance.value = cross.value = scores.value = 0.0
-        if linear:
+        if kind.linear:
             products.value = own.value = 0.0
-        with loop(builder, integer(0), given.dim) as k:
+        with loop(builder, integer(0), dim) as k:
             here, slope_here = draw_at(k)
-            at = builder.mul(builder.add(builder.mul(tile, given.dim), k), integer(2))
-            there, slope_there = (Lanes.load(builder, given.tiles, builder.add(at, integer(i))) for i in (0, 1))
+            there, slope_there = stored_at(tile, k)
             difference = here - there
             distance.value = difference.multiply_add(difference, distance.value)
             cross.value = (slope_here - slope_there).multiply_add(difference, cross.value)
             scores.value = slope_here.multiply_add(slope_there, scores.value)
-            if linear:
+            if kind.linear:
                 products.value = here.multiply_add(there, products.value)
                 own.value = slope_there.multiply_add(there, own.value)
 
         u = distance.value
-        phi, slope, curvature = profile(u, first, second)
+        phi, slope, curvature = kind.profile(u, first, second)
         k0 = phi.multiply_add(scores.value, slope.multiply_add(cross.value + dimension, -(curvature * u)))
-        if linear:
+        if kind.linear:
             both = (own_here.value + own.value) + dimension
             extra = scores.value.multiply_add(products.value + 1.0, both)
             k0 = Lanes.fill(builder, given.linear).multiply_add(extra, k0)
+        if factor is not None:
+            k0 = (factor * stored_at(tile, dim)[1]) * k0
         return (k0 + shift) - shift, phi  # a double above 2^52 grids is a multiple of the grid
 
     def key(tile: Any, influence: Lanes, phi: Lanes) -> Lanes:

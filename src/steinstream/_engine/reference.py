@@ -48,6 +48,12 @@ class ReferenceSummary:
     levels: list[list[Array]] = field(default_factory=lambda: [[] for _ in range(LEVELS)])
     """Draws of each level, in order of arrival."""
     highest: int = 0
+    squared_error: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Estimated MMD between the summary and the stream."""
+        return math.sqrt(self.squared_error) / sum(2.0**level * len(draws) for level, draws in self._used())
 
     def sum(self, draw: Array) -> float:
         """Return the weighted sum of phi between a draw and the summary."""
@@ -76,6 +82,7 @@ class ReferenceSummary:
         for first in range(0, count, 2):
             product = math.fsum(phi[first] * signs) - math.fsum(phi[first + 1] * signs)
             signs[first : first + 2] = (1.0, -1.0) if product <= 0 else (-1.0, 1.0)
+        self.squared_error += 4.0**level * float(signs @ phi @ signs)
         self.levels[level + 1] += [draws[i] for i in np.flatnonzero(signs > 0)]
         self.levels[level] = draws[count:]
 
@@ -127,8 +134,8 @@ class Reference:
     ratios: list[float] = field(default_factory=list)
     """Factors r of the kernel r_x r_y k0(x, y); 1 but for gradient-free thinning."""
     pinned: set[Id] = field(default_factory=set)
-    stream: list[tuple[Array, Array, float]] = field(default_factory=list)
-    """Draw, score and cost of every draw of the stream."""
+    stream: list[tuple[Array, Array, float, float]] = field(default_factory=list)
+    """Draw, score, cost and ratio of every draw of the stream."""
     summary: ReferenceSummary | None = None
     stream_sums: dict[Id, float] = field(default_factory=dict)
     """Sum of phi over the stream, for each kept draw and each candidate of the step."""
@@ -166,13 +173,20 @@ class Reference:
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
-    def observe(self, draws: Array, scores: Array, ids: Sequence[Id], costs: Sequence[float]) -> None:
+    def observe(
+        self,
+        draws: Array,
+        scores: Array,
+        ids: Sequence[Id],
+        costs: Sequence[float],
+        ratios: Sequence[float] | None = None,
+    ) -> None:
         """Add the candidates of a step to the stream, and compute their stream sums.
 
         The sum of a candidate over the stream before the step is that over the summary. Every draw of the step is added
         exactly, to the sums of the candidates and of the kept draws. A repeated state has the sum of its first copy.
         """
-        self.stream += zip(draws, scores, costs, strict=True)
+        self.stream += zip(draws, scores, costs, [1.0] * len(draws) if ratios is None else ratios, strict=True)
         if not self.stream_weight:
             return
         self.summary = self.summary or ReferenceSummary(self.kernel)
@@ -189,9 +203,9 @@ class Reference:
 
     @property
     def diagonals(self) -> Array:
-        """Values k0(x, x) of the draws of the stream."""
-        x, s = (np.array([draw[part] for draw in self.stream]) for part in (0, 1))
-        return self.kernel.diagonal(s, x)
+        """Kernel values of the draws of the stream with themselves."""
+        x, s, r = (np.array([draw[part] for draw in self.stream]) for part in (0, 1, 3))
+        return np.asarray(r**2 * self.kernel.diagonal(s, x))
 
     @property
     def kappa(self) -> float:
@@ -212,7 +226,7 @@ class Reference:
     @property
     def cost_scale(self) -> float:
         """Factor of costs in the penalised keys; 1 without costs."""
-        total = sum(cost for _, _, cost in self.stream)
+        total = sum(cost for _, _, cost, _ in self.stream)
         if not self.cost_weight * total > 0:
             return 1.0
         geometric = math.exp(np.mean(np.log(self.diagonals)))
@@ -251,15 +265,15 @@ class Reference:
 
     # -- the choice of draws -------------------------------------------------------------------------------------------
 
-    def candidate_key(self, draw: Array, score: Array, id: Id, cost: float) -> float:
+    def candidate_key(self, draw: Array, score: Array, id: Id, cost: float, ratio: float = 1.0) -> float:
         """Return half the increase of n^2 times the objective by a candidate, plus its cost term.
 
         Without penalties this is the influence k0(x, x) / 2 + sum of k0(x, y) over the kept draws y.
         """
-        own = self.kernel.matrix(draw, score, draw, score)[0, 0]
+        own = ratio**2 * self.kernel.matrix(draw, score, draw, score)[0, 0]
         kept: Array = np.array(self.draws).reshape(-1, len(draw))
         row = self.kernel.matrix(draw, score, kept, np.array(self.scores)) if self.draws else np.zeros((1, 0))
-        key = self.scored * row_sum([0.5 * own, *row.ravel()])
+        key = self.scored * row_sum([0.5 * own, *(ratio * np.array(self.ratios) * row.ravel())])
         if self.stream_weight:
             inner = float(
                 0.5 * base_values(self.kernel, draw[None], draw[None]).sum()
@@ -269,12 +283,18 @@ class Reference:
         return key + self.cost_scale * cost if self.stream_weight or self.cost_weight else key
 
     def best_candidate(
-        self, draws: Array, scores: Array, ids: Sequence[Id], costs: Sequence[float], pinned: Sequence[int]
+        self,
+        draws: Array,
+        scores: Array,
+        ids: Sequence[Id],
+        costs: Sequence[float],
+        ratios: Sequence[float],
+        pinned: Sequence[int],
     ) -> int:
         """Return the pinned candidate, else the one with the smallest key, the first of several."""
         if pinned:
             return pinned[0]
-        keys = [self.candidate_key(*each) for each in zip(draws, scores, ids, costs, strict=True)]
+        keys = [self.candidate_key(*each) for each in zip(draws, scores, ids, costs, ratios, strict=True)]
         return keys.index(min(keys))
 
     def keys(self) -> list[float]:
@@ -322,12 +342,12 @@ class Reference:
         that is divided by the squared number of draws is included. ``ratios`` are the density ratios of the candidates.
         """
         costs = [0.0] * len(ids) if costs is None else [float(cost) for cost in costs]
-        self.observe(draws, scores, ids, costs)
+        ratios = [1.0] * len(ids) if ratios is None else ratios
+        self.observe(draws, scores, ids, costs, ratios)
         before = self.objective if self.draws and rule == "monotone" else math.inf
         fixed = [i for i, id in enumerate(ids) if id in pinned]
-        best = self.best_candidate(draws, scores, ids, costs, fixed)
-        ratio = 1.0 if ratios is None else ratios[best]
-        self.insert(draws[best], scores[best], ids[best], cost=costs[best], pinned=bool(fixed), ratio=ratio)
+        best = self.best_candidate(draws, scores, ids, costs, ratios, fixed)
+        self.insert(draws[best], scores[best], ids[best], cost=costs[best], pinned=bool(fixed), ratio=ratios[best])
         allowed = allowed_objective(before, self.objective, budget, rule)
         removed = []
         while (limit := removal_limit(allowed, len(self.draws), floor, cap)) > -math.inf:

@@ -19,11 +19,20 @@ the quantile sketch of Karnin, Lang and Liberty (2016): their capacity falls by 
 A halving depends on the draws of its level alone, not on blocks or threads. The sum over the summary is exact, so it
 does not depend on where a draw is stored.
 
+**Error.** The halving of draws of weight w changes the sum over the stream by w times the last :math:`\psi`, whose norm
+is known. The error of the summary is the sum of these changes. For independent draws, the sign of :math:`\psi` is that
+of the first pair, whose order is arbitrary, and the halvings of a level are independent. Different changes are then
+nearly uncorrelated, and the sum of their squares, divided by the squared number of draws, estimates the squared MMD
+between the summary and the stream. It takes one value of the kernel per pair. After a change of coordinates, the
+former squares remain; their share falls like the inverse square of the number of draws. Measured in
+benchmarks/quality/stream_error.py.
+
 Memory: about 3 r draws. Time per draw: about 2.4 r values of the base kernel for the sum, and at most 2 r for halving.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +40,7 @@ import numpy as np
 from steinstream._engine.base_row import base_row_sums, row_total
 from steinstream._engine.by_reference import by_reference
 from steinstream._engine.jit import inlined
+from steinstream._engine.kernel_pair import profile_at
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES
 from steinstream._engine.state import aligned
@@ -59,6 +69,7 @@ class StreamSummary(NamedTuple):
     point: Array  # (d,): scratch
     ids: Integers  # (slots, 2): chain and index of each draw
     numbers: Integers  # (4,): free slots, highest level, slots that were ever used, draws of the stream
+    squared_error: Array  # (1,): sum of the squared errors of all halvings
 
 
 def capacity(level: int, highest: int) -> int:
@@ -96,6 +107,7 @@ def empty_summary(dim: int, raw: int, draws: int | None = None) -> StreamSummary
         point=np.zeros(dim),
         ids=np.zeros((slots, 2), dtype=np.int64),
         numbers=np.zeros(4, dtype=np.int64),
+        squared_error=np.zeros(1),
     )
     summary.numbers[0] = slots
     return summary
@@ -188,10 +200,14 @@ def append_to_summary(kernel, summary, draws, raw, ids) -> None:
 def halve_level(kernel, summary, level):
     """Select one of every two consecutive draws of a level for the next one and forget the other.
 
+    The square of the error is |psi|^2 times the square of the weight: each pair adds the squared distance of its draws
+    minus twice the absolute value of the product.
+
     Reference: `reference.ReferenceSummary.halve`.
     """
     members, scratch, signs, point = summary.members, summary.scratch, summary.signs, summary.point
-    count = summary.counts[level] // 2 * 2
+    count, square = summary.counts[level] // 2 * 2, 0.0
+    own, _, _ = profile_at(kernel, 0.0)
     for i in range(count):
         slot = members[level, i]
         for k in range(point.shape[0]):
@@ -208,6 +224,16 @@ def halve_level(kernel, summary, level):
             product += value if i == first else -value
         signs[first] = 1.0 if product <= 0.0 else -1.0
         signs[first + 1] = -signs[first]
+        distance = 0.0
+        for k in range(point.shape[0]):
+            difference = scratch[first // LANES, k, first % LANES] - point[k]
+            distance += difference * difference
+        phi, _, _ = profile_at(kernel, distance)
+        square += 2.0 * (own - phi) - 2.0 * abs(product)
+    weight = 1.0
+    for _ in range(level):
+        weight *= 4.0
+    summary.squared_error[0] += weight * max(square, 0.0)
     for i in range(count):
         slot = members[level, i]
         if signs[i] > 0.0:
@@ -242,6 +268,14 @@ def sum_over_pairs(kernel: Any, summary: StreamSummary) -> float:
     return float(np.cumsum(summary.weights[slots] * sums)[-1]) if len(slots) else 0.0  # added one after another
 
 
+def error_of_summary(content: SummaryDraws) -> float:
+    """Return the estimated MMD between a summary and the stream.
+
+    Reference: `reference.ReferenceSummary.error`.
+    """
+    return math.sqrt(content.squared_error) / float(content.weights.sum())
+
+
 def slots_by_level(summary: StreamSummary) -> Integers:
     """Return the slots of all draws, level by level and in order of arrival."""
     return np.concatenate([summary.members[level, :count] for level, count in enumerate(summary.counts)])
@@ -255,6 +289,7 @@ class SummaryDraws(NamedTuple):
     ids: Integers  # (n, 2)
     seen: int  # draws of the stream
     highest: int  # level
+    squared_error: float = 0.0
 
     @property
     def weights(self) -> Array:
@@ -270,7 +305,8 @@ def summary_draws(summary: StreamSummary) -> SummaryDraws:
     """Return the draws of a summary."""
     slots, levels = slots_by_level(summary), np.repeat(np.arange(LEVELS), summary.counts)
     seen, highest = int(summary.numbers[3]), int(summary.numbers[1])
-    return SummaryDraws(summary.raw[slots], levels, summary.ids[slots], seen, highest)
+    error = float(summary.squared_error[0])
+    return SummaryDraws(summary.raw[slots], levels, summary.ids[slots], seen, highest, error)
 
 
 def filled_summary(content: SummaryDraws, scaled: Array) -> StreamSummary:
@@ -279,6 +315,7 @@ def filled_summary(content: SummaryDraws, scaled: Array) -> StreamSummary:
     summary, counts = empty_summary(scaled.shape[1], draws.shape[1], len(draws)), np.bincount(level, minlength=LEVELS)
     summary.numbers[:] = len(summary.free) - len(draws), content.highest, len(draws), content.seen
     summary.counts[:] = counts
+    summary.squared_error[0] = content.squared_error
     slot = np.arange(len(draws))
     summary.ids[slot] = content.ids
     summary.tiles[slot // LANES, :, slot % LANES] = scaled

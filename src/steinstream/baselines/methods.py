@@ -191,7 +191,7 @@ def ksd_of(problem: SelectionProblem, selected: Block) -> float:
 
 def to_kept(problem: SelectionProblem, method: str, selected: Block) -> Kept:
     """Return the draws that a method selected as a kept set, sorted by id, with their KSD if they have scores."""
-    draws, scores, ids, _ = selected.take(np.lexsort((selected.ids[:, 1], selected.ids[:, 0])))
+    draws, scores, ids, *_ = selected.take(np.lexsort((selected.ids[:, 1], selected.ids[:, 0])))
     value = ksd_of(problem, selected)
     return Kept(
         draws,

@@ -110,6 +110,7 @@ def _values(kept: Kept) -> dict[str, Any]:
         "has_scores": kept.scores is not None,
         "ksd": kept.ksd,
         "mmd": kept.mmd,
+        "stream_error": kept.stream_error,
         "bound": kept.bound,
         "effective_size": kept.effective_size,
         "effective_draws": kept.settings.get("effective_draws"),

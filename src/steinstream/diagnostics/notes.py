@@ -48,6 +48,37 @@ def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: b
     return tuple(notes)
 
 
+def notes_of_summary(error: float | None, mmd: float) -> tuple[str, ...]:
+    """Return the note that the error of the summary of the stream is larger than the distance of the kept draws to it.
+
+    Parameters
+    ----------
+    error : float or None
+        Estimated MMD between the summary and the stream.
+    mmd : float
+        MMD between the kept draws and the summary.
+
+    Returns
+    -------
+    tuple of str
+        The note, or nothing.
+
+    Examples
+    --------
+    >>> notes_of_summary(0.003, 0.002)
+    ('the error of the summary of the stream (MMD about 0.003) exceeds the distance of the kept draws to it (0.002)',)
+    >>> notes_of_summary(0.001, 0.002)
+    ()
+
+    """
+    if error is None or not error > mmd:
+        return ()
+    return (
+        f"the error of the summary of the stream (MMD about {error:.2g}) exceeds the distance of the kept draws to it "
+        f"({mmd:.2g})",
+    )
+
+
 def describe_chain(settings: Mapping[str, Any]) -> str | None:
     """Say in one sentence what the chain is worth and what decides.
 

@@ -23,7 +23,7 @@ from steinstream.validation import Block, finite_rows
 _SUM_TOLERANCE = 1e-6
 _LARGEST_WEIGHT = 2e30  # of a stream term
 _COUNTS = {"seen", "skipped", "initial", "steps"}
-_STATISTICS = {*_COUNTS, "effective_draws", "burn_in", "trust", "second_scores_noise"}
+_STATISTICS = {*_COUNTS, "effective_draws", "burn_in", "trust", "second_scores_noise", "stream_error"}
 _TYPES: dict[frozenset[str], type] = {
     frozenset({"config", "merged", "source", "leaf"}): dict,
     frozenset({"commands", "preconditioner_changed", "burn_in_ends"}): list,

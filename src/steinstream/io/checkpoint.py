@@ -106,11 +106,14 @@ def _check_ksd(kernel: Kernel, kept: Dictionary | DictionaryF32 | None) -> None:
     with np.errstate(all="ignore"):
         x = kept.preconditioner.apply_to_draws(contents.draws)
         s = kept.preconditioner.apply_to_scores(contents.scores)
-        diagonal = float(np.mean(kernel.diagonal(s, x)))
+        ratios = np.ones(len(x)) if contents.ratios is None else contents.ratios[:, 0]
+        diagonal = float(np.mean(ratios**2 * kernel.diagonal(s, x)))
         if kept.size <= _SMALL:
-            exact = float(np.mean(kernel.matrix(x, s, x, s)))
+            exact = float(ratios @ kernel.matrix(x, s, x, s) @ ratios) / kept.size**2
         else:
-            exact = ksd(x, s, kernel=kernel, preconditioner=Preconditioner.identity()) ** 2
+            weights = None if contents.ratios is None else ratios
+            plain = ksd(x, s, kernel=kernel, preconditioner=Preconditioner.identity(), weights=weights)
+            exact = (plain * float(ratios.mean())) ** 2
     if math.isfinite(exact) and not abs(kept.ksd**2 - exact) <= _TOLERANCE * diagonal:
         raise InputError(f"KSD is {kept.ksd:.6g}, but {math.sqrt(max(exact, 0.0)):.6g} for the stored draws.")
 
@@ -124,10 +127,14 @@ def _check_sums(kernel: Kernel, kept: Dictionary | DictionaryF32, stored: Mappin
         x = kept.preconditioner.apply_to_draws(np.asarray(points, dtype=np.float64))
         s = kept.preconditioner.apply_to_scores(np.asarray(stored["scores"], dtype=np.float64))
     else:
-        x, s = points[:, : kept.dim], points[:, kept.dim :]
+        x, s = np.split(points, 2, axis=1)
+    ratios = np.ones(len(x))
+    if kept.layout.has_ratios:
+        x, s, ratios = x[:, :-1], s[:, :-1], s[:, -1]
     rows = np.unique(np.linspace(0, len(x) - 1, _MOST_ROWS).astype(np.int64))
     with np.errstate(all="ignore"):
-        exact, diagonal = kernel.matrix(x[rows], s[rows], x, s), kernel.diagonal(s, x)
+        exact = np.outer(ratios[rows], ratios) * kernel.matrix(x[rows], s[rows], x, s)
+        diagonal = ratios**2 * kernel.diagonal(s, x)
         if "matrix" in stored:
             difference, scale = stored["matrix"][rows] - exact, np.sqrt(np.outer(diagonal[rows], diagonal))
         else:

@@ -80,11 +80,13 @@ def interleave(blocks: Sequence[Block]) -> Block:
 
     """
     features = [block.features for block in blocks if block.features is not None]
+    ratios = [block.ratios for block in blocks if block.ratios is not None]
     return Block(
         _interleave_rows([block.draws for block in blocks]),
         _interleave_rows([block.scores for block in blocks]),
         _interleave_rows([block.ids for block in blocks]),
         _interleave_rows(features) if features else None,
+        _interleave_rows(ratios) if ratios else None,
     )
 
 

@@ -68,6 +68,8 @@ class ComparedSets(NamedTuple):
     """The stream of each set."""
     error: float
     """Bound on the MMD between the joined stream and the streams together, due to halving."""
+    stream_error: float | None
+    """Estimated MMD between the joined stream and the streams before they were summarised; None if it is not known."""
 
 
 def largest_stream_weight(sets: Sequence[Kept]) -> float:
@@ -128,7 +130,18 @@ def compared(sets: Sequence[Kept], mass: Array, kernel: Kernel, preconditioner: 
         joined,
         streams,
         error,
+        _joined_error(sets, mass, error),
     )
+
+
+def _joined_error(sets: Sequence[Kept], mass: Array, compression: float) -> float | None:
+    """Return the estimated error of a joined stream, from the independent errors of its parts and of their halving."""
+    shares, parts = (mass / mass.sum()).tolist(), []
+    for kept, share in zip(sets, shares, strict=True):
+        if kept.stream_error is None or kept.stream_summary is None:
+            return None
+        parts.append(share * kept.stream_error)
+    return math.hypot(compression, *parts)
 
 
 def _have_common_features(sets: Sequence[Kept]) -> bool:

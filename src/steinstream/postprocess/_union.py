@@ -203,6 +203,7 @@ class Union:
                 **counts,
                 has_scores=self._scores is not None,
                 **self._chain_worth(),
+                **self._estimated_stream_error(),
                 merged=merged,
             ),
             variables=_common_variables([kept.variables for kept in self._sets], order),
@@ -210,6 +211,11 @@ class Union:
             stream=_joined_subsample(self._sets, self._mass),
             stream_summary=None if self._compared is None else _summary_for(self._compared, order),
         )
+
+    def _estimated_stream_error(self) -> dict[str, float]:
+        """Return the estimated error of the joined stream, as in the settings of a thinner."""
+        error = None if self._compared is None else self._compared.stream_error
+        return {} if error is None else {"stream_error": error}
 
     def _chain_worth(self) -> dict[str, Any]:
         """Return what is known about the chains, as in the settings of a thinner."""

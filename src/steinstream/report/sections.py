@@ -58,6 +58,7 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
         ("ksd", "KSD", kept.ksd if has_scores else None, f"{weighted}lower is better"),
         ("evenly", "KSD, evenly spaced", evenly_spaced, "of as many evenly spaced draws after burn-in"),
         ("mmd", "MMD", None if math.isnan(kept.mmd) else kept.mmd, "distance to the chain; lower is better"),
+        ("stream_error", "error of the summary", kept.stream_error, _describe_summary(kept)),
         ("bound", "bound", kept.bound if has_scores else None, "on the expected KSD, for independent draws"),
         ("debiased", "debiased KSD", kept.ksd_debiased, "from second scores that the selection did not use"),
     ]
@@ -68,6 +69,14 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
     ]
     meaning = element("p", _link("faq.md#which-ksd-is-good", "Which KSD is good"), class_="muted")
     return join([definition_list(entries, class_="numbers"), meaning if has_scores else ""])
+
+
+def _describe_summary(kept: Kept) -> str:
+    if kept.stream_error is None:
+        return ""
+    draws = "draws" if kept.stream_summary is None else f"{count(len(kept.stream_summary.weights))} draws"
+    share = f"; {kept.stream_error / kept.mmd:.1f} times that of the kept draws" if kept.mmd > 0 else ""
+    return f"estimated MMD to the chain of the {draws} that represent it{share}"
 
 
 def _state_weights(kept: Kept) -> Array:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from steinstream._typing import AnyArray, Array, Integers
 from steinstream.diagnostics import diagnose
-from steinstream.diagnostics.notes import describe_chain
+from steinstream.diagnostics.notes import describe_chain, notes_of_summary
 from steinstream.diagnostics.summary import Summary, summarise, weighted_quantiles
 from steinstream.discrepancy.ksd import ksd, squared_ksd_debiased
 from steinstream.errors import InputError, one_of
@@ -166,6 +166,15 @@ class Kept:
     def chain_worth(self) -> str | None:
         """Sentence on how many independent draws the chain is worth, what decides, and burn-in; None if not known."""
         return describe_chain(self.settings)
+
+    @property
+    def stream_error(self) -> float | None:
+        """Estimated MMD between the stream and `stream_summary`, which represents it; None if it is not known.
+
+        The distance of the kept draws to the stream is at most `mmd` plus the distance of the summary to the stream.
+        """
+        error = self.settings.get("stream_error")
+        return None if error is None else float(error)
 
     # -- measures of quality -------------------------------------------------------------------------------------------
 
@@ -659,7 +668,9 @@ class Kept:
                 "This kept set contains no subsample of its stream.",
                 "Pass the chain: diagnose(draws, scores), diagnose(draws), or its file.",
             )
-        return diagnose(self.draws, self.ids, stream, self.names, self.weights, self.settings)
+        found = diagnose(self.draws, self.ids, stream, self.names, self.weights, self.settings)
+        more = notes_of_summary(self.stream_error, self.mmd)
+        return replace(found, notes=(*found.notes, *more)) if more else found
 
     def report(
         self, path: str | PathLike[str] | None = None, chain: ChainLike = None, scores: ArrayLike | None = None

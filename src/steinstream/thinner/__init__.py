@@ -26,11 +26,12 @@ from steinstream._typing import Array, Ids, Integers
 from steinstream.errors import InputError, positive
 from steinstream.kernels import Kernel
 from steinstream.preconditioning import Preconditioner, Warmup
-from steinstream.result import History, Kept
+from steinstream.result import History, Kept, Variable
 from steinstream.thinner import passes
 from steinstream.thinner.chain_worth import trust_of_factor
 from steinstream.thinner.config import PAPER, ThinConfig, run_settings
 from steinstream.thinner.ingest import NewDraws, NewMarks, all_in_range, ingest, ingest_block
+from steinstream.thinner.layout import RATIO
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
 from steinstream.thinner.thread_lock import exclusive, new_lock
@@ -805,14 +806,17 @@ class Thinner:
             state.sanity_checks.run(state.subsample.block)
         kept = view.require_dictionary()
         contents, settings = kept.contents(), _settings(config, view)
-        second_scores = None
+        scores, second_scores = contents.scores if settings["has_scores"] else None, None
+        stream = state.subsample.block
+        if scores is None:
+            stream = stream._replace(scores=stream.scores[:, :0])
         if state.second_score_noise is not None:
             second_scores = contents.second_scores
             noise = state.second_score_noise.diagonal_excess(config.kernel, kept.preconditioner)
             settings["second_scores_noise"] = noise
         return Kept(
             contents.draws,
-            contents.scores if kept.layout.has_scores else None,
+            scores,
             contents.ids[:, :2],
             kept.ksd,
             _history(view),
@@ -822,7 +826,8 @@ class Thinner:
             bound=view.bound,
             mmd=kept.mmd,
             second_scores=second_scores,
-            stream=state.subsample.block,
+            variables={} if contents.ratios is None else {RATIO: Variable(contents.ratios[:, 0])},
+            stream=stream,
             stream_summary=kept.summarised_stream,
         )
 
@@ -852,9 +857,11 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
     if state.estimator is not None:
         settings["preconditioner_changed"] = state.estimator.changes
     if kept is not None:
-        settings["has_scores"] = kept.layout.has_scores
+        settings["has_scores"] = kept.layout.has_scores and not kept.layout.has_ratios  # those of a proxy do not count
         if kept.layout.features is not None and not kept.layout.sketches_draws:
             settings["features"] = kept.layout.features.width
+    if kept is not None and kept.stream_error is not None and config.start != "sample":
+        settings["stream_error"] = kept.stream_error  # of a summary of the whole stream
     if state.worth is not None and kept is not None:
         settings["effective_draws"] = state.worth.current_effective_draws()
         settings["burn_in"] = state.worth.burn_in

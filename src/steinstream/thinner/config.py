@@ -40,7 +40,7 @@ _FUNCTION = "function"  # key of the description of a function
 Section = Literal["most used", "selection", "measure", "validation"]
 
 # Parts of the package that have only some of the settings.
-BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN = "baselines", "gradient_free", "ksd", "merge", "plan"
+BASELINES, KSD, MERGE, PLAN = "baselines", "ksd", "merge", "plan"
 
 
 class CommandLine(NamedTuple):
@@ -52,9 +52,7 @@ class CommandLine(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
-def _setting(
-    default: Any, command_line: CommandLine | None = None, *, parts: tuple[str, ...] = (GRADIENT_FREE,)
-) -> Any:
+def _setting(default: Any, command_line: CommandLine | None = None, *, parts: tuple[str, ...] = ()) -> Any:
     """Declare a setting; ``parts`` are the parts of the package that have it although they do not have all settings."""
     return field(default=default, metadata={"command_line": command_line, "parts": parts})
 
@@ -130,7 +128,7 @@ class ThinConfig:
     size: int | None = _setting(
         None,
         CommandLine("Keep exactly N draws, or all if the chain is shorter.", "most used"),
-        parts=(GRADIENT_FREE, MERGE),
+        parts=(MERGE,),
     )
     growth: str | float | Schedule | None = _setting(
         None,
@@ -168,7 +166,6 @@ class ThinConfig:
             "selection",
             (AUTO,),
         ),
-        parts=(),
     )
     start: str | None = _setting(
         None,
@@ -177,14 +174,13 @@ class ThinConfig:
             "selection",
             choices=("stream", "sample"),
         ),
-        parts=(),
     )
     kernel: Kernel = _setting(
         IMQ(),
         CommandLine(
             "imq, imq:c=1,beta=-0.5, rbf, or rbf:h=2; imq:linear=1 adds a linear term.", "measure", ("imq", "rbf")
         ),
-        parts=(BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN),
+        parts=(BASELINES, KSD, MERGE, PLAN),
     )
     preconditioner: Preconditioner | Warmup | Streaming | str | None = _setting(
         None,
@@ -194,7 +190,7 @@ class ThinConfig:
             "measure",
             ("auto", "identity", "scale", "scales", "covariance", "streaming"),
         ),
-        parts=(BASELINES, GRADIENT_FREE, KSD, MERGE, PLAN),
+        parts=(BASELINES, KSD, MERGE, PLAN),
     )
     stream_weight: float = _setting(
         1.0,
@@ -203,20 +199,20 @@ class ThinConfig:
             "paper.",
             "selection",
         ),
-        parts=(GRADIENT_FREE, MERGE),
+        parts=(MERGE,),
     )
     stream_on: str | None = _setting(None)
-    cost_weight: float = _setting(0.0, parts=())
+    cost_weight: float = _setting(0.0)
     history: str | int | None = _setting("log")
     on_bad: str = _setting(
         "raise",
         CommandLine("What to do with a draw that is not finite.", "validation", choices=("raise", "skip")),
-        parts=(BASELINES, GRADIENT_FREE),
+        parts=(BASELINES,),
     )
     validate_scores: bool = _setting(
         True,
         CommandLine("Check the sign of the scores, and whether they match the draws.", "validation"),
-        parts=(BASELINES, GRADIENT_FREE, KSD, PLAN),
+        parts=(BASELINES, KSD, PLAN),
     )
     storage: str = _setting("float64")
 

@@ -33,6 +33,7 @@ from steinstream._engine.stream_summary import (
     SummaryDraws,
     append_to_summary,
     empty_summary,
+    error_of_summary,
     filled_summary,
     sum_over_pairs,
     summary_draws,
@@ -90,8 +91,15 @@ class Contents(NamedTuple):
     """Chain, index and step of arrival."""
     second_scores: Array
     """(n, d), or (n, 0) if there are none."""
+    ratios: Array | None = None
+    """Density ratios, (n, 1), if there are any."""
     sketches: Array | None = None
     """Sketches of the features, if there are any."""
+
+    def block(self, rows: slice | Integers = slice(None)) -> Block:
+        """Return some of the draws, with second scores as further columns."""
+        scores = np.hstack([self.scores, self.second_scores])
+        return Block(self.draws, scores, self.ids[:, :2], self.sketches, self.ratios).take(rows)
 
 
 class Dictionary:
@@ -103,7 +111,8 @@ class Dictionary:
         self.layout, self.kernel, self.preconditioner = layout, config.kernel, preconditioner
         # The engine stores draws and scores in the coordinates of the kernel. Unless these are the draws as given, the
         # columns of the layout are stored as well.
-        self._as_given = preconditioner.is_identity and not movable and layout.has_scores and layout.features is None
+        plain = layout.has_scores and layout.features is None and not layout.has_ratios
+        self._as_given = preconditioner.is_identity and not movable and plain
         self._columns = layout.width - (2 * layout.dim if self._as_given else 0)
         self._stream_weight = config.stream_weight * stream_factor(1.0, layout.dim)
         self._cost_weight = config.cost_weight
@@ -113,7 +122,8 @@ class Dictionary:
 
     def _clear(self, draws: int = 0) -> None:
         """Create an empty state with space for this number of draws."""
-        self._kernel = compile_kernel(self.kernel, self._kernel_dim)
+        scaled = self.layout.has_ratios
+        self._kernel = compile_kernel(self.kernel, self._kernel_dim - scaled, scaled)
         self._state = empty_state(self._kernel_dim, self._columns, draws + LANES, draws + LANES)
         self._penalties = self._new_penalties() if self._stream_weight or self._cost_weight else None
 
@@ -130,7 +140,7 @@ class Dictionary:
     @property
     def _kernel_dim(self) -> int:
         """Number of coordinates of the kernel: without scores, those of the base vectors."""
-        return self.layout.dim if self.layout.has_scores else self.layout.base_dim
+        return self.layout.dim + self.layout.has_ratios if self.layout.has_scores else self.layout.base_dim
 
     def run(
         self,
@@ -216,11 +226,9 @@ class Dictionary:
 
     def _coordinates(self, block: Block) -> tuple[Array, Array]:
         """Return draws and scores in the coordinates of the kernel; without scores, base vectors and zeros."""
-        if not self.layout.has_scores:
-            base = self.layout.in_kernel_coordinates(self.layout.base_vectors(block), self.preconditioner)
-            return base, np.zeros_like(base)
-        draws, scores = block.draws, block.scores[:, : self.dim]
-        return (draws, scores) if self._as_given else self.preconditioner.apply(draws, scores)
+        if self._as_given:
+            return block.draws, block.scores[:, : self.dim]
+        return self.layout.kernel_coordinates(block, self.preconditioner)
 
     def insert_all(self, block: Block, marks: CostsAndPins | None = None) -> None:
         """Insert all draws of a block and remove none. They are not part of the stream."""
@@ -237,8 +245,8 @@ class Dictionary:
         The state becomes that of the kept draws inserted in order of arrival. The sums over the stream are recomputed
         from its summary. If a draw is out of range in the new coordinates, an `InputError` is raised first.
         """
-        draws, scores, ids, *_ = self.contents()
-        known = [Block(draws, scores, ids[:, :2])]
+        contents = self.contents()
+        known = [Block(contents.draws, contents.scores, contents.ids[:, :2])]
         if self._penalties is not None and self._stream_weight and self.layout.stream_on != FEATURES:
             stream = summary_draws(self._penalties.summary)
             known.append(Block(stream.draws[:, : self.dim], np.zeros((len(stream.draws), 0)), stream.ids))
@@ -293,8 +301,8 @@ class Dictionary:
 
     def _rebuild(self, rows: Flags, burn_in: Mapping[int, int]) -> None:
         """Insert some of the kept draws again, in order of arrival, and forget the burn-in of the stream."""
-        draws, scores, ids, second_scores, sketches = self.contents()
-        marks, before = self._marks(), self._penalties
+        contents, marks, before = self.contents(), self._marks(), self._penalties
+        ids = contents.ids
         order = np.argsort(ids[:, 2])  # of arrival: one draw per step
         order = order[rows[order]]
         self._clear(len(order))
@@ -308,8 +316,7 @@ class Dictionary:
             if stream is not None:
                 scalars["count"] = float(np.sum(stream.weights))
                 scalars["pair_sum"] = sum_over_pairs(self._kernel, self._penalties.summary)
-        block = Block(draws, np.hstack([scores, second_scores]), ids[:, :2], sketches).take(order)
-        self.insert_all(block, marks and marks.take(order))
+        self.insert_all(contents.block(order), marks and marks.take(order))
         self._state.ids[: len(order), 2] = ids[order, 2]  # an empty state assigns its labels in order
 
     @property
@@ -331,9 +338,12 @@ class Dictionary:
 
     @property
     def bound(self) -> float | None:
-        """Upper bound on the root of the expected objective, as in `thinner.bound`; None with costs or pinned draws."""
+        """Upper bound on the root of the expected objective, as in `thinner.bound`.
+
+        None with costs, pinned draws, or density ratios, because clipped ratios do not have mean 0 in the Stein kernel.
+        """
         penalties = self._penalties
-        if self._cost_weight or (penalties is not None and penalties.pinned.any()):
+        if self.layout.has_ratios or self._cost_weight or (penalties is not None and penalties.pinned.any()):
             return None
         slots = int(self._state.scalars["slots"])
         diagonal, stream = np.zeros(slots), 0.0
@@ -434,9 +444,16 @@ class Dictionary:
         stream = summary_draws(penalties.summary)
         if self.layout.compares_draws:
             return SummarisedStream(stream.draws, stream.weights)
-        contents = self.contents()
-        kept = self.layout.base_vectors(Block(contents.draws, contents.scores, contents.ids, contents.sketches))
+        kept = self.layout.base_vectors(self.contents().block())
         return SummarisedStream(stream.draws, stream.weights, copy.copy(self.layout.features), kept)
+
+    @property
+    def stream_error(self) -> float | None:
+        """Estimated MMD between the summary and the stream; None without a stream term."""
+        penalties = self._penalties
+        if penalties is None or not self._stream_weight or not penalties.scalars["count"]:
+            return None
+        return error_of_summary(summary_draws(penalties.summary))
 
     @property
     def objective_part(self) -> float:
@@ -502,8 +519,15 @@ class Dictionary:
         ids = state["ids"]
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         columns = np.hstack([state["draws"], state["raw"]]) if self._as_given else state["raw"]
-        draws, scores, second_scores, sketches = self.layout.split(columns[slot[order]])
-        return Contents(draws.copy(), scores.copy(), ids[order], second_scores.copy(), sketches)
+        found = self.layout.split(columns[slot[order]])
+        return Contents(
+            found.draws.copy(),
+            found.scores.copy(),
+            ids[order],
+            found.second_scores.copy(),
+            found.ratios,
+            found.sketches,
+        )
 
     def peek(self, columns: list[int]) -> tuple[Integers, Array]:
         """Return the step of arrival of each kept draw (n,) and some of its coordinates (n, columns), in any order."""
@@ -545,6 +569,7 @@ class Dictionary:
             stream = summary_draws(self._penalties.summary)
             arrays |= {"stream": stream.draws, "stream_levels": stream.levels, "stream_ids": stream.ids}
             arrays |= {"stream_numbers": np.array([stream.seen, stream.highest])}
+            arrays |= {"stream_squared_error": np.array(stream.squared_error)}
         return arrays
 
     def _labels(self, slots: Iterable[int]) -> Integers:
@@ -591,14 +616,15 @@ class Dictionary:
         stream = None
         if self._stream_weight:
             seen, highest = map(int, state["stream_numbers"])
-            stream = SummaryDraws(state["stream"], state["stream_levels"], state["stream_ids"], seen, highest)
+            rows = (state["stream"], state["stream_levels"], state["stream_ids"])
+            stream = SummaryDraws(*rows, seen, highest, float(state["stream_squared_error"]))
         penalties = self._penalties = self._new_penalties(stream)
         labels = len(state["ids"])
         penalties.cost[:labels], penalties.pinned[:labels] = state["cost"], state["pinned"]
         penalties.stream_sum[: len(state["stream_sum"])] = state["stream_sum"]
         if self._has_features:
-            draws, scores, _, sketches = self.layout.split(state["raw"])
-            slot, block = np.arange(len(draws)), Block(draws, scores, np.zeros((len(draws), 2), np.int64), sketches)
+            block = self.layout.split(state["raw"]).block()
+            slot = np.arange(len(block.draws))
             base = self.layout.in_kernel_coordinates(self.layout.base_vectors(block), self.preconditioner)
             penalties.tiles[slot // LANES, :, slot % LANES] = base
         set_record(penalties.scalars, state["penalty_scalars"])

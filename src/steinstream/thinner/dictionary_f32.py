@@ -302,6 +302,11 @@ class DictionaryF32:
         return None if self._stream is None else self._stream.summarised(self._order())
 
     @property
+    def stream_error(self) -> float | None:
+        """Estimated MMD between the summary and the stream; None without a stream term."""
+        return None if self._stream is None else self._stream.error
+
+    @property
     def stream_weight(self) -> float:
         """Weight of the stream term: gamma times `stream_factor`."""
         return 0.0 if self._stream is None else self._stream.gamma

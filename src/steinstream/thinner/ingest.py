@@ -109,7 +109,7 @@ def ingest_block(
 
     If ``in_range``, all values are known to be finite and in range. Returns the same as `ingest`.
     """
-    (x, _, ids, _), second = block, second_scores
+    x, ids, second = block.draws, block.ids, second_scores
     layout = _as_layout(config, state, block, second is not None)
     marks = _as_costs_and_pins(new.costs, new.pinned, len(x), config.cost_weight > 0)
     if config.storage == "float32" and (marks is not None or second is not None):
@@ -174,7 +174,7 @@ def all_in_range(config: ThinConfig, preconditioner: Preconditioner | Warmup, la
 
 
 def _as_layout(config: ThinConfig, state: ThinnerState, block: Block, has_second_scores: bool) -> DrawLayout:
-    """Return the layout of the stream: every draw has scores, second scores and features, or none has."""
+    """Return the layout of the stream: every draw has scores, second scores, features and ratios, or none has."""
     known = state.layout
     if known is None:
         if has_second_scores and not block.has_scores:
@@ -184,6 +184,7 @@ def _as_layout(config: ThinConfig, state: ThinnerState, block: Block, has_second
         "scores": (block.has_scores, known.has_scores),
         "second scores": (has_second_scores, known.has_second_scores),
         "features": (block.features is not None, known.features is not None and not known.sketches_draws),
+        "density ratios": (block.ratios is not None, known.has_ratios),
     }
     for what, (now, before) in given.items():
         if now != before:

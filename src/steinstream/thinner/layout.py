@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 DRAWS, FEATURES, BOTH = "draws", "features", "both"
 STREAM_ON = (DRAWS, FEATURES, BOTH)
 
+#: Name of the density ratio among the variables of a kept set.
+RATIO = "ratio"
+
 
 @dataclass(frozen=True)
 class DrawLayout:
-    """Columns of a draw: its coordinates, its score, a second score, features.
+    """Columns of a draw: its coordinates, its score, a second score or a density ratio, features.
+
+    With density ratios, the kernel is scaled by them, and they are one more coordinate: see
+    :func:`steinstream._engine.compiled_kernel.compile_kernel`.
 
     The stream term compares *base vectors*: the draws, their features, or both. Base vectors are stored as given
     (draws, sketches of features) and evaluated in the coordinates of the kernel.
@@ -33,12 +39,13 @@ class DrawLayout:
     has_second_scores: bool = False
     features: FeatureMap | None = None
     stream_on: str = DRAWS
+    has_ratios: bool = False
 
     @property
     def width(self) -> int:
-        """Number of columns of a draw as given: draw, score, second score, sketch of the features."""
+        """Number of columns of a draw as given: draw, score, second score, density ratio, sketch of the features."""
         sketch = 0 if self.features is None else self.features.sketch_width
-        return self.dim * (1 + self.has_scores + self.has_second_scores) + sketch
+        return self.dim * (1 + self.has_scores + self.has_second_scores) + self.has_ratios + sketch
 
     @property
     def base_width(self) -> int:
@@ -50,8 +57,8 @@ class DrawLayout:
     @property
     def base_dim(self) -> int:
         """Number of coordinates of a base vector in the kernel."""
-        if self.features is None or self.stream_on == DRAWS:
-            return self.dim
+        if self.features is None or self.compares_draws:
+            return self.dim + self.has_ratios
         return self.features.components + (self.dim if self.stream_on == BOTH else 0)
 
     @property
@@ -66,14 +73,31 @@ class DrawLayout:
 
     def columns(self, block: Block) -> Array:
         """Return all columns of the draws as given, (n, width)."""
-        parts = [block.draws, block.scores]
-        return np.hstack(parts if block.features is None else [*parts, block.features])
+        parts = (block.draws, block.scores, block.ratios, block.features)
+        return np.hstack([part for part in parts if part is not None])
 
-    def split(self, columns: Array) -> tuple[Array, Array, Array, Array | None]:
-        """Split the result of `columns` into draws, scores, second scores and sketches; scores may have no columns."""
-        edges = np.cumsum([self.dim, self.dim * self.has_scores, self.dim * self.has_second_scores])
-        draws, scores, second_scores, sketches = np.split(columns, edges, axis=1)
-        return draws, scores, second_scores, sketches if self.features is not None else None
+    def split(self, columns: Array) -> Columns:
+        """Split the result of `columns`."""
+        dim = self.dim
+        edges = np.cumsum([dim, dim * self.has_scores, dim * self.has_second_scores, int(self.has_ratios)])
+        draws, scores, second_scores, ratios, sketches = np.split(columns, edges, axis=1)
+        return Columns(
+            draws,
+            scores,
+            second_scores,
+            ratios if self.has_ratios else None,
+            sketches if self.features is not None else None,
+        )
+
+    def kernel_coordinates(self, block: Block, preconditioner: Preconditioner) -> tuple[Array, Array]:
+        """Return draws and scores in the coordinates of the kernel; without scores, base vectors and zeros."""
+        if not self.has_scores:
+            base = self.in_kernel_coordinates(self.base_vectors(block), preconditioner)
+            return base, np.zeros_like(base)
+        draws, scores = preconditioner.apply(block.draws, block.scores[:, : self.dim])
+        if block.ratios is None:
+            return draws, scores
+        return _with_zero(draws), np.hstack([scores, block.ratios])
 
     def base_vectors(self, block: Block) -> Array:
         """Return the base vectors of the draws as given, (n, base_width)."""
@@ -84,7 +108,8 @@ class DrawLayout:
     def in_kernel_coordinates(self, base: Array, preconditioner: Preconditioner) -> Array:
         """Return base vectors in the coordinates of the kernel, (n, base_dim)."""
         if self.features is None or self.compares_draws:
-            return preconditioner.apply_to_draws(base)
+            draws = preconditioner.apply_to_draws(base)
+            return _with_zero(draws) if self.has_ratios else draws
         features = self.features.apply(base[:, -self.features.sketch_width :])
         if self.stream_on == FEATURES:
             return features
@@ -105,7 +130,28 @@ class DrawLayout:
         return cls(**{name: state[name] for name in _PLAIN}, features=features)
 
 
-_PLAIN = ("dim", "has_scores", "has_second_scores", "stream_on")
+class Columns(NamedTuple):
+    """Columns of draws as given, each (n, ...)."""
+
+    draws: Array
+    scores: Array
+    """Without columns for draws without scores."""
+    second_scores: Array
+    """Without columns if there are none."""
+    ratios: Array | None
+    sketches: Array | None
+
+    def block(self) -> Block:
+        """Return the draws as a block, without ids and second scores."""
+        return Block(self.draws, self.scores, np.zeros((len(self.draws), 2), np.int64), self.sketches, self.ratios)
+
+
+def _with_zero(draws: Array) -> Array:
+    """Return draws with one more coordinate, 0."""
+    return np.hstack([draws, np.zeros((len(draws), 1))])
+
+
+_PLAIN = ("dim", "has_scores", "has_second_scores", "stream_on", "has_ratios")
 
 
 def as_layout(config: ThinConfig, dim: int, first: Block, has_second_scores: bool) -> DrawLayout:
@@ -121,13 +167,15 @@ def as_layout(config: ThinConfig, dim: int, first: Block, has_second_scores: boo
             "features have no effect, because the stream term does not use them.",
             'Use stream_weight above 0 and stream_on="features" or "both", or leave out features.',
         )
+    if first.ratios is not None and config.storage == "float32":
+        raise InputError('storage="float32" cannot be used with the gradient-free KSD.', 'Use storage="float64".')
     features = None if first.features is None else FeatureMap(first.features.shape[1])
     stream_on = config.stream_on or (DRAWS if features is None else FEATURES)
     if config.storage == "float32" and config.stream_weight:
         if stream_on == BOTH:
             raise InputError('stream_on="both" is not available for storage="float32".', 'Use stream_on="features".')
         features = features or FeatureMap(dim)  # of the draws themselves
-    return DrawLayout(dim, first.has_scores, has_second_scores, features, stream_on)
+    return DrawLayout(dim, first.has_scores, has_second_scores, features, stream_on, first.ratios is not None)
 
 
 def _require_stream_term(config: ThinConfig) -> None:

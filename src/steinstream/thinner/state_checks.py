@@ -21,7 +21,7 @@ from steinstream.thinner.chain_worth import BATCHES, COLUMNS
 from steinstream.thinner.features import FeatureMap
 from steinstream.thinner.layout import DRAWS, STREAM_ON, DrawLayout
 from steinstream.thinner.state import ThinnerState
-from steinstream.validation import IDENTITY_MAX_COORDINATES, Block
+from steinstream.validation import IDENTITY_MAX_COORDINATES
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
@@ -31,7 +31,10 @@ _LARGEST_VALUE = 1e150  # of numbers whose squares must be finite
 _WIDEST = 1 << 24  # numbers of a feature vector; twenty bytes of memory for each, whatever the size of the checkpoint
 _ROUNDING = 1e-9  # difference of two computations of the same coordinates, relative to the largest one
 _PENALTIES = frozenset(
-    ("cost", "pinned", "penalty_scalars", "stream_sum", "stream", "stream_levels", "stream_ids", "stream_numbers")
+    (
+        *("cost", "pinned", "penalty_scalars", "stream_sum"),
+        *("stream", "stream_levels", "stream_ids", "stream_numbers", "stream_squared_error"),
+    )
 )
 
 
@@ -214,6 +217,8 @@ def _layout(root: _Fields, dim: int) -> DrawLayout | None:
     if fields.flag("has_second_scores") and not fields.flag("has_scores"):
         raise fields.wrong("has_second_scores", "scores are missing")
     fields.flag("has_scores")
+    if fields.flag("has_ratios") and (fields["has_second_scores"] or not fields["has_scores"]):
+        raise fields.wrong("has_ratios", "density ratios need scores, without second scores")
     if fields["features"] is None:
         if fields["stream_on"] != DRAWS:
             raise fields.wrong("stream_on", "features are missing")
@@ -290,6 +295,10 @@ def _draws(root: _Fields, layout: DrawLayout | None, dim: int) -> None:
         pending.array("features", np.float64, ("rows", sketch if rows else None))
     if rows and ((pending["features"] is None) != (sketch is None) or layout is None):
         raise pending.wrong("features", "they do not fit the layout of the draws")
+    if pending["ratios"] is not None:
+        pending.array("ratios", np.float64, ("rows", 1), 0.0)
+    if rows and (pending["ratios"] is None) == shape.has_ratios:
+        raise pending.wrong("ratios", "they do not fit the layout of the draws")
     if root["pending_marks"] is not None:
         marks = root.part("pending_marks")
         marks.array("costs", np.float64, (rows,), 0.0)
@@ -410,13 +419,7 @@ def _coordinates(fields: _Fields, layout: DrawLayout, preconditioner: Preconditi
     points, raw = fields["draws"], fields["raw"]
     if raw.shape[1] != layout.width:  # the points are the draws as given
         return
-    draws, scores, _, sketches = layout.split(raw)
-    if layout.has_scores:
-        expected = np.hstack(preconditioner.apply(draws, scores))
-    else:
-        block = Block(draws, scores, np.zeros((len(draws), 2), dtype=np.int64), sketches)
-        base = layout.in_kernel_coordinates(layout.base_vectors(block), preconditioner)
-        expected = np.hstack([base, np.zeros_like(base)])
+    expected = np.hstack(layout.kernel_coordinates(layout.split(raw).block(), preconditioner))
     scale = np.abs(expected).max(axis=0, initial=0.0)
     if (np.abs(points - expected) > _ROUNDING * scale).any():
         raise fields.wrong("draws", "they are not the stored draws in the coordinates of the preconditioner")
@@ -474,6 +477,7 @@ def _summary(fields: _Fields, width: int) -> None:
     fields.array("stream", np.float64, ("stream", width))
     levels = fields.array("stream_levels", np.int64, ("stream",), 0)
     fields.ids("stream_ids", 2, "stream")
+    fields.array("stream_squared_error", np.float64, (), 0.0)
     seen, highest = fields.array("stream_numbers", np.int64, (2,), 0).tolist()
     if highest > LEVELS - 2 or seen > _LARGEST or (np.diff(levels) < 0).any() or (levels > highest).any():
         raise fields.wrong("stream_levels", "they are not increasing, or above the highest level")

@@ -19,6 +19,7 @@ from steinstream._engine.stream_summary import (
     SummaryDraws,
     append_to_summary,
     empty_summary,
+    error_of_summary,
     filled_summary,
     stream_sums,
     sum_over_pairs,
@@ -187,6 +188,11 @@ class StreamTerm:
         kept, pairs = math.fsum(self._phi(self._points).sum(axis=1)), sum_over_pairs(self._kernel, self._summary)
         return math.sqrt(max(kept / size**2 - 2.0 * mixed / (size * self.count) + pairs / self.count**2, 0.0))
 
+    @property
+    def error(self) -> float | None:
+        """Estimated MMD between the summary and the stream; None without a stream."""
+        return error_of_summary(summary_draws(self._summary)) if self.count else None
+
     def summarised(self, order: Integers) -> SummarisedStream | None:
         """Return a copy of the summary of the stream, with the sketches of the kept draws in this order."""
         if not self.count:
@@ -208,6 +214,7 @@ class StreamTerm:
             "stream_levels": stream.levels,
             "stream_ids": stream.ids,
             "stream_numbers": np.array([stream.seen, stream.highest]),
+            "stream_squared_error": np.array(stream.squared_error),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -217,4 +224,6 @@ class StreamTerm:
         for name, value in zip(_SUMS, sums, strict=True):
             setattr(self, name, value)
         seen, highest = map(int, state["stream_numbers"])
-        self._set_coordinates(SummaryDraws(state["stream"], state["stream_levels"], state["stream_ids"], seen, highest))
+        error = float(state["stream_squared_error"])
+        rows = (state["stream"], state["stream_levels"], state["stream_ids"])
+        self._set_coordinates(SummaryDraws(*rows, seen, highest, error))

@@ -16,7 +16,7 @@ from steinstream._engine import reference
 
 ENGINE = Path(steinstream.__file__).parent / "_engine"
 MODULES = (
-    *("argmax", "base_row", "baseline_loops", "candidates", "compiled_kernel", "csv_parser", "density_ratio"),
+    *("argmax", "base_row", "baseline_loops", "candidates", "compiled_kernel", "csv_parser"),
     *("double_double", "float32", "kernel_pair", "kernel_row", "linalg", "local_search", "merging", "objective"),
     *("online_stats", "pairwise", "penalties", "simd", "step_rule", "stream_summary", "thinning", "updates"),
 )

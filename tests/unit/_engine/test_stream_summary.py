@@ -14,6 +14,7 @@ from steinstream._engine.compiled_kernel import compile_kernel
 from steinstream._engine.jit import jit
 from steinstream._engine.pairwise import tiled
 from steinstream._engine.simd import LANES
+from steinstream.discrepancy.mmd import StreamDistance
 from tests.streams import kernels
 
 
@@ -63,11 +64,47 @@ def test_a_summary_is_the_specification(kernel, count):
     assert found.seen == count and np.array_equal(x[found.ids[:, 1]], found.draws)
     assert found.weights.sum() == count
     assert np.array_equal(found.draws, np.concatenate([np.array(level) for level in expected.levels if level]))
+    assert stream_summary.error_of_summary(found) == pytest.approx(expected.error, rel=1e-6, abs=1e-9)
     point = np.array([0.3, -1.0, 0.5])
     assert sum_at(compile_kernel(kernel, 3), summary, point) == pytest.approx(expected.sum(point), rel=1e-12)
     if count < 1000:
         pairs = stream_summary.sum_over_pairs(compile_kernel(kernel, 3), summary)
         assert pairs == pytest.approx(expected.sum_over_pairs(), rel=1e-12)
+
+
+def normal(count, rng):
+    return rng.normal(size=(count, 2))
+
+
+def two_modes(count, rng):
+    return rng.normal(size=(count, 2)) + 6.0 * (rng.random((count, 1)) < 0.3)
+
+
+def correlated(count, rng):
+    x = rng.normal(size=(count, 2))
+    for t in range(1, count):
+        x[t] = 0.9 * x[t - 1] + np.sqrt(0.19) * x[t]
+    return x
+
+
+def heavy_tails(count, rng):
+    return rng.standard_t(4, size=(count, 5))
+
+
+@pytest.mark.parametrize("make", [normal, two_modes, correlated, heavy_tails])
+@pytest.mark.parametrize("count", [1500, 4000])
+def test_the_error_of_a_summary_is_estimated(make, count):
+    squares = []
+    for seed in range(4):
+        x = make(count, np.random.default_rng(seed))
+        x = np.ascontiguousarray(x / (x.std(axis=0) * np.sqrt(2 * x.shape[1])))
+        summary = stream_summary.empty_summary(x.shape[1], x.shape[1])
+        add_all(compile_kernel(ss.IMQ(), x.shape[1]), summary, x)
+        found = stream_summary.summary_draws(summary)
+        exact = StreamDistance(ss.IMQ(), x, np.ones(count)).squared_mmd(found.draws, found.weights / count)
+        squares.append((stream_summary.error_of_summary(found) ** 2, exact))
+    estimated, exact = np.sqrt(np.mean(squares, axis=0))
+    assert 0.8 < estimated / exact < 1.25
 
 
 def test_a_summary_that_was_stored_continues_to_the_last_bit():

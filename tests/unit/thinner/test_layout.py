@@ -21,17 +21,21 @@ def block(dim=2, count=5, scores=True, features=0):
 @pytest.mark.parametrize("scores", [True, False])
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("features", [0, 3])
-def test_split_undoes_columns(scores, second, features):
+@pytest.mark.parametrize("with_ratios", [True, False])
+def test_split_undoes_columns(scores, second, features, with_ratios):
     given = block(scores=scores, features=features)
-    if second and not scores:
+    if (second or with_ratios) and not scores:
         return
-    layout = DrawLayout(2, scores, second, FeatureMap(features) if features else None)
+    layout = DrawLayout(2, scores, second, FeatureMap(features) if features else None, has_ratios=with_ratios)
+    if with_ratios:
+        given = given._replace(ratios=np.arange(5.0)[:, None])
     if second:
         given = given._replace(scores=np.hstack([given.scores, -given.scores]))
     columns = layout.columns(given)
     assert columns.shape == (5, layout.width)
-    draws, first, other, sketches = layout.split(columns)
+    draws, first, other, ratios, sketches = layout.split(columns)
     assert np.array_equal(draws, given.draws) and np.array_equal(np.hstack([first, other]), given.scores)
+    assert np.array_equal(ratios, given.ratios) if with_ratios else ratios is None
     assert (sketches is None) == (not features) and (sketches is None or np.array_equal(sketches, given.features))
 
 
