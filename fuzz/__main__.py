@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -84,6 +85,11 @@ def replay(folder: Path) -> int:
     return sum(map(bool, problems.values()))
 
 
+def without_folders(text: str) -> str:
+    """Return a text in which absolute paths are names of files."""
+    return re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-]+)", "", text)
+
+
 def save(result: Result, folder: Path) -> Path:
     """Write a failing case, as small as possible, to the corpus."""
     if result.case is None:
@@ -96,7 +102,7 @@ def save(result: Result, folder: Path) -> Path:
     case = result.case
     if result.code >= 0:  # a crash or a hang is kept as it is: each try would cost a process and the limit of time
         case = minimised(case, fails) if fails(case) else case
-    case.note = result.problem.strip().splitlines()[-1][:300]  # without the paths of a traceback
+    case.note = without_folders(result.problem.strip().splitlines()[-1])[:300]  # without the paths of a traceback
     text = case.to_json()
     path = folder / f"{case.kind}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
     path.write_text(text)

@@ -54,6 +54,12 @@ def test_a_case_of_the_corpus_ends_as_promised(name, replayed):
     assert not replayed[name]
 
 
+def test_notes_of_the_corpus_name_files_without_their_folders():
+    notes = [json.loads(path.read_text())["note"] for path in CORPUS.glob("*.json")]
+    assert [fuzzer.without_folders(note) for note in notes] == notes
+    assert fuzzer.without_folders("at /a/b-1.2/c.py:7: a/b, 1/2") == "at c.py:7: a/b, 1/2"
+
+
 def test_generated_cases_end_as_promised(files, tmp_path):
     kinds = cases.available(files)
     codes = set()
