@@ -55,6 +55,8 @@ def mutate_bytes(data: bytes, choose: Random) -> bytes:
     return bytes(changed)
 
 
+_LARGEST_TABLE = 10_000_000  # bytes; a larger one, which was mutated before, is not mutated as an array
+
 # -- values and arrays -------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +267,8 @@ def mutate_npz(data: bytes, choose: Random) -> bytes:
         return bomb_npz(data, choose)
     arrays = read_arrays(data)
     name, how = choose.choice(sorted(arrays)), choose.random()
+    if sum(array.nbytes for array in arrays.values()) > _LARGEST_TABLE:
+        return mutate_bytes(data, choose)
     if how < 0.7:
         arrays[name] = mutate_array(arrays[name], choose)
     elif how < 0.78:
@@ -423,9 +427,6 @@ def mutate_csv(data: bytes, choose: Random) -> bytes:
 
 
 # -- HDF5, NetCDF and parquet ------------------------------------------------------------------------------------------
-
-
-_LARGEST_TABLE = 10_000_000  # bytes; a larger one, which was mutated before, is not read or converted to lists
 
 
 def mutate_hdf5(data: bytes, choose: Random) -> bytes:

@@ -153,6 +153,11 @@ def _reference(name: str, words: list[str], folder: Path) -> tuple[float, bytes]
 _DURATION: dict[str, float] = {}
 
 
+def _instant(choose: Random, stops: int) -> float:
+    """Return when to stop a run, relative to its duration; earlier if it is stopped many times and resumed."""
+    return choose.uniform(0.0, 1.1) * min(1.0, 2.0 / stops)
+
+
 def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
     """Stop a command at random instants and resume it until it ends; compare its result with an uninterrupted run."""
     name = choose.choice([*_RESUMED, *_RESUMED, *_REPEATED])
@@ -169,7 +174,7 @@ def signals(folder: Path, choose: Random, counts: Counter[str]) -> str:
     stops = choose.choice([1, 2, 5, 20])
     for _ in range(stops):
         process = start(words, folder, choose)
-        time.sleep(choose.uniform(0.0, 1.1) * _DURATION[name])
+        time.sleep(_instant(choose, stops) * _DURATION[name])
         number = choose.choice(_SIGNALS)
         found, status = os.waitpid(process, os.WNOHANG)
         if not found:
@@ -219,9 +224,10 @@ def stores(folder: Path, choose: Random, counts: Counter[str]) -> str:
             _STORED.update(snapshot(place))
             shutil.rmtree(place)
             place.mkdir()
-        for _ in range(choose.choice([1, 2, 5, 20])):
+        stops = choose.choice([1, 2, 5, 20])
+        for _ in range(stops):
             process = fork(lambda: _store(place))
-            time.sleep(choose.uniform(0.0, 1.1) * _DURATION["stores"])
+            time.sleep(_instant(choose, stops) * _DURATION["stores"])
             found, status = os.waitpid(process, os.WNOHANG)
             if not found:
                 os.kill(process, signal.SIGKILL)

@@ -182,8 +182,11 @@ class FollowRun:
                 )
             self.checkpoint.check_settings(note, self.request.config, self.request.files.settings)
             self.checkpoint.check_heads(note["heads"], self.request.paths)
+            taken = note["taken"]
+            if len(taken) != len(names) or not all(type(one) is int and 0 <= one <= thinner.seen for one in taken):
+                raise ValueError(f"the numbers of draws are {taken}")
             self.thinner = thinner
-            self.files = self._open(note["taken"])
+            self.files = self._open(taken)
         self.request.messages.note(f"continuing after {count(thinner.seen)} draws")
 
     def run(self, stop: Stop, progress: Bar) -> None:

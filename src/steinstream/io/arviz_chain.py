@@ -499,7 +499,7 @@ def open_tree(request: Request, open_file: Callable[[Path], ArrayTree], kind: st
 
 def _common_dims(parts: Sequence[_Part], path: Path) -> tuple[str, ...]:
     """Return the dimensions of the draws, which all variables must share."""
-    first = parts[0]
+    first, common = parts[0], sample_dims(parts[0].array)
     for title, array, _ in parts:
         dims = sample_dims(array)
         if dims is None:
@@ -507,12 +507,12 @@ def _common_dims(parts: Sequence[_Part], path: Path) -> tuple[str, ...]:
                 f"{path}: {title} has dimensions {array.dims}, expected (chain, draw, ...) or (sample, ...).",
                 "Rename its dimensions, for example with the method rename of xarray.",
             )
-        if any(array.sizes[dim] != first.array.sizes.get(dim) for dim in dims):
+        if dims != common or any(array.sizes[dim] != first.array.sizes[dim] for dim in dims):
             raise InputError(
                 f"{path}: {title} has shape {_shape(array)}, but {first.title} has shape {_shape(first.array)}.",
                 "Every draw needs its own score: name variables of the same draws.",
             )
-    return dims or ()
+    return common or ()
 
 
 def _common_width(draws: Sequence[_Part], scores: Sequence[_Part], dims: tuple[str, ...], path: Path) -> int:

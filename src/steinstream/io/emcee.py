@@ -67,6 +67,13 @@ class EmceeChain(Chain):
             _check_shape(path, group, (self._steps, self._walkers, dim))
             self._field = _find_field(group, request, dim)
             require_length(path, self._steps * self._walkers, dim)
+            found = {"chain": group["chain"].dtype}
+            if self._field is not None:
+                blobs = group["blobs"].dtype
+                found["blobs"] = blobs[self._field] if self._field else blobs
+            for name, dtype in found.items():
+                if dtype.base.kind not in "fiub":
+                    raise InputError(f"{path}: {name} has dtype {dtype}.", "Draws and scores are real numbers.")
             for array in (group["chain"], *([group["blobs"]] if self._field is not None else [])):
                 require_one_compressor(path, array)
                 remedy = "Write it with smaller chunks and without compression."
