@@ -6,8 +6,8 @@
 
 With ``--data``, the observations of the published Goodwin and calcium problems are used, the published Goodwin chain is
 thinned as well, and the networks and the scripts ``published/run.py`` and ``goodwin-mala/steps.py`` are run. This takes
-about an hour and a half on two cores without the networks, and hours for each network. The networks are run at medium
-scale, because their full scale needs a GPU: ``python -m experiments cifar10 --full``.
+about an hour and a half on two cores without the networks, and ten to thirty minutes of processor time for each of
+these. They are run at medium scale, because their full scale needs a GPU: ``python -m experiments cifar10 --full``.
 """
 
 from __future__ import annotations
