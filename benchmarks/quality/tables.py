@@ -498,7 +498,7 @@ def write(folder: Path) -> None:
     """Write results.json, results.md and the figure."""
     results = Results(folder)
     if not results.methods:
-        raise SystemExit(f"There are no results in {folder / RESULTS}.")
+        raise SystemExit(f"{folder / RESULTS} has no results.")
     (folder / "results.json").write_text(json.dumps(_numbers(results), indent=None, separators=(",", ":")) + "\n")
     results = Results(folder, former_only=True)  # rounded, so that the page can be made again
     (folder / "results.md").write_text(_page(results))

@@ -47,8 +47,8 @@ def notes_of_data(context: DiagnosticContext, effective: float, *, has_scores: b
         notes.append("without scores of the target, nothing shows whether the stream itself represents the target")
     if effective < context.kept_count:
         notes.append(
-            f"the stream is worth {count(round(effective))} independent draws for its slowest parameter, fewer than the "
-            f"{count(context.kept_count)} kept draws: its own error is the larger one"
+            f"the stream is worth {count(round(effective))} independent draws for its slowest parameter, fewer than "
+            f"the {count(context.kept_count)} kept draws: its own error is the larger one"
         )
     kurtosis = (context.standardise(context.draws) ** 4).mean(axis=0)
     heavy = np.flatnonzero(kurtosis > _HEAVY_KURTOSIS)
@@ -89,7 +89,7 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     text = f"The chain is worth about {int(float(f'{worth:.2g}'))} independent draws"
     if trust is not None and trust < _REDUCED:
         if not settings.get("has_scores"):
-            text += ", and the kept draws cannot be more accurate, because there are no scores"
+            text += ", and the kept draws cannot be more accurate without scores"
         elif trust < _SCORES_DECIDE:
             text += ", so the scores determine the selection"
         else:
