@@ -427,6 +427,12 @@ def paired_cells(results: Results, method: str, other: str) -> list[PairedCell]:
 
     With three chains the spread of one cell is imprecise. The standard error is that of the cell, or that of all cells
     of the metric (root mean square) if it is larger.
+
+    Returns
+    -------
+    list of PairedCell
+        One cell for each target, size and metric that both methods have.
+
     """
     found, others = results.of(method), results.of(other)
     keys = [key for key in found if key in others and len(found[key].chains) == len(others[key].chains) > 1]
