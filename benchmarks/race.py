@@ -33,9 +33,15 @@ def elapsed(run: Callable[[], object]) -> float:
 
 
 def repeating(run: Callable[[int], object], times: int) -> Contender:
-    """A contender that runs something many times in compiled code, its data in the cache.
+    """Make a contender that runs something many times in compiled code, with its data in the cache.
 
-    It warms up as long as it is timed: where data fill the cache, one run leaves part of the contender's before there.
+    The warm-up is as long as the timed part, because a single run does not replace all data of the contender before.
+
+    Returns
+    -------
+    callable
+        The contender.
+
     """
 
     def ready() -> Callable[[], object]:

@@ -103,10 +103,11 @@ def fitted(app, page, text):
 
 
 def unbroken(app, tree):
-    """Keep 10 000 and 5 % on one line."""
+    """Keep 10 000, 5 % and 0.4 ± 0.1 on one line."""
     for node in list(tree.findall(nodes.Text)):
         if not isinstance(node.parent, nodes.literal | nodes.literal_block):
-            node.parent.replace(node, nodes.Text(re.sub(r"(?<=\d) (?=\d{3}\b|%)", "\N{NARROW NO-BREAK SPACE}", node)))
+            spaces = r"(?<=\d) (?=\d{3}\b|%|± \d)|(?<=\d ±) (?=\d)"
+            node.parent.replace(node, nodes.Text(re.sub(spaces, "\N{NARROW NO-BREAK SPACE}", node)))
 
 
 def formula(page, node):

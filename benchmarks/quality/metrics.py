@@ -209,6 +209,12 @@ class ChainMetrics:
         """Compute all metrics of the draws at these indices, in the order of `METRICS`; equal weights by default.
 
         KSD is left out (nan) for more than 1000 draws.
+
+        Returns
+        -------
+        array
+            The metrics.
+
         """
         w = np.full(len(indices), 1.0 / len(indices)) if weights is None else weights / weights.sum()
         first = self._moment_errors(indices, w)
@@ -295,7 +301,13 @@ def worth(sizes: Array, errors: Array, error: float) -> float:
     """Number of evenly spaced draws with the same error.
 
     ``errors`` are the errors of stride thinning of these ``sizes``. Between sizes both are interpolated on a
-    logarithmic scale. Beyond the ends the smallest or largest size is returned.
+    logarithmic scale.
+
+    Returns
+    -------
+    float
+        The number; beyond the ends the smallest or largest size.
+
     """
     falling = np.minimum.accumulate(errors)
     return float(np.exp(np.interp(-np.log(max(error, 1e-300)), -np.log(falling), np.log(sizes))))

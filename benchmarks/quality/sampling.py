@@ -111,6 +111,12 @@ def in_coordinates(log_density: Callable[[Any], Any], to_position: Function, sam
     """Change coordinates: ``to_position`` transforms the draws of ``sampled``. Seeds of work chains are shifted by 100.
 
     ``log_density`` is a JAX function of one position in the new coordinates, in which NUTS would not mix.
+
+    Returns
+    -------
+    Problem
+        The problem in the new coordinates.
+
     """
     many, gradients = jax_functions(log_density)
 
@@ -183,9 +189,15 @@ def run_walk(log_density: Function, score: Function, start: Array, step: float, 
 
 
 def run_walks(log_densities: Function, starts: Array, factor: Array, seed: int, steps: int, thinning: int) -> Array:
-    """Positions (chains, steps, d) of random walks that run together, with proposals of covariance factor factor^T.
+    """Run random walks together, with proposals of covariance factor factor^T.
 
     ``log_densities`` is evaluated at the positions (chains, d) of all chains. Every ``thinning``-th step is kept.
+
+    Returns
+    -------
+    array
+        Positions (chains, steps, d).
+
     """
     rng = seed_of(seed)
     positions, values = starts.copy(), log_densities(starts)

@@ -427,6 +427,12 @@ def paired_cells(results: Results, method: str, other: str) -> list[PairedCell]:
 
     With three chains the spread of one cell is imprecise. The standard error is that of the cell, or that of all cells
     of the metric (root mean square) if it is larger.
+
+    Returns
+    -------
+    list of PairedCell
+        One cell for each target, size and metric that both methods have.
+
     """
     found, others = results.of(method), results.of(other)
     keys = [key for key in found if key in others and len(found[key].chains) == len(others[key].chains) > 1]
@@ -498,7 +504,7 @@ def write(folder: Path) -> None:
     """Write results.json, results.md and the figure."""
     results = Results(folder)
     if not results.methods:
-        raise SystemExit(f"There are no results in {folder / RESULTS}.")
+        raise SystemExit(f"{folder / RESULTS} has no results.")
     (folder / "results.json").write_text(json.dumps(_numbers(results), indent=None, separators=(",", ":")) + "\n")
     results = Results(folder, former_only=True)  # rounded, so that the page can be made again
     (folder / "results.md").write_text(_page(results))

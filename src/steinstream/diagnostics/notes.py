@@ -101,7 +101,7 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     text = f"The chain is worth about {int(float(f'{worth:.2g}'))} independent draws"
     if trust is not None and trust < _REDUCED:
         if not settings.get("has_scores"):
-            text += ", and the kept draws cannot be more accurate, because there are no scores"
+            text += ", and the kept draws cannot be more accurate without scores"
         elif trust < _SCORES_DECIDE:
             text += ", so the scores determine the selection"
         else:
