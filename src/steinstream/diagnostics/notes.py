@@ -86,7 +86,9 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     if worth is None:
         return None
     text = f"The chain is worth about {int(float(f'{worth:.2g}'))} independent draws"
-    if trust is not None and trust < _REDUCED:
+    if settings.get("corrected_stream"):
+        text += ", so its distribution was corrected by the scores"
+    elif trust is not None and trust < _REDUCED:
         if not settings.get("has_scores"):
             text += ", and scores are missing to correct it: the kept draws are not better than the chain"
         elif trust < _SCORES_DECIDE:

@@ -21,7 +21,7 @@ from steinstream.thinner.config import ThinConfig
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
-    from steinstream._typing import Integers
+    from steinstream._typing import Array, Integers
 
 _ROUNDS = 10  # largest number of rounds of swaps
 _TRIALS, _DROPPED = 50, 5  # number of re-selections, and of draws in each
@@ -40,11 +40,18 @@ class Selection:
         Coordinates in which the kernel is evaluated.
     stream_weight : float, default 0
         Weight of the stream term. It is required for draws without scores, and its value has no effect then.
+    counts : array, optional
+        How often the stream of the stream term has each of the draws, (n,). Default: once.
 
     """
 
     def __init__(
-        self, draws: Block, config: ThinConfig, preconditioner: Preconditioner, stream_weight: float = 0.0
+        self,
+        draws: Block,
+        config: ThinConfig,
+        preconditioner: Preconditioner,
+        stream_weight: float = 0.0,
+        counts: Array | None = None,
     ) -> None:
         from steinstream._engine.compiled_kernel import compile_kernel  # compiled: only where it is used
         from steinstream._engine.local_search import Subset, add_stream_term
@@ -72,8 +79,9 @@ class Selection:
             weights=weights,
         )
         if stream_weight:
-            scale = stream_weight * float(diagonal.mean()) if draws.has_scores else 1.0
-            add_stream_term(self._kernel, self._subset, len(x), scale)
+            counts = np.ones(len(x)) if counts is None else counts
+            scale = stream_weight * float((diagonal * counts).sum() / counts.sum()) if draws.has_scores else 1.0
+            add_stream_term(self._kernel, self._subset, counts, scale)
 
     @property
     def chosen(self) -> Integers:
