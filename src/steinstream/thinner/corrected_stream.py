@@ -11,8 +11,9 @@ The correction is used if
 
 - the chain is worth fewer than 200 independent draws, and fewer than a tenth of the draws of the subsample. The
   distribution of a better chain needs no correction;
-- the mean of :math:`k_0(x, x)` over the corrected draws is at least half of that over the subsample. Stein thinning
-  avoids draws with large scores. Where these belong to the target, as in the neck of a funnel, they would be lost.
+- the mean of :math:`k_0(x, x)` over the corrected draws is at least two thirds of that over the subsample. Stein
+  thinning avoids draws with large scores. Where these belong to the target, as in the neck of a funnel, they would be
+  lost.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 
 from steinstream._typing import Array
 from steinstream.discrepancy._greedy import greedy_order
+from steinstream.kernels import IMQ, RBF
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.burn_in_detection import is_burn_in
 from steinstream.thinner.chain_worth import ChainWorth
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 DRAWS = 1000  # of the corrected stream; fewer than a summary holds before it is halved
 _LARGEST_WORTH = 200.0  # independent draws
 _SLOW = 10.0  # least number of draws per independent draw
-_LEAST_SHARE = 0.5  # of the mean of k0(x, x)
+_LEAST_SHARE = 2 / 3  # of the mean of k0(x, x)
 
 
 class CorrectedStream(NamedTuple):
@@ -76,7 +78,9 @@ def corrected_stream(config: ThinConfig, preconditioner: Preconditioner, sample:
     if effective is None or effective >= min(_LARGEST_WORTH, len(sample.draws) / _SLOW):
         return None
     sample = sample.take(~is_burn_in(sample.ids, worth.burn_in_ends))
-    kernel = config.kernel if config.kernel.linear else replace(config.kernel, linear=1.0)
+    kernel = config.kernel
+    if isinstance(kernel, IMQ | RBF) and not kernel.linear:
+        kernel = replace(kernel, linear=1.0)
     centred = replace(preconditioner, centre=sample.draws.mean(axis=0))
     chosen = greedy_order(sample.draws, sample.scores, DRAWS, kernel, centred, unique=False)
     counts = np.bincount(chosen, minlength=len(sample.draws)).astype(np.float64)

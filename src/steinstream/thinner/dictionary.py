@@ -323,8 +323,10 @@ class Dictionary:
         if early.all():
             early[:] = False
         before = self._penalties
-        self._rebuild(~early, burn_in)
-        if before is not None and not before.scalars["first_pass"]:  # the stream was known before and has no burn-in
+        if before is None or before.scalars["first_pass"]:
+            self._rebuild(~early, burn_in)
+        else:  # the stream was known before the first draw and has no burn-in
+            self._rebuild(~early, {})
             self._restore_diagonals(before)
         return ids[early]
 

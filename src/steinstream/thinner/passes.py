@@ -9,7 +9,8 @@ is kept when a pass starts is not offered in it, and every draw is offered once 
 Passes converge to a set that no single exchange improves, which depends on the initial set. ``start="sample"`` starts
 with a set chosen by local search from an evenly spaced subsample of the chain
 (:mod:`steinstream.thinner.local_search`), at a cost that does not depend on the length of the chain. The subsample then
-represents the stream in all passes. Without a stream term ``passes="auto"`` implies it. Measured in experiments/passes.
+represents the stream in all passes. Without a stream term ``passes="auto"`` implies it. Measured in experiments/passes. A slow chain is represented by
+draws that were corrected by their scores (:mod:`steinstream.thinner.corrected_stream`).
 """
 
 from __future__ import annotations
@@ -160,9 +161,11 @@ def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) ->
 def correct_stream(config: ThinConfig, state: ThinnerState, sample: Block, marked: bool = False) -> bool:
     """If the chain mixes slowly, correct its distribution by its scores, and choose the initial set from a subsample.
 
-    Only a fixed number of draws without costs, pins and features can be chosen. ``start="stream"`` turns this off.
+    Only a fixed number of draws in float64 without costs, pins and features can be chosen. ``start="stream"`` turns
+    this off.
     """
-    if config.start is not None or not config.stream_weight or not _may_start_with_sample(config, state, marked):
+    wanted = config.start is None and config.stream_weight > 0 and config.storage == "float64"
+    if not wanted or not _may_start_with_sample(config, state, marked):
         return False
     chosen = choose_by_corrected_stream(config, state.require_dictionary().preconditioner, sample)
     if chosen is not None:
