@@ -323,10 +323,8 @@ class Dictionary:
         if early.all():
             early[:] = False
         before = self._penalties
-        if before is None or before.scalars["first_pass"]:
-            self._rebuild(~early, burn_in)
-        else:  # the stream was known before the first draw and has no burn-in
-            self._rebuild(~early, {})
+        self._rebuild(~early, burn_in)
+        if before is not None and not before.scalars["first_pass"]:  # no draw adds to the sums of a known stream
             self._restore_diagonals(before)
         return ids[early]
 

@@ -98,7 +98,8 @@ def test_the_objective_is_that_of_the_corrected_stream_with_its_full_weight():
     x = slow_chain()
     thinner = thin_source(ArraySource.of(x, -x), ss.ThinConfig(size=40))
     kept, summary = thinner.kept, thinner.kept.stream_summary
-    assert len(summary.draws) == DRAWS and summary.weights.sum() == DRAWS
+    assert 0.95 * DRAWS <= len(summary.draws) <= DRAWS  # without draws that were found to be burn-in later
+    assert summary.weights.sum() == len(summary.draws)
     z, s = kept.preconditioner.apply(kept.draws, kept.scores)
     y = kept.preconditioner.apply_to_draws(summary.draws)
     phi = ss.IMQ().base_matrix
