@@ -9,7 +9,7 @@ The base kernel has a linear term here, with which KSD also sees wrong means and
 
 The correction is used if
 
-- the chain is worth fewer than 200 independent draws, and fewer than a tenth of the draws of the subsample. The
+- the chain is worth fewer than 200 independent draws, and fewer than a twentieth of the draws of the subsample. The
   distribution of a better chain needs no correction;
 - the mean of :math:`k_0(x, x)` over the corrected draws is at least two thirds of that over the subsample. Stein
   thinning avoids draws with large scores. Where these belong to the target, as in the neck of a funnel, they would be
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 DRAWS = 1000  # of the corrected stream; fewer than a summary holds before it is halved
 _LARGEST_WORTH = 200.0  # independent draws
-_SLOW = 10.0  # least number of draws per independent draw
+_SLOW = 20.0  # least number of draws per independent draw
 _LEAST_SHARE = 2 / 3  # of the mean of k0(x, x)
 
 

@@ -11,7 +11,8 @@ with a set chosen by local search from an evenly spaced subsample of the chain
 (:mod:`steinstream.thinner.local_search`), at a cost that does not depend on the length of the chain. The subsample then
 represents the stream in all passes. Without a stream term ``passes="auto"`` implies it. Measured in experiments/passes.
 
-By default a slow chain is represented by draws that were corrected by their scores (:mod:`steinstream.thinner.corrected_stream`).
+By default a slow chain is represented by draws of the subsample that were selected by their scores
+(:mod:`steinstream.thinner.corrected_stream`).
 """
 
 from __future__ import annotations
