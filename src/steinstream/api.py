@@ -473,6 +473,8 @@ def _started(
     if thinner.starts_with_sample(source.has_pins_or_features):
         read = read or _read(source, config, hooks)
         thinner.start_with_sample(read.subsample.block)
+    elif fits and read is not None:
+        thinner.correct_stream(read.subsample.block, source.has_pins_or_features)
     return thinner, read is not None and source.in_memory and thinner.accepts_all(read.largest)
 
 

@@ -66,20 +66,21 @@ def compute_base_row(kernel, subset, draw) -> None:
 
 
 @jit
-def add_stream_term(kernel, subset, count, scale) -> None:
-    """Add the stream term to the empty subset; the first ``count`` draws are the stream.
+def add_stream_term(kernel, subset, counts, scale) -> None:
+    """Add the stream term to the empty subset; the stream has the first draws ``counts[i]`` times each.
 
     ``scale`` is gamma times the mean of k0(x, x), or 1 without scores; w = scale / nu with nu the spread of the stream.
 
     Reference: `reference.objective_matrix`.
     """
+    count, total = counts.shape[0], counts.sum()
     draw, means, spread = np.zeros((2, subset.tiles.shape[1])), np.zeros(count), 0.0
     for i in range(count):
         read_draw(subset.tiles, i, draw)
         compute_base_row(kernel, subset, draw)
         for j in range(count):
-            means[i] += subset.base_row[j] / count
-        spread += (subset.base_row[i] - means[i]) / count
+            means[i] += subset.base_row[j] * counts[j] / total
+        spread += (subset.base_row[i] - means[i]) * counts[i] / total
     if spread <= 0.0:
         return
     subset.weights[1] = scale / spread

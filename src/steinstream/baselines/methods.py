@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike
 from steinstream import schedules, validation
 from steinstream._typing import Array, Integers
 from steinstream.api import ArraySource, ChainSource, DrawSource, RunHooks, fit_source
+from steinstream.discrepancy._greedy import greedy_order
 from steinstream.discrepancy.ksd import ksd, run_rows_in_threads
 from steinstream.errors import InputError
 from steinstream.kernels import Kernel
-from steinstream.postprocess._greedy import greedy_order
 from steinstream.preconditioning import Preconditioner
 from steinstream.result import History, Kept
 from steinstream.thinner import Thinner

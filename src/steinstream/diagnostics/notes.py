@@ -99,7 +99,9 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     if worth is None:
         return None
     text = f"The chain is worth about {int(float(f'{worth:.2g}'))} independent draws"
-    if trust is not None and trust < _REDUCED:
+    if settings.get("corrected_stream"):
+        text += ", so its distribution was corrected by the scores"
+    elif trust is not None and trust < _REDUCED:
         if not settings.get("has_scores"):
             text += ", and the kept draws cannot be more accurate without scores"
         elif trust < _SCORES_DECIDE:

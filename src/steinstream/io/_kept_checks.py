@@ -27,6 +27,7 @@ _STATISTICS = {*_COUNTS, "effective_draws", "burn_in", "trust", "second_scores_n
 _TYPES: dict[frozenset[str], type] = {
     frozenset({"config", "merged", "source", "leaf"}): dict,
     frozenset({"commands", "preconditioner_changed", "burn_in_ends"}): list,
+    frozenset({"corrected_stream"}): bool,
 }
 
 

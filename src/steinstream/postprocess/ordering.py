@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from steinstream._typing import Array, Integers
+from steinstream.discrepancy._greedy import half_diagonal
 from steinstream.discrepancy.ksd import cumulative_ksd
 from steinstream.errors import InputError
 from steinstream.kernels import as_kernel
-from steinstream.postprocess._greedy import half_diagonal
 from steinstream.postprocess._stream import ObjectiveTerms, objective_terms
 from steinstream.result import Kept
 

@@ -487,6 +487,20 @@ class Thinner:
         """
         passes.start_with_sample(self.config, self.state, sample)
 
+    @exclusive
+    def correct_stream(self, sample: Block, has_pins_or_features: bool) -> None:
+        """If a finished chain mixes slowly, correct it by its scores: see :mod:`steinstream.thinner.corrected_stream`.
+
+        Parameters
+        ----------
+        sample : Block
+            Evenly spaced draws of the chain.
+        has_pins_or_features : bool
+            Whether draws of the chain are pinned, or have features.
+
+        """
+        passes.correct_stream(self.config, self.state, sample, has_pins_or_features)
+
     # -- state ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -867,6 +881,8 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
         settings["burn_in"] = state.worth.burn_in
         settings["burn_in_ends"] = sorted(map(list, state.worth.burn_in_ends.items()))
         settings["trust"] = trust_of_factor(kept.stream_weight / config.stream_weight, kept.layout.dim)
+        if current.corrected_stream:
+            settings |= {"trust": state.worth.trust(kept.size), "corrected_stream": True}
     if state.pinned_count:
         settings["pinned"] = state.pinned_count
     if current.past_ksd and kept is not None:

@@ -264,10 +264,14 @@ class Dictionary:
         before = self._penalties
         if before is not None and self._stream_weight:
             self._rebuild(np.ones(self.size, dtype=np.bool_), {})
-            if self._penalties is not None:
-                for name in before.scalars.dtype.names:
-                    if "diagonal" in name:
-                        self._penalties.scalars[name] = before.scalars[name]
+            self._restore_diagonals(before)
+
+    def _restore_diagonals(self, before: Penalties) -> None:
+        """Take over the sums of k0(x, x) over the stream."""
+        if self._penalties is not None:
+            for name in before.scalars.dtype.names:
+                if "diagonal" in name:
+                    self._penalties.scalars[name] = before.scalars[name]
 
     def set_stream(self, stream: Block) -> None:
         """Use these draws as the stream of the stream term, before the first draw is inserted."""
@@ -296,7 +300,10 @@ class Dictionary:
             early &= ~marks.pinned
         if early.all():
             early[:] = False
+        before = self._penalties
         self._rebuild(~early, burn_in)
+        if before is not None and not before.scalars["first_pass"]:  # no draw adds to the sums of a known stream
+            self._restore_diagonals(before)
         return ids[early]
 
     def _rebuild(self, rows: Flags, burn_in: Mapping[int, int]) -> None:

@@ -21,7 +21,7 @@ from steinstream.thinner.config import ThinConfig
 from steinstream.validation import Block
 
 if TYPE_CHECKING:
-    from steinstream._typing import Integers
+    from steinstream._typing import Array, Integers
 
 _ROUNDS = 10  # largest number of rounds of swaps
 _TRIALS, _DROPPED = 50, 5  # number of re-selections, and of draws in each
@@ -30,11 +30,17 @@ _TRIALS, _DROPPED = 50, 5  # number of re-selections, and of draws in each
 class Selection:
     """A subset of the draws of a block, without repeats. Of the settings, ``size`` and ``kernel`` are used.
 
-    A weight of the stream term is required for draws without scores, and its value has no effect then.
+    A weight of the stream term is required for draws without scores, and its value has no effect then. The stream has
+    each of the draws as often as ``counts`` says, by default once.
     """
 
     def __init__(
-        self, draws: Block, config: ThinConfig, preconditioner: Preconditioner, stream_weight: float = 0.0
+        self,
+        draws: Block,
+        config: ThinConfig,
+        preconditioner: Preconditioner,
+        stream_weight: float = 0.0,
+        counts: Array | None = None,
     ) -> None:
         from steinstream._engine.compiled_kernel import compile_kernel  # compiled: only where it is used
         from steinstream._engine.local_search import Subset, add_stream_term
@@ -62,8 +68,9 @@ class Selection:
             weights=weights,
         )
         if stream_weight:
-            scale = stream_weight * float(diagonal.mean()) if draws.has_scores else 1.0
-            add_stream_term(self._kernel, self._subset, len(x), scale)
+            counts = np.ones(len(x)) if counts is None else counts
+            scale = stream_weight * float((diagonal * counts).sum() / counts.sum()) if draws.has_scores else 1.0
+            add_stream_term(self._kernel, self._subset, counts, scale)
 
     @property
     def chosen(self) -> Integers:

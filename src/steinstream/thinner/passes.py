@@ -10,6 +10,9 @@ Passes converge to a set that no single exchange improves, which depends on the 
 with a set chosen by local search from an evenly spaced subsample of the chain
 (:mod:`steinstream.thinner.local_search`), at a cost that does not depend on the length of the chain. The subsample then
 represents the stream in all passes. Without a stream term ``passes="auto"`` implies it. Measured in experiments/passes.
+
+By default a slow chain is represented by draws of the subsample that were selected by their scores
+(:mod:`steinstream.thinner.corrected_stream`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from steinstream._typing import Flags, Integers
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.burn_in_detection import is_burn_in
-from steinstream.thinner.chain_worth import ChainWorth
+from steinstream.thinner.chain_worth import ChainWorth, stream_factor
+from steinstream.thinner.corrected_stream import DRAWS as CORRECTED_DRAWS
+from steinstream.thinner.corrected_stream import corrected_stream
 from steinstream.thinner.layout import as_layout
 from steinstream.thinner.local_search import Selection
 from steinstream.thinner.run import Observer, StepInfo, end_warmup
@@ -61,6 +66,8 @@ class Pass:
     """Whether a bound exists in the first pass."""
     fixed_stream: bool = False
     """Whether the stream of the stream term was known before the first pass."""
+    corrected_stream: bool = False
+    """Whether the stream term compares with a chain that was corrected by its scores."""
 
     @property
     def extends_stream(self) -> bool:
@@ -77,6 +84,7 @@ class Pass:
             initial_root=math.sqrt(objective),
             past_ksd=[*self.past_ksd, ksd],
             bound=bound,
+            corrected_stream=self.corrected_stream,
         )
 
     def offered(self, ids: Integers, valid: Flags) -> Flags:
@@ -122,10 +130,7 @@ def needs_another_pass(config: ThinConfig, state: ThinnerState) -> bool:
 
 def starts_with_sample(config: ThinConfig, state: ThinnerState, marked: bool = False) -> bool:
     """Return whether the initial set is chosen from a subsample; raise an `InputError` if it must be, but cannot."""
-    size = config.size
-    fixed = isinstance(state.preconditioner, Preconditioner) and state.estimator is None
-    plain = not (len(state) or config.cost_weight or marked)
-    possible = size is not None and config.growth_schedule == schedules.Constant(float(size)) and fixed and plain
+    possible = _may_start_with_sample(config, state, marked)
     if config.start == "sample" and not possible:
         raise InputError(
             'start="sample" needs a fixed size, no growth, no initial set, no costs, pins or features, and a '
@@ -134,6 +139,13 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, marked: bool = F
         )
     automatic = config.start is None and config.passes == "auto" and not config.stream_weight
     return possible and (config.start == "sample" or automatic)
+
+
+def _may_start_with_sample(config: ThinConfig, state: ThinnerState, marked: bool) -> bool:
+    size = config.size
+    fixed = isinstance(state.preconditioner, Preconditioner) and state.estimator is None
+    plain = not (len(state) or config.cost_weight or marked)
+    return size is not None and config.growth_schedule == schedules.Constant(float(size)) and fixed and plain
 
 
 def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) -> None:
@@ -145,21 +157,42 @@ def start_with_sample(config: ThinConfig, state: ThinnerState, sample: Block) ->
         return
     chosen = choose_from_sample(config, state.preconditioner, sample)
     if chosen is not None:
-        state.set_layout(config, as_layout(config, state.dim, chosen.draws, False))
-        if config.stream_weight:
-            state.require_dictionary().set_stream(chosen.stream)
-        state.start_with(config, chosen.draws)
-        root = math.sqrt(state.require_dictionary().objective)
-        state.current_pass = Pass(
-            not_offered=chosen.draws.ids,
-            initial_root=root,
-            has_bound=False,
-            fixed_stream=config.stream_weight > 0,
-        )
+        _start_with(config, state, chosen)
+
+
+def correct_stream(config: ThinConfig, state: ThinnerState, sample: Block, marked: bool = False) -> bool:
+    """If the chain mixes slowly, correct its distribution by its scores, and choose the initial set from a subsample.
+
+    Only a fixed number of draws in float64 without costs, pins and features can be chosen. ``start="stream"`` turns
+    this off.
+    """
+    wanted = config.start is None and config.stream_weight > 0 and config.storage == "float64"
+    if not wanted or not _may_start_with_sample(config, state, marked):
+        return False
+    chosen = choose_by_corrected_stream(config, state.require_dictionary().preconditioner, sample)
+    if chosen is not None:
+        _start_with(config, state, chosen, corrected=True)
+    return chosen is not None
+
+
+def _start_with(config: ThinConfig, state: ThinnerState, chosen: SampleChoice, *, corrected: bool = False) -> None:
+    """Start the first pass with chosen draws and a known stream."""
+    state.set_layout(config, as_layout(config, state.dim, chosen.draws, False))
+    if config.stream_weight:
+        state.require_dictionary().set_stream(chosen.stream)
+    state.start_with(config, chosen.draws)
+    root = math.sqrt(state.require_dictionary().objective)
+    state.current_pass = Pass(
+        not_offered=chosen.draws.ids,
+        initial_root=root,
+        has_bound=False,
+        fixed_stream=config.stream_weight > 0,
+        corrected_stream=corrected,
+    )
 
 
 class SampleChoice(NamedTuple):
-    """Draws chosen from a subsample of the stream, and the part of the subsample that represents the stream."""
+    """Draws chosen from a subsample of the stream, and the draws that represent the stream."""
 
     draws: Block
     stream: Block
@@ -191,3 +224,35 @@ def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sampl
         greedy = Selection(sample, config, preconditioner).greedy().swap()
         best = min(greedy, even, key=lambda selection: selection.energy)
     return SampleChoice(best.shake().block(), sample)
+
+
+def choose_by_corrected_stream(
+    config: ThinConfig, preconditioner: Preconditioner, sample: Block
+) -> SampleChoice | None:
+    """Return ``config.size`` draws that represent a slow chain as corrected by its scores; None if it needs none.
+
+    Parameters
+    ----------
+    config : ThinConfig
+        Settings, with a size.
+    preconditioner : Preconditioner
+        The preconditioner.
+    sample : Block
+        Subsample of the stream.
+
+    Returns
+    -------
+    SampleChoice or None
+        The chosen draws and the corrected stream. None also if the subsample is too small, or if more draws are kept
+        than half of those of a corrected stream.
+
+    """
+    size = config.size or 0
+    if len(sample.draws) < _SAMPLE_FACTOR * size or _SAMPLE_FACTOR * size > CORRECTED_DRAWS:
+        return None
+    corrected = corrected_stream(config, preconditioner, sample)
+    if corrected is None or len(corrected.sample.draws) < _SAMPLE_FACTOR * size:
+        return None
+    weight = config.stream_weight * stream_factor(1.0, sample.draws.shape[1])
+    chosen = Selection(corrected.sample, config, preconditioner, weight, corrected.counts).even().swap().shake()
+    return SampleChoice(chosen.block(), corrected.draws)

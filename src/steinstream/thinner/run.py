@@ -233,7 +233,8 @@ def _update_estimates(config: ThinConfig, state: ThinnerState, block: Block, rec
             records = records.corrected(kept)
             records = records._replace(dropped=np.concatenate([records.dropped, removed]))
             _log.info("step %d: %d draws are burn-in", state.steps, state.worth.burn_in)
-        kept.stream_weight = config.stream_weight * state.worth.stream_factor(kept.size)
+        if not state.current_pass.corrected_stream:
+            kept.stream_weight = config.stream_weight * state.worth.stream_factor(kept.size)
         _log.debug(
             "step %d: worth %.0f draws, stream weight %.3g",
             state.steps,

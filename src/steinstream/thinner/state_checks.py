@@ -335,7 +335,7 @@ def _pass(fields: _Fields, empty: _Fields) -> None:
     real = isinstance(past, list) and all(type(value) in (int, float) for value in past)
     if not real or any(not (math.isnan(value) or 0 <= value <= _LARGEST_VALUE) for value in past):
         raise fields.wrong("past_ksd", "it is not a list of numbers of at least 0")
-    for name in ("has_bound", "fixed_stream"):
+    for name in ("has_bound", "fixed_stream", "corrected_stream"):
         fields.flag(name)
 
 

@@ -182,7 +182,7 @@ NOT_LISTS = {
     "io/npz.py: Kept": "fields of a kept set",
     "planning.py: Plan": "the result of a plan",
     "planning.py: estimate_kappa": "the step is simulated with these alone",
-    "postprocess/_greedy.py: greedy_order": "arguments of a formula",
+    "discrepancy/_greedy.py: greedy_order": "arguments of a formula",
     "postprocess/merging.py: PartFacts": "facts about a kept set",
     "postprocess/merging.py: ThinConfig": "the arguments of merge",
     "postprocess/merging.py: cls": "facts about a kept set",
