@@ -670,6 +670,8 @@ class Kept:
             )
         found = diagnose(self.draws, self.ids, stream, self.names, self.weights, self.settings)
         more = notes_of_summary(self.stream_error, self.mmd)
+        if self.settings.get("corrected_stream"):
+            more += ("the chain mixes slowly and was corrected by its scores, so the kept draws differ from it",)
         return replace(found, notes=(*found.notes, *more)) if more else found
 
     def report(

@@ -874,8 +874,9 @@ def _settings(config: ThinConfig, state: ThinnerState) -> dict[str, Any]:
         settings["has_scores"] = kept.layout.has_scores and not kept.layout.has_ratios  # those of a proxy do not count
         if kept.layout.features is not None and not kept.layout.sketches_draws:
             settings["features"] = kept.layout.features.width
-    if kept is not None and kept.stream_error is not None and config.start != "sample":
-        settings["stream_error"] = kept.stream_error  # of a summary of the whole stream
+    summarises = config.start != "sample" and not current.corrected_stream  # the whole stream, not a subsample of it
+    if kept is not None and summarises and kept.stream_error is not None:
+        settings["stream_error"] = kept.stream_error
     if state.worth is not None and kept is not None:
         settings["effective_draws"] = state.worth.current_effective_draws()
         settings["burn_in"] = state.worth.burn_in

@@ -156,3 +156,13 @@ def test_blocks_and_checkpoints_do_not_change_a_bit(tmp_path):
     kept = thinner.kept
     assert stops > 10 and kept.settings["corrected_stream"]
     assert np.array_equal(kept.ids, whole.ids) and (kept.ksd, kept.mmd) == (whole.ksd, whole.mmd)
+
+
+def test_a_corrected_set_says_why_it_differs_from_the_chain():
+    chain = slow_chain(8000, rho=0.995)
+    kept = ss.thin(chain, -chain, size=100)
+    assert np.abs(kept.draws.mean(axis=0)).max() < 0.05 < np.abs(chain.mean(axis=0)).max()
+    assert kept.stream_error is None  # a corrected chain is no summary of the whole chain
+    found = kept.diagnose()
+    assert any("corrected by its scores" in note for note in found.notes)
+    assert [finding.name for finding in found.findings if finding.fired] == ["slow"]
