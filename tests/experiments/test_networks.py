@@ -164,7 +164,7 @@ def test_cifar10_quick_resumes_after_a_kill(tmp_path, environment):
     results = read_table(tmp_path / "out" / "results.parquet")
     assert set(results["chain"].tolist()) == set(range(5))
     assert set(results["stream"].tolist()) == {"SGLD", "SPMCMC", "others"}
-    assert "Networks for the same agreement" in ran.stdout and "Interpolant: 9 x 9 nodes" in ran.stdout
+    assert "Networks for the same agreement" in ran.stdout and "Interpolant: $9 \\times 9$ nodes" in ran.stdout
     assert 0.4 < results["accuracy"].mean() < 0.99  # of ten classes
     assert 0.8 < results["agreement"].mean() < 0.999
 
