@@ -20,6 +20,7 @@ from steinstream.kernels import IMQ, RBF, Kernel
 from steinstream.result import History, Kept, Variable
 from steinstream.validation import Block, finite_rows
 
+VARIABLE_KINDS = "biufcUSOMm"  # of the NumPy types of variables
 _SUM_TOLERANCE = 1e-6
 _LARGEST_WEIGHT = 2e30  # of a stream term
 _COUNTS = {"seen", "skipped", "initial", "steps"}
@@ -171,7 +172,7 @@ class _Check:
     def variable(self, name: str, variable: Variable, rows: int) -> Variable:
         """Return a variable with one value or array per draw."""
         values, dims, coords = np.asarray(variable.values), tuple(map(str, variable.dims)), variable.coords
-        if values.ndim != 1 + len(dims) or len(values) != rows or values.dtype.kind not in "biufcUSOMm":
+        if values.ndim != 1 + len(dims) or len(values) != rows or values.dtype.kind not in VARIABLE_KINDS:
             raise self.wrong(f"the variable {name} has shape {values.shape} and dimensions {dims} for {rows} draws")
         for dim, labels in coords.items():
             if dim not in dims or np.shape(labels) != (values.shape[1 + dims.index(dim)],):

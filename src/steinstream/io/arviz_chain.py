@@ -44,6 +44,7 @@ from steinstream.io._arviz_layout import (
 )
 from steinstream.io._columns import not_a_parameter, split_names
 from steinstream.io._dependent_variables import dependent_variables
+from steinstream.io._kept_checks import VARIABLE_KINDS
 from steinstream.io._labelled_arrays import (
     ArrayTree,
     ChunkReader,
@@ -415,6 +416,8 @@ class ArvizChain(Chain):
             require_rows_held(self.path, arrays.values(), self._dims, len(ids))
             chains, draws = self._ids.positions(ids, self.path) if arrays else (ids[:, 0], ids[:, 1])
             for name, array in arrays.items():
+                if array.dtype.kind not in VARIABLE_KINDS:
+                    raise InputError(f"{self.path}: {name} has dtype {array.dtype}.", "Write it as numbers or text.")
                 values = text_as_str(read_rows(array, self._dims, chains, draws))
                 found[name] = labelled_variable(values, array.other_dims(self._dims), coords)
         return found

@@ -76,7 +76,7 @@ class Worker:
         origin = {**source.origin(), "settings": _plain(self.config.to_dict())}
         if done.exists():
             kept = _read_done(done, origin)
-            return without_history(replace(kept, stream=_read_stream(stream, done, kept.draws.shape[1])))
+            return without_history(replace(kept, stream=_read_stream(stream, done, kept)))
         watched = WatchedSource(source, FEW_PARAMETERS)
         thinner = self._load(saved, origin, watched) if saved.exists() else None
         hooks = _CheckpointHooks(saved, self.every, origin, watched)
@@ -172,14 +172,18 @@ def _write_stream(path: Path, stream: Block) -> None:
         np.savez(file, draws=stream.draws, scores=stream.scores, ids=stream.ids)
 
 
-def _read_stream(path: Path, done: Path, dim: int) -> Block | None:
+def _read_stream(path: Path, done: Path, kept: Kept) -> Block | None:
     """Read the draws that `_write_stream` wrote for a finished leaf; None if there are none."""
     if not path.exists():
         return None
     try:
         with reading(path, "npz"):
             arrays = read_arrays(path)
-            return checked_stream(arrays["draws"], arrays["scores"], arrays["ids"], dim, str(path))
+            dim = kept.draws.shape[1]
+            found = checked_stream(arrays["draws"], arrays["scores"], arrays["ids"], dim, str(path))
+            if found.has_scores != (kept.scores is not None):
+                raise InputError(f"{path}: the stream has {'' if found.has_scores else 'no '}scores, unlike the set.")
+            return found
     except InputError as damage:
         raise CheckpointError(damage.problem, f"Delete it and {done.name} to thin that chain again.") from None
 
