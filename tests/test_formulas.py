@@ -1,4 +1,4 @@
-"""Formulas of the pages of the experiments are written so that the site and GitHub show them."""
+"""Formulas of the pages are written so that the site and GitHub show them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / "paper.md", *sorted((ROOT / "experiments").glob("**/*.md"))]
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [path for folder in ("docs", "experiments") for path in sorted((ROOT / folder).glob("**/*.md"))]
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?! )([^$\n]+?)(?<! )\$", re.DOTALL)
 #: Formulas in plain text: powers, roots, Greek letters and symbols with a value.
 PLAIN = re.compile(r"\^|\bsqrt\(|\b(?:alpha|kappa|rho|epsilon)\b(?![-\]])|\bm = \d|\de[+-]\d\d\b|\bE KSD\b|\bN\(0")
