@@ -11,6 +11,7 @@ import shutil
 import sys
 import traceback
 import warnings
+import zipfile
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -267,9 +268,14 @@ def _independent_rows(case: Case, path: Path) -> Any:
     """Return the draws of an npz or npy file, read with NumPy alone; None for other files."""
     if path.suffix not in (".npz", ".npy") or {"--draws-name", "--format"} & set(case.words):
         return None
-    with path.open("rb") as file:
-        loaded = np.load(file, allow_pickle=False)
-        draws = loaded["draws"] if path.suffix == ".npz" and "draws" in loaded else loaded
-        if not isinstance(draws, np.ndarray) or (path.suffix == ".npz" and "ids" in loaded):
+    if path.suffix == ".npy":
+        draws = np.load(path, allow_pickle=False)
+        if not isinstance(draws, np.ndarray):
             return None
+    else:
+        with zipfile.ZipFile(path) as archive:  # np.load refuses an archive that follows other bytes
+            if "ids.npy" in archive.namelist() or "draws.npy" not in archive.namelist():
+                return None
+            with archive.open("draws.npy") as file:
+                draws = np.lib.format.read_array(file, allow_pickle=False)
     return draws[None] if draws.ndim == 2 else draws

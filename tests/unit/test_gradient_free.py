@@ -111,7 +111,7 @@ def test_the_result_is_that_of_a_slow_reference(stream, growth, candidates):
         {"features": lambda x: x**2, "stream_on": "both"},
         {"preconditioner": "streaming", "history": 10},
     ],
-    ids=str,
+    ids=", ".join,  # names of the settings
 )
 @pytest.mark.parametrize("stream_weight", [0.0, 1.0])
 def test_with_the_target_for_a_proxy_every_option_is_that_of_scores(stream, settings, stream_weight):

@@ -222,9 +222,9 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
         ) from None
     if not {"head", "checksum"} <= arrays.keys():
         raise CheckpointError(f"{path} is an npz file but not a steinstream checkpoint.", "Give another file name.")
-    if str(arrays.pop("checksum")) != _checksum(arrays):
-        raise CheckpointError(f"{path} is damaged: its checksum does not match.", "Delete it to start again.")
     with _invalid(path):
+        if str(arrays.pop("checksum")) != _checksum(arrays):
+            raise CheckpointError(f"{path} is damaged: its checksum does not match.", "Delete it to start again.")
         head = json.loads(str(arrays.pop("head")))
         if head["format"] != FORMAT:
             raise CheckpointError(

@@ -92,3 +92,20 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path):
     with pytest.raises(InputError, match="must fit into JSON"):
         thinner.save(tmp_path / "run.npz")
     assert (tmp_path / "run.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["head", "checksum"])
+def test_numbers_that_are_no_characters_are_damage(name, tmp_path):
+    thinner = ss.Thinner(3, size=5)
+    thinner.extend(normal(20), -normal(20))
+    thinner.save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as file:
+        arrays = dict(file)
+    length = arrays[name].nbytes // 4
+    arrays[name] = np.full(length, 0x110000, dtype=np.uint32).view(arrays[name].dtype).reshape(())
+    if name == "head":
+        del arrays["checksum"]
+        arrays["checksum"] = np.array(checkpoint._checksum(arrays))
+    np.savez(tmp_path / "run.npz", **arrays)
+    with pytest.raises(CheckpointError, match="not a valid checkpoint|is damaged"):
+        checkpoint.read(tmp_path / "run.npz")

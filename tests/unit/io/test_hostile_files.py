@@ -320,6 +320,20 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["names", "settings"])
+def test_a_kept_set_with_numbers_that_are_no_characters_is_refused(name, kept, tmp_path):
+    write_kept(kept, tmp_path / "kept.npz")
+    with np.load(tmp_path / "kept.npz") as file:
+        arrays = dict(file)
+    array = arrays[name]
+    arrays[name] = np.full(array.nbytes // 4, 0x110000, dtype=np.uint32).view(array.dtype).reshape(array.shape)
+    np.savez(tmp_path / "kept.npz", **arrays)
+    with pytest.raises(InputError, match="damaged"):
+        Kept.load(tmp_path / "kept.npz")
+    if name == "names":
+        assert open_chain(tmp_path / "kept.npz").names == ("x0", "x1", "x2")  # of draws, other names are ignored
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_a_forged_kept_set_is_refused(case, kept, tmp_path):
     change, match = WRONG[case]
