@@ -153,7 +153,8 @@ def worth(quality: str, cells: Numbers, methods: tuple[str, ...]) -> str:
     targets = rows(quality, "Targets")
     fresh = sum(row["half"] == "fresh" for row in targets)
     said = f"""
-        Means over {len(targets)} targets, {fresh} of which were added after all settings were fixed."""
+        Means over {len(targets)} targets. {fresh} were added after the settings were fixed, except for the
+        correction of slow chains."""
     return f"{table(head, lines)}\n{paragraph(said)}"[:-1]
 
 

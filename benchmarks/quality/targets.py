@@ -1,6 +1,6 @@
 """The targets: what is sampled, how, and whether a target chooses settings, confirms them, or is fresh.
 
-A fresh target was added after all settings were fixed, and no setting was changed after it was measured.
+A fresh target was added after the settings were fixed. Only the correction of slow chains was added later.
 
 `TARGETS` lists them by name. ``build`` makes the `Problem`; it loads JAX for the targets that are sampled by NUTS.
 """
@@ -580,7 +580,7 @@ def _fit_count(_: Path | None) -> Problem:
     return nuts(log_density, 7, **_FIT)
 
 
-# -- fresh targets: added after all settings were fixed ----------------------------------------------------------------
+# -- fresh targets: added after the settings were fixed ----------------------------------------------------------------
 
 
 @_add("horseshoe", "regression", FRESH, 32, "NUTS", scales=(30, 31))

@@ -29,7 +29,7 @@ DAMAGE = (
     LookupError,
     TypeError,
     SyntaxError,  # numpy parses the header of an array as a Python literal
-    SystemError,  # numpy for text with numbers that are no characters
+    SystemError,  # numpy for text with numbers that are not characters
     tokenize.TokenError,
     csv.Error,
     lzma.LZMAError,

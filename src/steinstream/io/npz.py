@@ -215,7 +215,7 @@ def _names(path: Path, archive: zipfile.ZipFile, dim: int) -> list[str] | None:
         with archive.open(f"{_NAMES}.npy") as file:
             names: list[str] = npy_format.read_array(file, allow_pickle=False).tolist()
             return names
-    except (ValueError, SystemError):  # the latter for numbers that are no characters
+    except (ValueError, SystemError):  # the latter for numbers that are not characters
         return None
 
 

@@ -107,5 +107,5 @@ def test_numbers_that_are_no_characters_are_damage(name, tmp_path):
         del arrays["checksum"]
         arrays["checksum"] = np.array(checkpoint._checksum(arrays))
     np.savez(tmp_path / "run.npz", **arrays)
-    with pytest.raises(CheckpointError, match="not a valid checkpoint|is damaged"):
+    with pytest.raises(CheckpointError, match=r"not a valid checkpoint|is damaged"):
         checkpoint.read(tmp_path / "run.npz")
