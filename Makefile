@@ -149,7 +149,7 @@ reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=
 reproduce-check: $(ALL)/all-tools ## compare cheap experiments with the committed results, run the others quickly
 	$(ALLBIN)/python -m experiments.check $(if $(strip $(DATA)),--data $(DATA))
 
-experiments: $(ALL)/all-tools ## every experiment of the paper: an hour and a half; with DATA also the networks, ten to thirty minutes of processor time each
+experiments: $(ALL)/all-tools ## every experiment of the paper: two hours; with DATA also the networks, ten to thirty minutes of processor time each
 	$(ALLBIN)/python -m experiments.run_all $(if $(strip $(DATA)),--data $(DATA))
 
 BEYOND := $(addsuffix /run,coordinates hard-cap noisy-scores linear weights without-scores diagnosis) \

@@ -6,7 +6,7 @@
 
 With ``--data``, the observations of the published Goodwin and calcium problems are used, the published Goodwin chain is
 thinned as well, and the networks and the scripts ``published/run.py`` and ``goodwin-mala/steps.py`` are run. This takes
-about an hour and a half on two cores without the networks, and ten to thirty minutes of processor time for each of
+about two hours on two cores without the networks, and ten to thirty minutes of processor time for each of
 these. They are run at medium scale, because their full scale needs a GPU: ``python -m experiments cifar10 --full``.
 """
 
@@ -31,7 +31,6 @@ REPEATED = "goodwin-rwm-chains"  # five independent chains of a quarter of the l
 REPEATED_OPTIONS = ["--chains", "5"]
 SLOW = "goodwin-mala-slow"  # MALA with a step that makes the burn-in long
 SLOW_OPTIONS = ["--step", "0.00012"]
-SLOW_MOVES = ["--moves", "600000"]  # at full scale
 PUBLISHED = "goodwin/goodwin_rw_stride100.npz"
 PUBLISHED_OPTIONS = [
     *("--draws-name", "theta", "--scores-name", "score"),
@@ -78,7 +77,7 @@ def command_line(name: str, scale: str, data: Path | None) -> tuple[str, list[st
     if name == REPEATED:
         name, options = "goodwin-rwm", options + REPEATED_OPTIONS
     if name == SLOW:
-        name, options = "goodwin-mala", options + SLOW_OPTIONS + (SLOW_MOVES if scale == "full" else [])
+        name, options = "goodwin-mala", options + SLOW_OPTIONS
     experiment = name.removesuffix("-fitted").removesuffix(AUTHORS)
     if name.endswith("-fitted"):
         options += ["--preconditioner", "auto"]

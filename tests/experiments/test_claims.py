@@ -192,11 +192,11 @@ def paired_methods(**key):
     return interval(linear - sqrt, 3)
 
 
-def steps_below(method, stream, kernel):
-    """Recorded steps of calcium at which a thinned set is below the unthinned one."""
+def steps_below(method, stream, kernel, other="every draw", name="calcium"):
+    """Recorded steps of the whole chain at which a set is below and above another one, and all recorded steps."""
     key = {"stream": stream, "kernel": kernel, "part": "whole"}
-    one, every = (select(results("calcium"), method=which, **key)["ksd"] for which in (method, "every draw"))
-    return int((one < every).sum()), int((one > every).sum()), len(one)
+    one, second = (select(results(name), method=which, **key)["ksd"] for which in (method, other))
+    return int((one < second).sum()), int((one > second).sum()), len(one)
 
 
 def calcium_below(kernel, stream):
@@ -258,6 +258,7 @@ def same_with_rbf():
         f"({pair('goodwin-mala', 'first', 'settled', 'KSDT-SQRT', 'every draw')})",
         f"({pair('goodwin-rwm', 'best', 'whole', *PAIR, digits=3)})",
         f"({pair('goodwin-published', 'first', 'settled', *PAIR)})",
+        f"({pair('goodwin-mala-slow', 'best', 'settled', *PAIR)})",
     ]
 
 
@@ -289,7 +290,11 @@ EXPECTED = {
         f"random walk {two('goodwin-rwm')}; {two('goodwin-rwm', measure='normalised')}",
         paired_methods(),
         paired_methods(stream="best"),
-        f"Slow MALA {two('goodwin-mala-slow')}",
+        f"Slow MALA {two('goodwin-mala-slow')} at the end",
+        "above at {1} of {2} recorded steps".format(
+            *steps_below("KSDT-LINEAR", "first", "imq", "KSDT-SQRT", "goodwin-mala-slow")
+        ),
+        f"; {two('goodwin-mala-slow', measure='normalised')}",
     ],
     "Goodwin, MALA": lambda: [
         f"slow step: {three('goodwin-mala-slow')}, SPMCMC {three('goodwin-mala-slow', stream='best')}",

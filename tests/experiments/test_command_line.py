@@ -271,7 +271,8 @@ def test_the_batch_runner_builds_the_command_lines_of_all_experiments(tmp_path):
     name, options = run_all.command_line("cifar10-authors", "full", tmp_path)
     assert name == "cifar10" and options == ["--posterior", "authors", "--data", str(tmp_path / "cifar10")]
     assert run_all.command_line("goodwin-rwm-chains", "full", None) == ("goodwin-rwm", ["--chains", "5"])
-    assert "--moves" not in run_all.command_line("goodwin-mala-slow", "quick", None)[1]
+    slow = ("goodwin-mala", ["--full", "--step", "0.00012"])
+    assert run_all.command_line("goodwin-mala-slow", "full", None) == slow
     for name in (*NAMES, "goodwin-published", "goodwin-rwm-chains", "goodwin-mala-slow", "imdb-authors"):
         experiment, options = run_all.command_line(name, "quick", tmp_path)
         assert experiment in NAMES and options[0] == "--quick"
