@@ -12,7 +12,7 @@ import steinstream as ss
 from tests.conftest import write_chain
 
 KEPT = "kept seen skipped parameters has_scores ksd mmd bound effective_size effective_draws burn_in chain_worth"
-KEPT_SET = {*KEPT.split(), "findings", "settings"}
+KEPT_SET = {*KEPT.split(), "stream_error", "findings", "settings"}
 PLAN = "radius bound draws steps kept growth budget config kappa diagonal bound_for preconditioner next"
 INSPECTION = "draws chains parameters has_scores negated invalid repeated left_out megabytes next"
 

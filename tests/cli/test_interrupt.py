@@ -28,7 +28,7 @@ def late():
         interrupt()
 
 patches = {
-    "while the arguments are examined": patch.object(steinstream.cli.crash, "_is_hdf5", interrupt),
+    "while the arguments are examined": patch.object(steinstream.cli.crash, "_may_crash", interrupt),
     "before the command": patch.object(steinstream.cli, "main", early),
     "after the command": patch.object(steinstream.cli, "main", late),
 }

@@ -416,7 +416,7 @@ class ArvizChain(Chain):
             require_rows_held(self.path, arrays.values(), self._dims, len(ids))
             chains, draws = self._ids.positions(ids, self.path) if arrays else (ids[:, 0], ids[:, 1])
             for name, array in arrays.items():
-                if array.dtype.kind not in VARIABLE_KINDS:
+                if array.dtype.kind not in f"{VARIABLE_KINDS}T":  # T: text of any length, converted below
                     raise InputError(f"{self.path}: {name} has dtype {array.dtype}.", "Write it as numbers or text.")
                 values = text_as_str(read_rows(array, self._dims, chains, draws))
                 found[name] = labelled_variable(values, array.other_dims(self._dims), coords)

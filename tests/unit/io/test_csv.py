@@ -14,7 +14,7 @@ from steinstream.validation import concatenate
 
 def read(path, **how):
     chain = open_chain(path, **how)
-    draws, scores, ids, _ = concatenate(list(chain.blocks()))
+    draws, scores, ids, *_ = concatenate(list(chain.blocks()))
     return chain.names, draws.tolist(), scores.tolist(), ids.tolist()
 
 

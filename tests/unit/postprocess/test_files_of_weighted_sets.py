@@ -44,7 +44,7 @@ def test_a_weighted_file_is_read_as_the_same_draws(suffix, names, what, tmp_path
         kept = replace(kept, prefix_ksd=None, prefix_mmd=None)
     kept.save(tmp_path / f"kept{suffix}")
     chain = open_chain(tmp_path / f"kept{suffix}")
-    draws, scores, ids, _ = concatenate(list(chain.blocks()))
+    draws, scores, ids, *_ = concatenate(list(chain.blocks()))
     assert chain.names == (names or ("x0", "x1"))
     assert np.array_equal(draws, kept.draws) and np.array_equal(scores, kept.scores) and np.array_equal(ids, kept.ids)
 
