@@ -210,7 +210,7 @@ def _wrong_scores(case: Case, path: Path) -> str:
     if not any("standard_normal" in word for word in case.words) or "--accuracy" in case.words:
         return ""
     moderate = np.abs(draws) < 10  # of others the log density is rounded
-    error = 1e-3 + 1e-14 * np.abs(draws).max(axis=0)  # steps are proportional to the standard deviation of all draws
+    error = 1e-3 + 1e-14 * np.fmax.reduce(np.abs(draws))  # steps are proportional to the sd of all draws
     wrong = moderate.all(-1, keepdims=True) & ~(np.abs(scores + draws) < error)
     wrong &= ~(np.isnan(scores) & (error > 1.0))  # with such steps the log density is not finite, which is announced
     return f"scores {scores[wrong]} of the draws {draws[wrong]}" if wrong.any() else ""

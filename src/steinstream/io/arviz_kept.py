@@ -28,6 +28,7 @@ from steinstream.io._arviz_layout import (
     OWN,
     PARAMETER,
     POSTERIOR,
+    SAMPLE_DIMS,
     STATS,
     UNCONSTRAINED,
     groups_of_tree,
@@ -100,7 +101,7 @@ class KeptGroup(NamedTuple):
 def check_names(kept: Kept, format: str) -> None:
     """Raise an `InputError` for a name that a tree of arrays cannot store; variables are files or nodes of a tree."""
     wrong = [name for name in kept.names or () if "\0" in name]
-    wrong += [name for name in kept.variables if name in ("", ".", "..") or "/" in name]
+    wrong += [name for name in kept.variables if name in ("", ".", "..", *SAMPLE_DIMS) or "/" in name]
     if wrong:
         raise InputError(f"{format} cannot store the name {wrong[0]!r}.", "Rename the parameter, or write npz.")
 

@@ -30,6 +30,7 @@ from steinstream.io.zarr import import_zarr, is_own_store, is_zarr, open_zarr, r
 from steinstream.result import Kept
 
 _HEAD = 4096  # bytes at the start of a file by which a format recognises it
+_LONGEST_NAME = 10_000  # characters; HDF5 and zip files have limits of 64 kB
 
 
 class Format(NamedTuple):
@@ -201,6 +202,11 @@ def write_kept(kept: Kept, path: str | os.PathLike[str], layout: str | None = No
     for name in (*(kept.names or ()), *kept.variables):
         if printable(name) != name or ("\0" in name and name in kept.variables):
             raise InputError(f"No file can store the name {name!r}.", "Rename it: kept.with_names([...]).")
+        if len(name) > _LONGEST_NAME:
+            raise InputError(
+                f"The name {name[:40]!r}... has {len(name)} characters; files can store {_LONGEST_NAME}.",
+                "Rename it: kept.with_names([...]).",
+            )
     if form.write_folder is not None:
         with replacing_folder(path, is_own_store) as folder:
             form.layouts.get(str(layout), form.write_folder)(kept, folder)

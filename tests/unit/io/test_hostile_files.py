@@ -364,7 +364,19 @@ def test_a_name_that_no_file_can_store_is_refused(name, kept, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/a"])
+def test_a_name_that_is_too_long_for_files_is_refused(kept, tmp_path):
+    for name, fits in (("a" * 10_000, True), ("a" * 10_001, False)):
+        named = replace(kept, variables={name: ss.Variable(np.ones(8))})
+        if fits:
+            write_kept(named, tmp_path / "kept.npz")
+            assert list(read_kept(tmp_path / "kept.npz").variables) == [name]
+        else:
+            with pytest.raises(InputError, match="has 10001 characters"):
+                write_kept(named, tmp_path / "other.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.npz"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/a", "draw", "sample"])
 @pytest.mark.parametrize("suffix", [".nc", ".zarr"])
 def test_a_variable_whose_name_is_a_path_is_refused_in_trees(name, suffix, kept, tmp_path):
     pytest.importorskip("xarray")
