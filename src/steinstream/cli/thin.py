@@ -111,8 +111,8 @@ def thin(
     With the scores of the draws, the kept draws represent the target. Without scores they represent the chain. Without
     -o, the kept draws of chain.csv are written to chain.kept.csv, and a summary of the parameters is printed.
 
-    The method default reads the file in blocks. The other methods require --size; of these, stein_thinning, reservoir
-    and kernel_thinning hold the whole chain in memory.
+    The method default reads the file in blocks. The other methods require --size; of these, stein_thinning,
+    minibatch_stein_thinning, reservoir and kernel_thinning hold the whole chain in memory, as does --gradient-free.
 
     \b
     Example: steinstream thin chain.npz -o kept.npz --size 200

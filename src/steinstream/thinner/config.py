@@ -88,7 +88,7 @@ class ThinConfig:
         Initial set: empty, or ``size`` draws chosen by local search from a subsample of the chain. Default:
         ``"sample"`` if ``passes="auto"``, ``size`` is given and ``stream_weight`` is 0, otherwise ``"stream"``. By
         default `thin` also corrects a slow chain by its scores if ``size`` is given: the chain is worth fewer than 200
-        independent draws, and fewer than a twentieth of its draws. ``"stream"`` turns this off.
+        independent draws, and than a twentieth of the draws of its subsample. ``"stream"`` turns this off.
     kernel : Kernel or str, default IMQ()
         Base kernel: `IMQ`, `RBF`, or a string such as ``"imq:c=1,beta=-0.5"`` or ``"rbf:h=2"``.
     preconditioner : Preconditioner, Warmup, Streaming, array or str, optional
