@@ -101,13 +101,12 @@ def check_regions(context: DiagnosticContext) -> Finding:
     worst = found.worst
     if worst < len(partitions[0]) == 2 and found.stream[worst] > 0.5:
         worst = 1 - worst  # report the smaller one of two
-    reason = "KSD is insensitive to the proportions of separate modes: " if context.has_scores else ""
     return found.finding(
         name="regions",
         says=f"the region around {context.describe_region(worst)} holds {found.stream[worst]:.1%} of the "
         f"stream and {kept[worst]:.1%} of the kept draws",
         found=f"most different {found.stream[worst]:.0%} and {kept[worst]:.0%} (near {context.describe_region(worst)})",
-        advice=f"{reason}{REMEDY}",
+        advice=f"KSD is insensitive to the proportions of separate modes: {REMEDY}",
         detects=f"a region of 50% that holds {found.half:.0%}, or a lost region of {100.0 * found.smallest_lost:.2g}%,",
     )
 

@@ -38,15 +38,6 @@ def test_a_mode_that_lost_mass_is_found_and_one_that_did_not_is_not(distance, sm
     assert whole.diagnose().ok, whole.diagnose()
 
 
-def test_the_advice_about_modes_mentions_ksd_only_for_draws_with_scores():
-    lost, _ = two_modes(6, 0.2, 0.01, 100)
-    advised = lost.diagnose()["regions"].advice
-    stream = lost.stream._replace(scores=np.empty((len(lost.stream.draws), 0)))
-    without = diagnose(lost.draws, lost.ids, stream)["regions"]
-    assert without.fired and advised == f"KSD is insensitive to the proportions of separate modes: {without.advice}"
-    assert without.advice.startswith("keep more draws")
-
-
 def test_a_mode_is_found_in_many_dimensions():
     lost, _ = two_modes(6, 0.2, 0.01, 200, dim=38)
     assert "regions" in fired(lost.diagnose())
