@@ -202,13 +202,17 @@ def _from_columns(table: Any, what: str) -> Array:
 
 def _how_to_convert(values: Any) -> str:
     """Return what to do with a value that is not an array of real numbers."""
+    if hasattr(values, "posterior"):  # a DataTree, or an InferenceData of ArviZ 0.x
+        return "Use ss.integrations.xarray.thin."
     if isinstance(values, Mapping) and not hasattr(values, "dims"):
         return "Join the parameters as columns: np.column_stack([*samples.values()])."
     if hasattr(values, "to_stacked_array"):  # an xarray.Dataset
         return 'Convert it: dataset.to_stacked_array("parameter", ["chain", "draw"]).'
     if isinstance(values, list | tuple) and values and np.ndim(values[0]) == 2:
         return "Chains of different lengths: pass the list to ss.parallel.thin(chains, workers=0)."
-    return "Every row needs the same number of entries."
+    if isinstance(values, list | tuple):
+        return "Every row needs the same number of entries."
+    return "Convert it to an array of numbers of shape (draws, dimensions)."
 
 
 #: Names of the dimensions along which draws are stored, in the order that is expected.

@@ -117,7 +117,7 @@ def test_any_file_is_described_with_the_way_to_scores(tmp_path):
     assert lines[""] == "4 chains x 25 draws, 2 parameters (mu, tau)"
     assert lines["draws"] == "draws.csv, columns mu, tau" and lines["parameters"] == "2: mu, tau"
     assert lines["ids"] == ".chain, .iteration" and lines["left out"] == "lp__ (log density)"
-    assert lines["scores"].startswith("none: ") and "docs/integrations/without-scores.md" in lines["scores"]
+    assert lines["scores"].startswith("none: ") and 'see "Draws without scores"' in lines["scores"]
     assert lines["repeats"].startswith("0%") and lines["invalid"].startswith("none")
 
 

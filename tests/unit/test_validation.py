@@ -289,7 +289,10 @@ def test_what_is_not_an_array_has_a_remedy_of_its_own():
         ({"a": x}, "np.column_stack"),
         ([x, x[:3]], "ss.parallel.thin"),
         (xarray.Dataset({"a": (("chain", "draw"), x)}), "to_stacked_array"),
+        (xarray.DataTree.from_dict({"posterior": xarray.Dataset({"a": (("chain", "draw"), x)})}), "xarray.thin"),
         ([[1.0], [1.0, 2.0]], "same number of entries"),
+        (np.array([["a", "b"]]), r"shape \(draws, dimensions\)"),
+        (iter(x), r"shape \(draws, dimensions\)"),
     ):
         with pytest.raises(InputError, match=remedy):
             validation.as_chains(value, None)

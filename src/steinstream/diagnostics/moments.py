@@ -22,7 +22,7 @@ from steinstream.diagnostics.finding import Finding
 from steinstream.diagnostics.mcse import as_normal, relative_noise, sensitivity, threshold
 
 EFFECT = 0.1  # standard deviations
-REMEDY = "keep more draws, or thin with a larger stream_weight"
+REMEDY = "keep more draws, or (with scores) thin with a larger stream_weight"
 
 
 def check_mean(context: DiagnosticContext) -> Finding:

@@ -29,8 +29,8 @@ DRAWS, SCORES = "draws", "scores"
 NAMES_HINT = "draws_name and scores_name (--draws-name, --scores-name)"
 PARAMETERS_HINT = "Choose the parameters with parameters (--parameters a,b,c)."
 
-#: Where to read about draws without scores.
-SCORES_GUIDE = "see docs/integrations/without-scores.md"
+#: Page of the documentation about draws without scores.
+SCORES_GUIDE = 'see "Draws without scores" in the documentation'
 
 _LARGEST_ID = 2**53
 _MOST_IN_TURNS = 64  # chains of a file that are read in turns: with more, each read is too short

@@ -6,7 +6,7 @@ tree depends on the order of the chains alone, so the result is the same to the 
 and in whatever order the leaves finish.
 
 `sources` holds what a leaf reads, `worker` thins one leaf, `pipeline` runs all leaves and the tree, and `backends`
-decides where the tasks run. ``docs/many-chains.md`` describes the settings.
+decides where the tasks run. The page "Many chains" of the documentation describes the settings.
 """
 
 from __future__ import annotations
