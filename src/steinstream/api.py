@@ -122,6 +122,8 @@ def thin(
             "Leave out the first draws: draws[n:], or draws[:, n:] for several chains, and the scores likewise. With "
             "scores, burn-in is detected and removed.",
         )
+    if log_density is None and (proxy != "gaussian" or clip != 1.0):
+        raise InputError("proxy and clip are used with log_density only.", "Give log_density, or leave them out.")
     chosen = ThinConfig.of(config, **settings)
     validation.reject_transposed(draws, chosen.size)
     if chosen.on_bad == "raise":

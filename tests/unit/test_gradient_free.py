@@ -285,3 +285,11 @@ def test_the_page(capsys):
     failed, tried = doctest.testfile(str(page), module_relative=False)
     assert tried
     assert failed == 0
+
+
+@pytest.mark.parametrize("given", [{"proxy": Told()}, {"clip": 2.0}], ids=", ".join)
+def test_options_of_the_proxy_need_log_densities(stream, given):
+    draws, _, log_density = stream
+    with pytest.raises(InputError, match="with log_density only"):
+        ss.thin(draws, size=20, **given)
+    assert len(ss.thin(draws, size=20, log_density=log_density, **given)) == 20
