@@ -42,7 +42,7 @@ COLUMNS = 64  # most parameters that are used
 _DRAWS_PER_KEPT = 10.0
 _LEAST_TRUST = 0.03
 _PLAIN_DIMENSIONS = 20.0  # up to which the stream weight is used as given
-_LARGEST_FACTOR = 25.0
+LARGEST_FACTOR = 25.0
 
 
 class _ChainRecord:
@@ -272,4 +272,4 @@ def trust_of_factor(factor: float, dim: int) -> float:
 
 def _dimension_factor(dim: int) -> float:
     """Return the factor for a chain that is trusted completely, before it is raised to 1."""
-    return min(_LARGEST_FACTOR, (dim / _PLAIN_DIMENSIONS) ** 2)
+    return min(LARGEST_FACTOR, (dim / _PLAIN_DIMENSIONS) ** 2)

@@ -17,7 +17,7 @@ import numpy as np
 from steinstream._typing import AnyArray, Integers
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner, Streaming, Warmup, same_preconditioner
-from steinstream.thinner.chain_worth import BATCHES, COLUMNS
+from steinstream.thinner.chain_worth import BATCHES, COLUMNS, LARGEST_FACTOR
 from steinstream.thinner.features import FeatureMap
 from steinstream.thinner.layout import DRAWS, STREAM_ON, DrawLayout
 from steinstream.thinner.state import ThinnerState
@@ -435,6 +435,8 @@ def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
             raise fields.wrong("penalty_scalars", f"{name} is {value}")
     if not config.stream_weight:
         return
+    if not numbers["gamma"] <= LARGEST_FACTOR * (1.0 + _ROUNDING) * config.stream_weight:
+        raise fields.wrong("penalty_scalars", f"gamma is {numbers['gamma']}, the stream weight {config.stream_weight}")
     if numbers["count"] != float((2 ** fields["stream_levels"]).sum()):
         raise fields.wrong("penalty_scalars", f"count is {numbers['count']}, not that of the stream")
     zero = np.zeros((1, 1))

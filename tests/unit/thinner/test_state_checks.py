@@ -128,6 +128,7 @@ FORGED = {
     "a stream sum that is too large": ("state.kept.stream_sum", at(3, 1e100)),
     "a negative stream sum": ("state.kept.stream_sum", at(3, -1.0)),
     "a stream of another length": ("state.kept.penalty_scalars", lambda scalars: scalars * 1.01),
+    "a weight of the stream term that is too large": ("state.kept.penalty_scalars", scaled("gamma", 1e3)),
     "another sum over pairs of kept draws": ("state.kept.penalty_scalars", scaled("kept_total", 1.01)),
     "another sum over the stream": ("state.kept.penalty_scalars", scaled("stream_total", 1.01)),
     "a large correction of the sum over the stream": ("state.kept.penalty_scalars", scaled("stream_total_low", 1e100)),
