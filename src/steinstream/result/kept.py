@@ -172,6 +172,12 @@ class Kept:
         """Estimated MMD between the stream and `stream_summary`, which represents it; None if it is not known.
 
         The distance of the kept draws to the stream is at most `mmd` plus the distance of the summary to the stream.
+
+        Returns
+        -------
+        float or None
+            The estimate; None also if the stream was corrected, or the set was started from a subsample.
+
         """
         error = self.settings.get("stream_error")
         return None if error is None else float(error)
