@@ -95,8 +95,8 @@ def objective_terms(kept: Kept, gamma: float | None = None) -> ObjectiveTerms:
     streams = compared([kept], np.ones(1), kernel, preconditioner)
     diagonal = None if s is None else kernel.diagonal(s, x)
     equal = np.full(len(x), 1.0 / len(x))
-    trust = 1.0 if kept.settings.get("corrected_stream") else kept.settings.get("trust", 1.0)
-    factor = stream_factor(trust, kept.draws.shape[1])
+    trust = None if kept.settings.get("corrected_stream") else kept.settings.get("trust")
+    factor = stream_factor(1.0 if trust is None else trust, kept.draws.shape[1])
     weight = streams.stream.weight(gamma * factor, diagonal, equal)
     return ObjectiveTerms(kernel, x, s, streams.base, streams.stream, weight)
 
