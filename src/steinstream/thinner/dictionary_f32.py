@@ -169,8 +169,10 @@ class DictionaryF32:
         """Use these draws as the stream of the stream term, before the first draw is inserted."""
         if self._stream is not None and self.layout.features is not None:
             sketches = self.layout.features.sketch(stream.draws)
+            self.layout.features.update(sketches)
             rows = [self._row(x, s) for x, s in zip(*map(_as_float32, stream[:2]), strict=True)]
             self._stream.observe(sketches, stream.ids, [2.0 * row[-1] for row in rows], True)
+            self._stream.change_coordinates()  # the sums are those of the summary, as for every kept draw
 
     def forget_burn_in(self, burn_in: Mapping[int, int]) -> Integers:
         """Leave the first draws of some chains out of the stream term, and remove the kept draws among them."""

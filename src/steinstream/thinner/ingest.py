@@ -142,9 +142,7 @@ def ingest_block(
         state.seen += len(x)
         state.skipped += len(x) - len(received.draws)
         state.subsample.add(received)
-    if layout.features is not None:
-        given = block.draws if block.features is None else block.features
-        block = block._replace(features=layout.features.sketch(given))
+    block = layout.with_sketches(block)
     if second is None or state.second_score_noise is None:
         return block
     if first_pass:

@@ -71,6 +71,12 @@ class DrawLayout:
         """Whether the features are the draws themselves, for draws that are stored as float32."""
         return self.features is not None and self.stream_on == DRAWS
 
+    def with_sketches(self, block: Block) -> Block:
+        """Return the draws with sketches of their features, which may be the draws themselves."""
+        if self.features is None:
+            return block
+        return block._replace(features=self.features.sketch(block.draws if block.features is None else block.features))
+
     def columns(self, block: Block) -> Array:
         """Return all columns of the draws as given, (n, width)."""
         parts = (block.draws, block.scores, block.ratios, block.features)

@@ -127,6 +127,8 @@ class ThinnerState:
         validation.finite_rows(block, "raise", config.kernel.linear > 0, config.storage)
         if self.layout is None:
             self.set_layout(config, as_layout(config, self.dim, block, False))
+        if self.layout is not None and self.layout.sketches_draws:
+            block = self.layout.with_sketches(block)
         self.initial_size = len(block.draws)
         self.require_dictionary().insert_all(block)
 

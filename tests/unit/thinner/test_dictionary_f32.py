@@ -190,3 +190,28 @@ def test_the_distance_of_many_draws_to_the_stream_does_not_depend_on_their_order
         for row in order:
             term.insert(points[row], float(row))
     assert terms[0].squared_mmd() == terms[1].squared_mmd() and terms[0].mmd == terms[1].mmd
+
+
+@pytest.mark.parametrize("scored", [True, False], ids=["scores", "no scores"])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_start_with_a_sample_lowers_the_objective(scored, passes):
+    x = np.random.default_rng(6).normal(size=(900, 40))
+    s = -x if scored else None
+    options = {"size": 20, "preconditioner": "identity", "storage": "float32", "passes": passes}
+    plain, chosen = ss.thin(x, s, **options), ss.thin(x, s, start="sample", **options)
+    assert np.array_equal(chosen.draws, x[chosen.ids[:, 1]].astype(np.float32)) and len(set(chosen.ids[:, 1])) == 20
+    assert chosen.mmd < plain.mmd
+    if scored:
+        assert chosen.ksd == pytest.approx(ss.ksd(chosen.draws, chosen.scores), rel=1e-6)
+
+
+def test_an_initial_set_is_part_of_the_default_objective(tmp_path):
+    x = np.random.default_rng(7).normal(size=(600, 40))
+    thinner = ss.Thinner(40, size=15, storage="float32", preconditioner="identity", initial=(x[:5], -x[:5]))
+    thinner.extend(x[5:300], -x[5:300])
+    thinner.save(tmp_path / "half.npz")
+    resumed = ss.Thinner.load(tmp_path / "half.npz")
+    for one in (thinner, resumed):
+        one.extend(x[300:], -x[300:])
+    assert np.array_equal(thinner.kept.ids, resumed.kept.ids)
+    assert (thinner.ksd, thinner.kept.mmd) == (resumed.ksd, resumed.kept.mmd)
