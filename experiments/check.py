@@ -92,18 +92,19 @@ def check_exact(name: str, data: Path | None, folder: Path) -> str:
 def check_script(name: str, data: Path | None, folder: Path) -> str:
     """Run a copy of a script and compare its results with the committed ones."""
     copy = _copy(name, folder)
-    results = "results.csv" if copy.stem == "run" else f"{copy.stem}.csv"
-    committed = copy.with_name(results).read_text().splitlines()
+    stem = "results" if copy.stem == "run" else copy.stem
+    results = next(copy.parent.glob(f"{stem}.[cp]*"))
+    committed = _lines(results)
     options = ["--data", str(data)] if name in NEEDS_DATA else []
     _run([sys.executable, str(copy), *options, *SCRIPTS.get(name, [])])
-    new = copy.with_name(results).read_text().splitlines()
+    new = _lines(results)
     whole = not SCRIPTS.get(name)
     expected = committed if whole else [line for line in committed if line in {*new}]
     for number, (one, other) in enumerate(zip(new, expected, strict=False), start=1):
         if one != other:
-            raise CheckError(f"line {number} of {results} is {one!r}, committed is {other!r}")
+            raise CheckError(f"line {number} of {results.name} is {one!r}, committed is {other!r}")
     if len(new) != len(expected):
-        raise CheckError(f"{results} has {len(new)} lines, of which {len(expected)} are committed")
+        raise CheckError(f"{results.name} has {len(new)} lines, of which {len(expected)} are committed")
     return "same as committed, bit for bit" if whole else f"{len(new)} results are the same as committed, bit for bit"
 
 
@@ -111,6 +112,14 @@ def check_shown(name: str, folder: Path) -> str:
     """Run a copy of a script that makes tables and figures from results."""
     _run([sys.executable, str(_copy(name, folder)), *SHOWN[name]])
     return "makes its tables and figures"
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a csv file, or those that the table of a parquet file has as csv."""
+    if path.suffix == ".csv":
+        return path.read_text().splitlines()
+    table = read_table(path)
+    return [",".join(table), *(",".join(map(str, row)) for row in zip(*table.values(), strict=True))]
 
 
 def _copy(name: str, folder: Path) -> Path:

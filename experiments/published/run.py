@@ -12,14 +12,14 @@ This script implements both algorithms, from this description, and runs them on 
 and, with ``--data FOLDER``, on the published Goodwin chain (FOLDER/goodwin/goodwin_rw_stride100.npz). The published
 algorithm is also run on alpha with the settings of the authors' code: standard deviation 0.5, linear growth t / 4,
 float32. KSD is always that of the kept draws with the kernel of the paper in float64, whatever selected them. Writes
-results.csv, summary.md and figure.png to the folder of this file. Without ``--data`` the Goodwin results are those of
-the existing results.csv. About ten minutes of processor time.
+results.parquet, summary.md and figure.png to the folder of this file. Without ``--data`` the Goodwin results are those
+of the existing results.parquet. About ten minutes of processor time.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -36,7 +36,12 @@ from steinstream.report.style import plain_ticks
 from steinstream.schedules import Schedule
 from steinstream.targets import Mixture
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from experiments.results import read_table, write_table  # noqa: E402
+
+RESULTS = HERE / "results.parquet"
 ALGORITHMS = ("published", "corrected")
 KERNELS = ("imq", "rbf")
 CANDIDATES, REPEATS, FLOOR = 5, 10, 10
@@ -278,13 +283,13 @@ def _results(key: tuple[str, str, str, str, int], rows: Array) -> Iterator[Resul
 
 
 def main() -> None:
-    """Run the problems or read results.csv, then write the summary and draw the figure."""
+    """Run the problems or read the stored results, then write the summary and draw the figure."""
     parser = argparse.ArgumentParser(description="The algorithm as published, next to the corrected one.")
     parser.add_argument("--data", type=Path, help="folder with goodwin/goodwin_rw_stride100.npz")
-    parser.add_argument("--read", action="store_true", help="use the existing results.csv")
+    parser.add_argument("--read", action="store_true", help=f"use the existing {RESULTS.name}")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"number of repeats (default: {REPEATS})")
     arguments = parser.parse_args()
-    stored = read() if (HERE / "results.csv").exists() else []
+    stored = read() if RESULTS.exists() else []
     if arguments.read:
         rows = stored
     else:
@@ -297,20 +302,14 @@ def main() -> None:
 
 
 def write(rows: list[Result]) -> None:
-    """Write results.csv."""
-    with (HERE / "results.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Result._fields)
-        writer.writerows([*row[:-2], f"{row.ksd:.6g}", f"{row.broken:.4g}"] for row in rows)
+    """Write the results; KSD is rounded to six digits and ``broken`` to four, which makes the file a third as large."""
+    rounded = [row._replace(ksd=float(f"{row.ksd:.6g}"), broken=float(f"{row.broken:.4g}")) for row in rows]
+    write_table(RESULTS, dict(zip(Result._fields, map(np.array, zip(*rounded, strict=True)), strict=True)))
 
 
 def read() -> list[Result]:
-    """Read results.csv."""
-    with (HERE / "results.csv").open(newline="") as file:
-        return [
-            Result(*line[:4], *map(int, line[4:7]), ksd=float(line[7]), broken=float(line[8]))
-            for line in list(csv.reader(file))[1:]
-        ]
+    """Read the results."""
+    return [Result(*row) for row in zip(*(column.tolist() for column in read_table(RESULTS).values()), strict=True)]
 
 
 def last(rows: list[Result], **key: Any) -> list[Result]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from functools import cache
@@ -86,13 +85,10 @@ def repeats(name, measure, digits, step=20_000, **key):
 @cache
 def published():
     """The last step of every run of the algorithm of the authors' code: measures by problem, setting and kernel."""
-    final = {}
-    with (EXPERIMENTS / "published" / "results.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            key = tuple(row[name] for name in ("problem", "setting", "kernel", "algorithm", "repeat"))
-            kept = int(row["kept"])
-            final[key] = {"kept": kept, "normalised": float(row["ksd"]) * kept**0.5}
-    return final
+    table = results("published")
+    keys = zip(*(table[name] for name in ("problem", "setting", "kernel", "algorithm", "repeat")), strict=True)
+    values = zip(table["kept"], table["ksd"] * table["kept"] ** 0.5, strict=True)
+    return {key: {"kept": kept, "normalised": normalised} for key, (kept, normalised) in zip(keys, values, strict=True)}
 
 
 def of_code(problem, setting, measure, digits, kernel="imq"):
@@ -115,12 +111,9 @@ def bound_over_measured(growth):
 
 def lowest(kernel, setting="1.0"):
     """Mean normalised KSD of the algorithm of the authors' code at the recorded steps: the lowest, and its step."""
-    curves, chosen = {}, ["alpha", setting, kernel, "published"]
-    with (EXPERIMENTS / "published" / "results.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if [row[name] for name in ("problem", "setting", "kernel", "algorithm")] == chosen:
-                curves.setdefault(int(row["step"]), []).append(float(row["ksd"]) * int(row["kept"]) ** 0.5)
-    return min((np.mean(values), step) for step, values in curves.items() if step >= 10)
+    table = select(results("published"), problem="alpha", setting=setting, kernel=kernel, algorithm="published")
+    curve = mean_over_repeats({**table, "normalised": table["ksd"] * table["kept"] ** 0.5})
+    return min((value, step) for step, value in zip(curve["step"], curve["normalised"], strict=True) if step >= 10)
 
 
 def stored(name, file):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
@@ -57,16 +56,14 @@ def of_chains():
 
 def of_published():
     """Paired differences of normalised KSD between two exponents, for the algorithm of the authors' code."""
-    last = {}
-    with (EXPERIMENTS / "published" / "results.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            key = tuple(row[name] for name in ("problem", "kernel", "algorithm", "setting", "repeat"))
-            last[key] = float(row["ksd"]) * int(row["kept"]) ** 0.5
+    table = read_table(EXPERIMENTS / "published" / "results.parquet")
+    keys = zip(*(table[name] for name in ("problem", "kernel", "algorithm", "setting", "repeat")), strict=True)
+    last = dict(zip(keys, table["ksd"] * table["kept"] ** 0.5, strict=True))
     numbers = []
     for problem in ("alpha", "alpha-authors"):
         for kernel in ("imq", "rbf"):
             one, other = (
-                np.array([last[problem, kernel, "published", exponent, str(repeat)] for repeat in range(10)])
+                np.array([last[problem, kernel, "published", exponent, repeat] for repeat in range(10)])
                 for exponent in ("1.8", "2.0")
             )
             numbers += [abs((one - other).mean()), (one - other).std(ddof=1) / np.sqrt(10)]

@@ -75,7 +75,7 @@ def _largest_differences(comparison: ChainComparison) -> str:
     quantiles = max(value for name, value in differences.items() if name.endswith("%"))
     return (
         f"Compared with {count(len(comparison.draws))} draws of the chain after burn-in, means differ by at most "
-        f"{differences['mean']:.2f} sd, sds by at most {differences['sd']:.0%}, and 5, 50 and 95 % quantiles by at "
+        f"{differences['mean']:.2f} sd, sds by at most {differences['sd']:.0%}, and 5%, 50% and 95% quantiles by at "
         f"most {quantiles:.2f} sd."
     )
 
