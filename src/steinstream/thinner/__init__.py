@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from steinstream.thinner.ingest import NewDraws, NewMarks, all_in_range, ingest,
 from steinstream.thinner.layout import RATIO
 from steinstream.thinner.run import DeferredInterrupt, Observer, StepInfo, advance
 from steinstream.thinner.state import ThinnerState
+from steinstream.thinner.subsample import fit_preconditioner
 from steinstream.thinner.thread_lock import exclusive, new_lock
 from steinstream.validation import Block, Magnitudes
 
@@ -702,6 +704,48 @@ class Thinner:
 
         """
         return self._kept(checks=True)
+
+    @exclusive
+    def corrected(self) -> Kept:
+        """Return kept draws for which a slow chain was corrected by its scores, as `thin` does for a finished chain.
+
+        They are selected again, from the subsample of at most 4096 draws. The thinner does not change. The conditions
+        are those of `thin`, see :mod:`steinstream.thinner.corrected_stream`; an initial set prevents the correction.
+
+        Returns
+        -------
+        Kept
+            The corrected draws, with ``settings["corrected_stream"]``; `kept` if the chain needs no correction, or if
+            it cannot be corrected.
+
+        Examples
+        --------
+        >>> from steinstream.samplers import RandomWalk
+        >>> from steinstream.targets import Gaussian
+        >>> sampler = RandomWalk(Gaussian(np.zeros(2), 1.0), step=0.1)
+        >>> _, chain = sampler.sample(sampler.init(np.zeros(2), seed=1), 5000)
+        >>> thinner = Thinner(dim=2, size=50)
+        >>> _ = thinner.extend(chain.draws, chain.scores)
+        >>> for kept in (thinner.kept, thinner.corrected()):
+        ...     print(kept.draws.std(axis=0).round(2))
+        [0.98 0.97]
+        [0.99 0.98]
+
+        """
+        kept, state, config = self.kept, self.state, self.config
+        chosen = config.preconditioner.kind if isinstance(config.preconditioner, Warmup) else config.preconditioner
+        has_features = state.layout is not None and state.layout.features is not None
+        fixed = isinstance(chosen, Preconditioner) or chosen == "identity"
+        if fixed or state.external_initial or config.storage == "float32":
+            return kept
+        estimate = fit_preconditioner(state.subsample, config.replace(preconditioner=chosen, validate_scores=False))
+        thinner = Thinner(self.dim, config.replace(preconditioner=estimate, validate_scores=False))
+        thinner.correct_stream(self.subsample, has_features or state.pinned_count > 0)
+        if not thinner.current_pass.corrected_stream:
+            return kept
+        thinner.extend_block(self.subsample, NewMarks())
+        again = thinner._kept(checks=False)
+        return replace(again, settings={**again.settings, "seen": self.seen, "skipped": self.skipped})
 
     def diagnose(self) -> Diagnosis:
         """Compare the kept draws with the stream, and the stream with itself: what KSD does not detect.

@@ -166,3 +166,49 @@ def test_a_corrected_set_says_why_it_differs_from_the_chain():
     found = kept.diagnose()
     assert any("corrected by its scores" in note for note in found.notes)
     assert [finding.name for finding in found.findings if finding.fired] == ["slow"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"candidates": 3}, {"preconditioner": "scales"}, {"preconditioner": ss.Warmup()}]
+)
+def test_a_thinner_corrects_a_slow_chain_from_its_subsample(settings):
+    errors = []
+    for seed in range(3):
+        x = slow_chain(seed=seed)
+        thinner = Thinner(3, size=100, **settings)
+        thinner.extend(x, -x, chain=7)
+        before = thinner.kept
+        corrected = thinner.corrected()
+        assert np.array_equal(corrected.draws, x[corrected.ids[:, 1]]) and set(corrected.ids[:, 0]) == {7}
+        assert corrected.ksd == pytest.approx(
+            ss.ksd(corrected.draws, corrected.scores, preconditioner=corrected.preconditioner), rel=1e-9
+        )
+        assert corrected.settings["corrected_stream"] and corrected.settings["seen"] == len(x)
+        assert np.array_equal(thinner.kept.ids, before.ids) and "corrected_stream" not in thinner.kept.settings
+        errors.append([np.abs(each.draws.std(axis=0) - 1).mean() for each in (corrected, before)])
+    ours, online = np.mean(errors, axis=0)
+    assert ours < 0.8 * online
+
+
+def test_a_thinner_returns_its_kept_draws_where_thin_corrects_nothing():
+    slow, mixing = slow_chain(4000), np.random.default_rng(0).normal(size=(2000, 3))
+    for x, settings in (
+        (mixing, {}),
+        (slow, {"start": "stream"}),
+        (slow, {"stream_weight": 0.0}),
+        (slow, {"preconditioner": "identity"}),
+        (slow, {"preconditioner": IDENTITY}),
+        (slow, {"growth": "sqrt"}),
+        (slow, {"storage": "float32", "preconditioner": "scales"}),
+        (slow, {"features": lambda draw: draw**2}),
+        (slow, {"initial": (slow[:5], -slow[:5])}),
+    ):
+        thinner = Thinner(3, **{"size": 50, **settings})
+        thinner.extend(x, -x)
+        assert np.array_equal(thinner.corrected().ids, thinner.kept.ids)
+    pinned = Thinner(3, size=50)
+    pinned.extend(slow, -slow, pinned=np.arange(4000) == 17)
+    assert np.array_equal(pinned.corrected().ids, pinned.kept.ids)
+    unscored = Thinner(3, size=50)
+    unscored.extend(slow)
+    assert np.array_equal(unscored.corrected().ids, unscored.kept.ids)
