@@ -27,10 +27,7 @@ _STEP = 1 << 20
 
 
 def compressor_of(name: str, metadata: dict[str, Any]) -> tuple[str, bool]:
-    """Return the compressor of an array, empty if it has none, and whether its values are texts of any length.
-
-    An `InputError` is raised for a codec that is not known.
-    """
+    """Return the compressor of an array, empty if it has none, and whether its values are texts of any length."""
     if "codecs" in metadata:
         used = [codec["name"] for codec in metadata["codecs"]]
     else:

@@ -744,7 +744,7 @@ class Thinner:
         if not thinner.current_pass.corrected_stream:
             return kept
         thinner.extend_block(self.subsample, NewMarks())
-        again = thinner._kept(checks=False)
+        again = thinner.kept
         return replace(again, settings={**again.settings, "seen": self.seen, "skipped": self.skipped})
 
     def diagnose(self) -> Diagnosis:

@@ -345,11 +345,9 @@ class Dictionary:
 
     @property
     def bound(self) -> float | None:
-        """Upper bound on the root of the expected objective, as in `thinner.bound`.
-
-        None with costs, pinned draws, or density ratios, because clipped ratios do not have mean 0 in the Stein kernel.
-        """
+        """Upper bound on the root of the expected objective, as in `thinner.bound`; None if there is none."""
         penalties = self._penalties
+        # Clipped density ratios do not have mean 0 in the Stein kernel.
         if self.layout.has_ratios or self._cost_weight or (penalties is not None and penalties.pinned.any()):
             return None
         slots = int(self._state.scalars["slots"])

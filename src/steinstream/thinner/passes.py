@@ -165,6 +165,12 @@ def correct_stream(config: ThinConfig, state: ThinnerState, sample: Block, marke
 
     Only a fixed number of draws in float64 without costs, pins and features can be chosen. ``start="stream"`` turns
     this off.
+
+    Returns
+    -------
+    bool
+        Whether the chain was corrected.
+
     """
     wanted = config.start is None and config.stream_weight > 0 and config.storage == "float64"
     if not wanted or not _may_start_with_sample(config, state, marked):
