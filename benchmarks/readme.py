@@ -32,6 +32,7 @@ FOUR = ("normal", "4", "100000")  # the row of results.md on draws in four dimen
 METHODS = {  # name in quality/results.md: name on the pages, input, what has to be in memory
     "default": ("**steinstream** `thin` with scores", "draws, scores", "kept, summary"),
     "online": ("**steinstream** `Thinner` with scores", "draws, scores", "kept, summary"),
+    "online-corrected": ("**steinstream** `Thinner` with scores, `corrected()`", "draws, scores", "kept, summary"),
     "no-scores": ("**steinstream** `thin` without scores", "draws", "kept, summary"),
     "online-no-scores": ("**steinstream** `Thinner` without scores", "draws", "kept, summary"),
     "passes-auto": ('steinstream with scores, `passes="auto"`', "draws, scores", "the chain"),
@@ -53,8 +54,11 @@ METHODS = {  # name in quality/results.md: name on the pages, input, what has to
     "stride": ("evenly spaced draws (stride)", "draws", "kept draws"),
 }  # fmt: skip
 WORTH = ("default", "online", "no-scores", "kt", "stein-thinning", "stride")
-WORTH_MORE = ("default", "online", "no-scores", "online-no-scores", "kt", "kt-second-half", "stein-thinning", "stride")
-SAME_OBJECTIVE = ("default", "online", "online-no-scores", "passes-auto", "no-scores-passes")
+WORTH_MORE = (
+    "default", "online", "online-corrected", "no-scores", "online-no-scores",
+    "kt", "kt-second-half", "stein-thinning", "stride",
+)  # fmt: skip
+SAME_OBJECTIVE = ("default", "online", "online-corrected", "online-no-scores", "passes-auto", "no-scores-passes")
 NETWORKS = {name: ROOT / "experiments" / name / "summary.md" for name in ("cifar10", "imdb")}
 NETWORK_SIZES, NETWORK_GOAL = ("20", "50", "100"), 0.5
 
@@ -231,7 +235,8 @@ def plain(method: str) -> str:
 
 def slow_chains(quality: str) -> str:
     """Return the table of errors on slow chains: the default, further passes and KSD alone."""
-    names = {"default": "default", "online": "`Thinner`", "passes-auto": '`passes="auto"`'}
+    names = {"default": "default", "online": "`Thinner`", "online-corrected": "`Thinner.corrected`"}
+    names["passes-auto"] = '`passes="auto"`'
     names |= {"pure-ksd": "KSD alone", "pure-ksd-passes": 'KSD alone, `passes="auto"`'}
     names |= {"pure-ksd-linear": "KSD alone, linear term", "stein-thinning": "Stein thinning"}
     found = [row for row in rows(quality, "Composite by target") if row["target"].startswith(("burn-in", "bad-mixing"))]

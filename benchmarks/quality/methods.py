@@ -163,11 +163,15 @@ def _kernel_thinning_second_half(work: Work, size: int) -> Selection:
 
 
 class Setting(NamedTuple):
-    """Settings of ``ss.thin``, or of ``ss.Thinner`` if ``online``, and whether it is given the scores."""
+    """Settings of ``ss.thin``, or of ``ss.Thinner`` if ``online``, and whether it is given the scores.
+
+    If ``corrected``, the thinner corrects a slow chain at the end.
+    """
 
     settings: Mapping[str, Any]
     scores: bool = True
     online: bool = False
+    corrected: bool = False
 
     def thin(self, chain: Chain, size: int) -> ss.Kept:
         """Return the kept draws."""
@@ -178,7 +182,7 @@ class Setting(NamedTuple):
         for start, number in product(range(0, draws.shape[1], _ONLINE_BLOCK), range(len(draws))):
             block = number, slice(start, start + _ONLINE_BLOCK)
             thinner.extend(draws[block], None if scores is None else scores[block], chain=number)
-        return thinner.kept
+        return thinner.corrected() if self.corrected else thinner.kept
 
 
 SETTINGS: dict[str, Setting] = {
@@ -187,6 +191,7 @@ SETTINGS: dict[str, Setting] = {
     "no-scores": Setting({}, scores=False),
     "no-scores-passes": Setting({"passes": "auto"}, scores=False),
     "online": Setting({}, online=True),
+    "online-corrected": Setting({}, online=True, corrected=True),
     "online-no-scores": Setting({}, scores=False, online=True),
     "pure-ksd": Setting({"stream_weight": 0.0}),
     "pure-ksd-linear": Setting({"stream_weight": 0.0, "kernel": ss.IMQ(linear=1)}),
