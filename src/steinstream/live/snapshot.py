@@ -113,7 +113,7 @@ class Snapshot:
 
     @cached_property
     def settled(self) -> Flags:
-        """Which draws of the stream are not burn-in."""
+        """Flags of the draws of the stream that are not burn-in."""
         chains, indices = self.stream.ids.T
         settled = np.ones(len(self.stream.draws), dtype=bool)
         for chain, end in self.burn_in_ends.items():
