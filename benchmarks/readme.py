@@ -157,7 +157,8 @@ def worth(quality: str, cells: Numbers, methods: tuple[str, ...]) -> str:
     targets = rows(quality, "Targets")
     fresh = sum(row["half"] == "fresh" for row in targets)
     said = f"""
-        Means over {len(targets)} targets; {fresh} are newer than all settings but the correction of slow chains."""
+        Means over {len(targets)} targets; {fresh} were added after all settings were fixed, except the correction of
+        slow chains."""
     return f"{table(head, lines)}\n{paragraph(said)}"[:-1]
 
 

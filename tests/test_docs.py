@@ -271,3 +271,13 @@ def test_pages_link_terms_to_the_glossary():
             if re.search(rf"\b{term}\b", prose) and f"glossary.md#{anchor}" not in page.read_text():
                 missing.append(f"{named(page)}: {term}")
     assert not missing
+
+
+def test_every_work_in_the_bibliography_has_an_address():
+    text = (ROOT / "docs" / "bibliography.md").read_text()
+    works = [
+        " ".join(work.split()) for work in re.findall(r"^- (.*?)(?=^- |^#|\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    ]
+    assert len(works) > 20 and all(re.search(r"\]\(https?://", work) for work in works)
+    for name, address in re.findall(r"\[(?:arXiv|doi):(\S+)\]\((https://\S+)\)(?=[.,])", text):
+        assert address.endswith(f"/{name}"), name

@@ -5,7 +5,8 @@ draw by draw as the collector does; the other five together are the reference. T
 and 5 % and 95 % quantiles of the kept networks on a grid are compared with the reference.
 
 ``--measure`` samples, thins and writes predictions.csv, one row per method, size and chain (a few minutes; requires
-torch, jax and numpyro). Without it, the table of the page is printed and docs/networks-predictions.png is drawn.
+torch, jax and numpyro). Without it, the table of docs/network-errors.md is printed and its
+figure docs/networks-predictions.png is drawn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Networks in a subspace, in docs/networks.md: ``python experiments/networks/subspace.py``.
 
 Runs the code of the page, then the same chain with other seeds. The posterior is computed by importance sampling from a
-wide Gaussian. Writes subspace.csv, one row per method and chain, and docs/networks.png, and prints the table of the
-page. One to two minutes; requires torch and matplotlib.
+wide Gaussian. Writes subspace.csv, one row per method and chain, and docs/networks.png, and prints the table of
+docs/network-errors.md. One to two minutes; requires torch and matplotlib.
 """
 
 from __future__ import annotations

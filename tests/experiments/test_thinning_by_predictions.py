@@ -1,4 +1,4 @@
-"""The numbers of docs/networks.md are those of the committed runs, and support what the page says."""
+"""The numbers of docs/network-errors.md are those of the committed runs, and support what the page says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from experiments.networks import predictions
 from experiments.networks.predictions import DEFAULT, KSD, PREDICTIONS, SIZES, STRIDE, UNSCORED, WORK
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "networks.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "network-errors.md").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ class Client:
         self._sent: SentDraws | None = None
         self._last_step = -1  # of the curve that was sent
         self._checks: tuple[CheckStatus, ...] = ()  # that were sent
-        self._stream: tuple[int, ...] = ()  # number of draws and last id that were sent
+        self._stream: tuple[int, ...] = ()  # number of draws, burn-in and last id that were sent
         self._next_stream = 0.0  # time
         self._progress: deque[tuple[float, int, int]] = deque()  # time, pass, draws
 
@@ -129,7 +129,7 @@ class Client:
     def _density(self, necessary: bool, now: Snapshot) -> dict[str, Any]:
         """Return the draws of the stream, if they have changed and are due."""
         held, clock = len(now.stream.draws), time.monotonic()
-        latest = (held, *now.stream.ids[-1].tolist()) if held else ()
+        latest = (held, now.burn_in, *now.stream.ids[-1].tolist()) if held else ()
         if self._sent is None or not (necessary or (latest != self._stream and clock >= self._next_stream)):
             return {}
         self._stream, self._next_stream = latest, clock + _STREAM_PERIOD

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from steinstream._typing import Array, Integers
+from steinstream._typing import Array, Flags, Integers
 from steinstream.result import History
 from steinstream.thinner.sanity_checks import SanityChecks
 from steinstream.validation import Block
@@ -112,19 +112,24 @@ class Snapshot:
         return MeanAndSd.of(np.stack([self.columns[column] for column in self.table_columns], axis=1))
 
     @cached_property
-    def stream_moments(self) -> MeanAndSd:
-        """Mean and standard deviation of the stream without its burn-in, for the coordinates of the table."""
-        draws, chains, indices = self.stream.draws[:, self.table_columns], *self.stream.ids.T
-        settled = np.ones(len(draws), dtype=bool)
+    def settled(self) -> Flags:
+        """Flags of the draws of the stream that are not burn-in."""
+        chains, indices = self.stream.ids.T
+        settled = np.ones(len(self.stream.draws), dtype=bool)
         for chain, end in self.burn_in_ends.items():
             settled &= (chains != chain) | (indices >= end)
-        return MeanAndSd.of(draws[settled])
+        return settled
+
+    @cached_property
+    def stream_moments(self) -> MeanAndSd:
+        """Mean and standard deviation of the stream without its burn-in, for the coordinates of the table."""
+        return MeanAndSd.of(self.stream.draws[:, self.table_columns][self.settled])
 
     def stream_column(self, column: int) -> Array:
-        """Return the values of a coordinate of the stream, or the approximate steps of its draws for ``ARRIVAL``."""
+        """Return a coordinate of the stream without burn-in, or the approximate steps of its draws for ``ARRIVAL``."""
         if column == ARRIVAL:
-            return np.linspace(1.0, max(self.steps, 1), len(self.stream.draws))
-        return self.stream.draws[:, column]
+            return np.linspace(1.0, max(self.steps, 1), len(self.stream.draws))[self.settled]
+        return self.stream.draws[:, column][self.settled]
 
 
 class ThinnerObserver:

@@ -143,7 +143,8 @@ def check_report_path(path: str | PathLike[str]) -> None:
 def _header(comparison: ChainComparison, title: str) -> Markup:
     kept, chain, seen = comparison.kept, comparison.chain, comparison.kept.settings.get("seen")
     of = f" of {count(seen)}" if isinstance(seen, int) else ""
-    lead = f"{count(len(kept))}{of} draws are kept, in {count(kept.draws.shape[1])} dimensions."
+    dim = kept.draws.shape[1]
+    lead = f"{count(len(kept))}{of} draws are kept, in {count(dim)} dimension{'' if dim == 1 else 's'}."
     if chain is None:
         source = "The set does not contain a subsample of its stream and no chain was given, so it is not compared."
     elif chain.from_thinner:
@@ -164,15 +165,17 @@ def _warnings(comparison: ChainComparison, diagnosis: Diagnosis | None) -> list[
     """Return the warnings of the inspection, and whether the kept draws come from this chain.
 
     The inspection evaluates Stein's identity including burn-in. The diagnostic check excludes burn-in, so a passed
-    check overrules the warning.
+    check overrules the warning. A check that fired names the cause; only the remedy for a wrong sign is added.
     """
     chain, total = comparison.chain, len(comparison.kept)
     if chain is None or chain.from_thinner:
         return []
     warnings = [] if chain.inspection is None else chain.inspection.warnings()
     lines = [f"{line[:1].upper()}{line[1:]}." for line in warnings]
-    if diagnosis is not None and any(finding.name == "scores" for finding in diagnosis.passed):
-        lines = [line for line in lines if not line.startswith("Scores: ")]
+    made = () if diagnosis is None else (*diagnosis.passed, *diagnosis.fired)
+    for check in (one for one in made if one.name == "scores"):
+        known = "Scores: sign plausible" if check.fired else "Scores: "
+        lines = [line for line in lines if not line.startswith(known)]
     if chain.found < total and "merged" not in comparison.kept.settings:
         missing = (
             f"{count(total - chain.found)} of the {count(total)} kept draws were not found at their positions in this "

@@ -221,7 +221,7 @@ def pair_panel(axes: Any, comparison: ChainComparison, x: int, y: int, sparse: b
     chain, kept = comparison.draws[:, both], comparison.kept.draws[:, both]
     (left, right), (low, high) = axis_limits(chain[:, 0]), axis_limits(chain[:, 1])
     columns, rows, density, levels = density_contours(chain, (left, right), (low, high))
-    if levels:
+    if levels and comparison.chain is not None:
         shades = [(CHAIN, alpha) for alpha in np.linspace(0.12, 0.4, len(levels))]
         axes.contourf(columns, rows, density, [*levels, math.inf], colors=shades, zorder=0)
         axes.contour(columns, rows, density, levels, colors=CHAIN, linewidths=0.6, alpha=0.7, zorder=1)

@@ -24,7 +24,7 @@ from steinstream.result import Kept
 _MAX_PAIRS, _MAX_MARGINALS, _MAX_ROWS = 5, 12, 1000  # parameters in pair plots, marginal plots and the table
 _MAX_VECTORS = 20_000  # points of all pair plots together that are drawn as vectors
 
-_WIDE, _SMALL = (4.1, 2.6), (2.2, 1.95)  # inches
+_WIDE, _MEDIUM, _SMALL = (4.1, 2.6), (3.2, 2.5), (2.2, 1.95)  # inches
 
 _KEPT_KEY = Markup("<span><i></i>kept</span>")
 _CHAIN_KEY = Markup('<span><i class="chain"></i>chain</span>')
@@ -52,13 +52,13 @@ def key_numbers(kept: Kept, evenly_spaced: float | None) -> Markup:
     weighted = "with weights; " if kept.weights is not None else ""
     rows: list[tuple[str, str, float | int | None, str]] = [
         ("seen", "draws", total, _describe_skipped(kept)),
-        ("kept", "kept", len(kept), f"{100.0 * len(kept) / total:.2g} % of the draws" if total else "draws"),
+        ("kept", "kept", len(kept), f"{100.0 * len(kept) / total:.2g}% of the draws" if total else "draws"),
         ("distinct", "distinct", len(states), "a state may be kept several times"),
         ("effective", "effective size", effective, f"{weighted}of the distinct states"),
         ("ksd", "KSD", kept.ksd if has_scores else None, f"{weighted}lower is better"),
         ("evenly", "KSD, evenly spaced", evenly_spaced, "of as many evenly spaced draws after burn-in"),
         ("mmd", "MMD", None if math.isnan(kept.mmd) else kept.mmd, "distance to the chain; lower is better"),
-        ("stream_error", "error of the summary", kept.stream_error, _describe_summary(kept)),
+        ("stream_error", "stream error", kept.stream_error, _describe_summary(kept)),
         ("bound", "bound", kept.bound if has_scores else None, "on the expected KSD, for independent draws"),
         ("debiased", "debiased KSD", kept.ksd_debiased, "from second scores that the selection did not use"),
     ]
@@ -188,10 +188,10 @@ def joint_distributions(comparison: ChainComparison) -> Markup:
 
             description = f"{comparison.names[y]} against {comparison.names[x]}"
             place = f"--row:{row + 1};--column:{column + 1}"
-            panels.append(panel(draw, description, _WIDE if side == 1 else _SMALL, place))
+            panels.append(panel(draw, description, {1: _WIDE, 2: _MEDIUM}.get(side, _SMALL), place))
     caption = ""
     if comparison.chain is not None:
-        caption = "Contours: regions that hold 20, 50, 80 and 95 % of the chain after burn-in. "
+        caption = "Contours: regions that hold 20%, 50%, 80% and 95% of the chain after burn-in. "
     caption += _describe_choice(comparison, len(chosen))
     if comparison.kept.weights is not None:
         caption += "The area of a point is proportional to its weight."
@@ -209,7 +209,8 @@ def marginal_distributions(comparison: ChainComparison) -> Markup:
             plots.marginal_panel(axes, comparison, j)
 
         panels.append(panel(draw, f"Density of {comparison.names[j]}", (_SMALL[0], 1.5)))
-    caption = f"Kernel density estimates with the same bandwidth. {_describe_choice(comparison, len(chosen))}"
+    same = "" if comparison.chain is None else " with the same bandwidth"
+    caption = f"Kernel density estimates{same}. {_describe_choice(comparison, len(chosen))}"
     return _section("Marginal distributions", _chain_legend(comparison), _figure_of("many", panels, caption))
 
 
@@ -258,7 +259,7 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
         errors = [float(values[j]) for values in comparison.standard_errors.values()]
         beyond = [not abs(error) <= comparison.limit for error in errors]
         difference = [
-            element("td", f"{error:+.1f}".replace("-", "\N{MINUS SIGN}"), class_="fired" if far else None)
+            element("td", _signed(error), class_="fired" if far else None)
             for error, far in zip(errors, beyond, strict=True)
         ]
         mark = element(
@@ -275,6 +276,11 @@ def _summary_rows(comparison: ChainComparison, listed: Sequence[int], id: str) -
         rows.append(element("tbody", *lines))
     whole = element("table", table_head(head), *rows, class_="full pairs", id=id)
     return element("div", whole, class_="wide", tabindex=0)
+
+
+def _signed(value: float) -> str:
+    words = f"{value:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return words if words[1:] != "0.0" else "0.0"
 
 
 def _shown(value: float, scale: float) -> str:

@@ -53,7 +53,8 @@ def _details(diagnosis: Diagnosis) -> list[str]:
         lines.append(
             f"Compared: {count(diagnosis.kept)} kept draws with {count(diagnosis.stream)} of the chain{known}."
         )
-    found = [f"{one.name} ({one.detects.rstrip(',')})" for one in diagnosis.passed if one.name in _MAIN]
+    main = [one for one in diagnosis.passed if one.name in _MAIN and not one.detects.startswith("no differences")]
+    found = [f"{one.name} ({one.detects.rstrip(',')})" for one in main]
     lines += [f"Checks that did not fire would have found: {', '.join(found)}."] if found else []
     reasons: dict[str, list[str]] = {}
     for one in diagnosis.skipped:

@@ -151,6 +151,15 @@ def test_mean_and_sd_of_kept_draws_and_stream_are_in_a_table(browser):
     assert complaints(browser) == []
 
 
+def test_numbers_that_round_to_zero_have_no_sign(browser):
+    draws = normal(2000)
+    draws -= draws.mean(axis=0) + 1e-5  # all draws are kept, so the means are equal and almost 0
+    with fed(ss.Thinner(2, **{**ss.PAPER, "growth": "none"}), draws).serve() as dashboard:
+        browser.get(dashboard.url)
+        until(lambda: len(table(browser)) == 2, "the table is there")
+        assert [row[1] for row in table(browser)] == ["0.00", "0.000"]
+
+
 def test_checks_that_fail_are_shown_in_full(browser):
     draws = normal(1000)
     thinner = ss.Thinner(2, size=100, preconditioner="identity")

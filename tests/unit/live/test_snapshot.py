@@ -10,6 +10,7 @@ import pytest
 
 import steinstream as ss
 from steinstream.live import ThinnerObserver, snapshot
+from steinstream.live.snapshot import ARRIVAL
 from tests.live import fed, normal
 
 
@@ -152,7 +153,7 @@ def test_a_snapshot_has_mean_and_sd_of_kept_draws_and_stream():
     assert np.allclose(now.stream_moments.sd, draws.std(axis=0, ddof=1))
 
 
-def test_burn_in_is_left_out_of_the_moments_of_the_stream():
+def test_burn_in_is_left_out_of_the_moments_and_the_density_of_the_stream():
     draws = np.random.default_rng(0).normal(size=(4000, 2))
     draws[:200] += np.linspace(50, 0, 200)[:, None]
     thinner = ss.Thinner(2, size=50, stream_weight=1.0)
@@ -161,6 +162,8 @@ def test_burn_in_is_left_out_of_the_moments_of_the_stream():
         now = thinner.observer.snapshot(frozenset((0, 1)))
     assert 100 < now.burn_in <= 400
     assert np.allclose(now.stream_moments.mean, draws[now.burn_in :].mean(axis=0))
+    assert np.array_equal(now.stream_column(1), draws[now.burn_in :, 1])
+    assert len(now.stream_column(ARRIVAL)) == 4000 - now.burn_in
 
 
 def test_with_many_parameters_the_table_has_the_first_ones_and_those_on_the_axes(monkeypatch):

@@ -83,6 +83,13 @@ def test_negated_scores_and_bad_values_are_reported(chain, folder, written):
     assert "look negated" in text and "1 of 6 000 draws not finite" in text
 
 
+def test_a_fault_of_the_scores_is_reported_once():
+    x = np.random.default_rng(0).normal(size=(2000, 2))
+    kept = ss.thin(x, -x / 1000, size=50, validate_scores=False)
+    verdict = kept.report(chain=x, scores=-x / 1000).html.partition('<dl class="numbers">')[0]
+    assert "gradients of a mean loss" in verdict and "sign plausible" not in verdict
+
+
 def test_the_report_states_what_it_compares_with(written):
     kept, path = written
     assert "Compared with the chain" in path.read_text()
@@ -161,6 +168,7 @@ def test_unusual_sets_have_a_report(dim, settings):
     text = ss.thin(draws, -draws, **settings).report().html
     shown = min(dim, 5)
     assert text.count("<svg") == 4 + min(dim, 12) + shown * (shown - 1) // 2
+    assert ("in 1 dimension." in text) == (dim == 1)
 
 
 def test_merged_weighted_ordered_and_constant_sets_have_a_report(chain):

@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 import steinstream as ss
 from steinstream.report import plots
+from steinstream.report.chain_comparison import ChainComparison
+from steinstream.report.chain_summary import summarise_chain
 from steinstream.report.style import as_svg, figure_style, new_figure, plain_ticks
 
 
@@ -79,3 +81,12 @@ def test_svg_has_css_colours_and_a_description_and_no_scripts():
     svg = as_svg(figure, 'a "description"')
     assert 'aria-label="a &quot;description&quot;"' in svg and "var(--kept,#009e73)" in svg and "10 000" in svg
     assert "<metadata" not in svg and "<style" not in svg
+
+
+def test_contours_are_those_of_the_chain_only():
+    x = np.random.default_rng(0).normal(size=(600, 2))
+    kept = ss.thin(x, -x, size=50)
+    _, (compared, alone) = new_figure(4.0, 2.0, 1, 2)
+    plots.pair_panel(compared, ChainComparison(kept, summarise_chain(kept, None)), 0, 1)
+    plots.pair_panel(alone, ChainComparison(kept, None), 0, 1)
+    assert compared.collections and not alone.collections and alone.lines

@@ -57,6 +57,7 @@ def test_the_summary_marks_parameters_that_differ():
     assert summary_text(found).count('class="good"') == 2 and 'class="fired"' not in summary_text(found)
     moved = ChainComparison(replace(found.kept, draws=found.kept.draws + 2.0 * np.eye(2)[0]), found.chain)
     assert summary_text(moved).count('class="good"') == 1 and summary_text(moved).count('title="beyond"') == 1
+    assert "\N{MINUS SIGN}0.0<" not in summary_text(found) and "+0.0<" not in summary_text(found)
     one = summary_text(moved).split("<tbody>")[1]
     assert one.count('class="fired"') == 4  # the mean, two quantiles and the result; not the sd
 

@@ -29,6 +29,8 @@ def test_the_verdict_states_the_outcome_the_differences_and_what_to_do():
     assert "<li>Compared: 50 kept draws with 600 of the chain (effective sample size 580).</li>" in text
     assert "<li>Checks that did not fire would have found: mean (differences above 0.2 sd).</li>" in text
     assert "<li>Not checked: scores (no scores).</li>" in text
+    blind = replace(GOOD, name="spread", detects="no differences of sds")  # heavy tails
+    assert "spread" not in verdict(found, [], Diagnosis((GOOD, blind), (), 50, 600, 580.2))
     for nothing in (Diagnosis((skipped("mean", "few draws"),)), None):
         assert 'class="verdict unknown"' in verdict(found, [], nothing)
     effect = replace(BAD, name="spread", says="the sd differs", cause="mean")

@@ -45,7 +45,7 @@ export function label(value, step) {
   return tidy(value.toFixed(Math.min(decimals, 12)));
 }
 
-const tidy = (text) => grouped(text.replace("e+", "e").replace(/-/g, "−"));
+const tidy = (text) => grouped(text.replace(/^-(?=[0.]*$)/, "").replace("e+", "e").replace(/-/g, "−"));
 
 // Groups the digits of numbers from 10 000 on.
 export const grouped = (text) => text.replace(/^(−?)(\d{5,})/, (_, sign, whole) => sign + whole.replace(/\B(?=(\d{3})+$)/g, "\u202f"));

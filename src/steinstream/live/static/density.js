@@ -1,4 +1,4 @@
-// Shades the regions that hold 50, 80 and 95 % of some points: a histogram, smoothed with a Gaussian kernel.
+// Shades the regions that hold 50%, 80% and 95% of some points: a histogram, smoothed with a Gaussian kernel.
 
 import { colour } from "./axes.js";
 

@@ -30,7 +30,10 @@ function rounded(value, sd) {
   return label(value, sd ? 10 ** (Math.floor(Math.log10(sd)) - 2) : Math.abs(value) / 1000);
 }
 
-const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(2);
+const signed = (value) => {
+  const size = Math.abs(value).toFixed(2);
+  return (Number(size) === 0 ? "" : value > 0 ? "+" : "−") + size;
+};
 const quotient = (one, other) => (one === null || !other ? null : one / other);
 
 export function showMoments({ columns, kept, stream, burn_in: burnIn }, name, dim, held) {
