@@ -111,7 +111,6 @@ def thin(
     Kept(25 of 500 draws, 2 dimensions, KSD 0.1283)
     >>> thin(draws, size=25)
     Kept(25 of 500 draws, 2 dimensions, MMD 0.01215, no scores)
-
     """
     validation.reject_path(draws, "draws")
     if size is not None:
@@ -200,7 +199,6 @@ class DrawSource(Protocol):
         -------
         iterable of MarkedBlock
             Draws with their costs and pins.
-
         """
 
 
@@ -421,7 +419,6 @@ def thin_source(
         If the source has no valid draws, or too few for one step.
     Stopped
         If the hooks requested a stop.
-
     """
     hooks = hooks or RunHooks()
     thinner, in_range = (thinner, False) if thinner else _started(source, config, initial, hooks)

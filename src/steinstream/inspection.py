@@ -50,7 +50,6 @@ class Inspection:
     '1 chain x 1 000 draws, 2 parameters (mu, tau)'
     >>> inspection.sign()
     'sign as expected (mean of <x - mean, score> is -2.001, expected -2)'
-
     """
 
     def __init__(self, dim: int) -> None:
@@ -147,7 +146,6 @@ class Inspection:
         list of tuple
             Shape (without a label), location of the draws, parameters, scores and their sign or the way to get scores,
             what the file says about itself, repeated draws, and values that are not finite.
-
         """
         lines = [("", self.shape(chain.names)), ("draws", chain.draws_from)]
         if error := chain.axes_error():
@@ -170,7 +168,6 @@ class Inspection:
         int
             Memory for the kept draws and one block of the stream. Each kept draw and its score are stored twice, as
             given and preconditioned, with influence and id, and half of it again is reserved for growth.
-
         """
         bytes_each = 8 * (4 * self.dim + 11)
         block = min(8192 * 16 * self.dim, BLOCK_BYTES)

@@ -42,7 +42,6 @@ class Block(NamedTuple):
         Features of the draws, (n, p), which the stream term compares.
     ratios : array, optional
         Density ratios of the draws, (n, 1), if the scores are those of a proxy: see :mod:`steinstream.gradient_free`.
-
     """
 
     draws: Array
@@ -68,7 +67,6 @@ class Block(NamedTuple):
         -------
         Block
             The rows, in this order.
-
         """
         features = None if self.features is None else self.features[rows]
         ratios = None if self.ratios is None else self.ratios[rows]
@@ -136,7 +134,6 @@ def as_id_pairs(ids: ArrayLike) -> Integers:
     >>> as_id_pairs([(0, 3), (1, 5)])
     array([[0, 3],
            [1, 5]])
-
     """
     try:
         pairs = np.asarray(ids)
@@ -162,7 +159,6 @@ def as_floats(values: ArrayLike, what: str) -> Array:
     -------
     array
         The numbers.
-
     """
     reject_path(values, what)
     given: Any = values
@@ -403,7 +399,6 @@ def swapped_chains_question(draws: Array, chains: int | None = None) -> str:
     -------
     str
         The question; empty if the order is plausible.
-
     """
     given, count, dim = draws.shape
     if given < _SWAPPED_MIN_CHAINS or not count or not np.isfinite(draws).all():
@@ -496,7 +491,6 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
     -------
     array of bool
         The mask, (n,).
-
     """
     draws, scores, ids, features, _ = block
     limit = overflow_limit(linear, storage)

@@ -140,7 +140,6 @@ def parse_lines(text, at, layout, table, row, unparsed):
     tuple of int
         The byte after the last parsed line, the number of rows of the table (-1 if a line has a different number of
         fields), and the number of unparsed fields.
-
     """
     data, stop, width, columns = text.data, text.stop, layout.width, layout.columns
     count = np.int64(0)

@@ -34,7 +34,6 @@ class Messages:
         The warnings so far.
     draws_on_stdout : bool
         Whether standard output holds the kept draws, so that text goes to standard error.
-
     """
 
     def __init__(self, json: bool = False, quiet: bool = False, strict: bool = False) -> None:

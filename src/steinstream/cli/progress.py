@@ -40,7 +40,6 @@ def bar(what: str, total: float | None) -> Iterator[Bar]:
     ------
     Bar
         The progress bar.
-
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

@@ -54,7 +54,6 @@ def for_command(text: str, context: click.Context) -> str:
     str
         The message: for ``steinstream ksd``, ``on_bad="skip" (--on-bad skip)`` becomes ``steinstream thin --on-bad
         skip``.
-
     """
     text = _SETTING.sub(r"\1", text)
     group = context.find_root().command
@@ -148,7 +147,6 @@ def lowered(text: str) -> str:
     --------
     >>> lowered("No such file."), lowered("IMQ requires a positive c."), lowered("Fit.npz: the chain is empty.")
     ('no such file.', 'IMQ requires a positive c.', 'Fit.npz: the chain is empty.')
-
     """
     first = text.partition(" ")[0].rstrip(".,")
     return text if text[1:2].isupper() or set(first) & set("./\\:") else f"{text[:1].lower()}{text[1:]}"

@@ -90,7 +90,6 @@ def effective_draws(means: Array, variances: Array, lengths: Array) -> Array:
     array
         Effective sample sizes (k,), between 1 and the number of draws; the number of draws for a constant column, and
         1 for a column whose variance overflows.
-
     """
     total, share = lengths.sum(), (lengths / lengths.sum())[:, None]
     with np.errstate(over="ignore", invalid="ignore"):

@@ -31,7 +31,6 @@ class DiagnosticContext:
         Whether the weights differ.
     chain_rows : dict
         Rows of the stream that belong to each chain.
-
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class DiagnosticContext:
         -------
         dict
             Chain -> rows.
-
         """
         inside, indices = ~self._outside(self.stream.draws), self.stream.ids[:, 1]
         settled = {}
@@ -236,7 +234,6 @@ def rank_normalise(draws: Array) -> Array:
     -------
     array
         Normal quantiles (n, d). Equal values share the mean of their quantiles.
-
     """
     count = len(draws)
     quantiles = np.array([normal_quantile((rank + 0.625) / (count + 0.25)) for rank in range(count)])

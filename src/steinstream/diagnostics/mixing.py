@@ -47,7 +47,6 @@ def check_slow(context: DiagnosticContext) -> Finding:
     -------
     Finding
         The check ``slow``.
-
     """
     coarse = sum(map(len, context.partitions[:2]))
     ess = effective_sample_size(np.hstack([context.rank_normalised, context.membership[:, :coarse]]))
@@ -96,7 +95,6 @@ def check_stuck(context: DiagnosticContext) -> Finding:
     -------
     Finding
         The check ``stuck``.
-
     """
     runs = {chain: _run_lengths(context.stream.draws[rows]) for chain, rows in context.chain_rows.items()}
     number = sum(map(len, runs.values()))

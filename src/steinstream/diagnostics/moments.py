@@ -123,7 +123,6 @@ def sd_differences(context: DiagnosticContext) -> Array:
     -------
     array
         Differences, nearly normal for independent draws.
-
     """
     noise, skewness = _noise(context.standardise(context.draws) ** 2, 1.0 / 3.0, context)
     differences = np.where(noise > 0, np.cbrt(sd_ratios(context) ** 2) - 1.0, 0.0)  # a constant has no noise

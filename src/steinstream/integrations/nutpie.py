@@ -96,7 +96,6 @@ def thin(
 
     The thinner receives the draws that all chains have, one of each chain in turn. When the sampler is done, or after
     ``timeout``, it receives those that only some chains have, too.
-
     """
     if hasattr(source, "children") or callable(getattr(source, "groups", None)):
         if thinner is not None:

@@ -56,7 +56,6 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
     ...         _ = file.write("complete or absent")
     ...     (Path(folder) / "a.txt").read_text()
     'complete or absent'
-
     """
     target = _target(path)
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
@@ -92,7 +91,6 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
     ------
     Path
         The temporary folder. It is deleted if an exception is raised.
-
     """
     target = _target(path)
     token = secrets.token_hex(6)

@@ -65,7 +65,6 @@ class Taken(NamedTuple):
     parameters  2: mu, tau
     ids         .chain
     left out    lp__ (log density)
-
     """
 
     parameters: tuple[str, ...]
@@ -122,7 +121,6 @@ class Chain(ABC):
     ------
     InputError
         If the chain has no draws.
-
     """
 
     negated: bool = False
@@ -184,7 +182,6 @@ class Chain(ABC):
         ------
         InputError
             If a name is unknown or appears twice.
-
         """
         places = find_parameters(self.names, parameters, self.path)
         for place, name in enumerate(self.names):
@@ -217,7 +214,6 @@ class Chain(ABC):
         ------
         InputError
             If the file is damaged, or if all scores are NaN.
-
         """
         if rows < 1:
             raise InputError(f"rows must be at least 1, got {rows}.")
@@ -279,7 +275,6 @@ class Chain(ABC):
         -------
         int
             Number of draws in all chains.
-
         """
         return sum(length for _, length in self._counted_runs()) if self.length is None else self.length
 
@@ -326,7 +321,6 @@ class Chain(ABC):
         -------
         InputError or None
             The error, which names the order that is expected; None if the order is plausible.
-
         """
         if not self.has_unnamed_axes or self.length is None or self.chains is None:
             return None
@@ -359,7 +353,6 @@ class Chain(ABC):
         ------
         InputError
             If the axes of the arrays are probably in another order.
-
         """
         if error := self.axes_error(size):
             raise error
@@ -380,7 +373,6 @@ class Chain(ABC):
         -------
         dict
             Variable by name; empty if the file has none.
-
         """
         return {}
 
@@ -391,7 +383,6 @@ class Chain(ABC):
         -------
         iterator of tuple or None
             Ids (n, 2) and flags (n,) of all draws, in blocks; None if the file does not contain it.
-
         """
         return None
 
@@ -402,7 +393,6 @@ class Chain(ABC):
         -------
         int or None
             Their number; None if the file does not contain it.
-
         """
         found = self.diverging()
         return None if found is None else sum(int(np.count_nonzero(flags)) for _, flags in found)
@@ -414,7 +404,6 @@ class Chain(ABC):
         -------
         array or None
             The log densities; None if the file has none.
-
         """
         return None
 
@@ -430,7 +419,6 @@ class Chain(ABC):
         -------
         dict
             Variables by group, for ``Kept.groups``; empty if the file has none.
-
         """
         return {}
 
@@ -441,7 +429,6 @@ class Chain(ABC):
         -------
         list of tuple
             What is left out, and how to get scores if there are none, then what is known about the format.
-
         """
         lines = [line for line in self.taken.lines() if line[0] != "parameters"]
         return lines if self.has_scores else [*lines, ("scores", f"none: {self.scores_hint}")]
@@ -593,7 +580,6 @@ def interleave_streams(
     ------
     InputError
         If a chain has fewer draws.
-
     """
     held: list[_HeldDraws] = []
     for parts, order in turns(lengths, rows, skip):

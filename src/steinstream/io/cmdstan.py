@@ -135,7 +135,6 @@ def find_stan_columns(header: Sequence[str], path: Path) -> StanColumns:
     -------
     StanColumns
         The columns.
-
     """
     first = _first_parameter(header)
     dim = (len(header) - first) // 3
@@ -361,7 +360,6 @@ def read_constrained(
         If the output file does not contain a draw, unless ``partial``.
     InputError
         If the files are from different runs.
-
     """
     rows, places = np.unique(draws + warmup, return_inverse=True)
     here, there = _read_rows(diagnostic, rows, partial), _read_rows(output, rows, partial)

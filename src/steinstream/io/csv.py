@@ -264,7 +264,6 @@ def _write_table(titles: Sequence[str], columns: Sequence[AnyArray], file: IO[by
     ------
     InputError
         If a title contains a zero byte, which the reader takes for a sign of damage.
-
     """
     wrong = next((title for title in titles if "\0" in title), None)
     if wrong is not None:

@@ -50,7 +50,6 @@ def split_table(draws: Any, scores: Any) -> DrawTable | None:
     -------
     DrawTable or None
         The parameters; None if ``draws`` is not a DataFrame, or has no other columns than parameters.
-
     """
     titles = [*getattr(draws, "columns", ())]
     if not titles or not all(isinstance(title, str) for title in titles):

@@ -31,7 +31,6 @@ def without_burn_in(chain: Chain, burn_in: int | float) -> Chain:
     ------
     InputError
         If no draw is left.
-
     """
     lengths = Counter[int]()
     if isinstance(burn_in, float):

@@ -29,7 +29,6 @@ class FileLock:
         If another process holds the lock.
     OSError
         If the lock file cannot be created.
-
     """
 
     def __init__(self, path: Path, used: Path, *, remove: bool = True) -> None:

@@ -203,7 +203,6 @@ def open_chains(
     ...     chain = open_chains([Path(folder) / "chain-*.npz"])
     >>> chain.chains, chain.length, chain.dim
     (3, 15, 2)
-
     """
     files = [file for path in paths for file in matching_files(path)]
     if not files:

@@ -153,7 +153,6 @@ def open_chain(
     ...     sizes = [len(block.draws) for block in chain.blocks(rows=600)]
     >>> chain.names, chain.length, sizes
     (('x0', 'x1'), 1000, [600, 400])
-
     """
     source = _existing(Path(path))
     other = None if scores is None else _existing(Path(scores))
@@ -196,7 +195,6 @@ def write_kept(kept: Kept, path: str | os.PathLike[str], layout: str | None = No
         If the extension or the layout is unknown, or a library is missing.
     OutputError
         If the file cannot be written; the existing file is unchanged.
-
     """
     form = _find_writable(path, layout)
     for name in (*(kept.names or ()), *kept.variables):
@@ -236,7 +234,6 @@ def read_kept(path: str | os.PathLike[str], format: str | None = None) -> Kept:
         If the file is not a kept set, or its format does not contain kernel and preconditioner.
     InputError
         If the file is damaged.
-
     """
     source = _existing(Path(path))
     read = _find_format(source, format).read

@@ -197,7 +197,6 @@ def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None
     ------
     ParallelBackend
         The backend; local processes end with the context.
-
     """
     if workers == 0 and client is None:
         yield SerialBackend()

@@ -149,7 +149,6 @@ def thin(
     >>> draws = np.random.default_rng(0).normal(size=(20, 1000, 2))
     >>> ss.parallel.thin((draws, -draws), size=50, workers=0)
     Kept(50 of 20000 draws, 2 dimensions, KSD 0.03622)
-
     """
     if size is not None:
         settings["size"] = size
@@ -203,7 +202,6 @@ def clear(folder: str | os.PathLike[str]) -> None:
     ----------
     folder : path
         The folder that `thin` was called with.
-
     """
     for pattern in FILE_PATTERNS:
         for path in Path(folder).glob(pattern):
@@ -319,7 +317,6 @@ class Leaf(NamedTuple):
         -------
         Leaf or Failure
             The description, or the failure.
-
         """
         if isinstance(kept, Failure):
             if total is not None:

@@ -71,7 +71,6 @@ class Runs(NamedTuple):
         Columns of the table that `save` writes, by name.
     ordered : bool
         Whether the kept set had an order of use. Then its runs have this order in every process.
-
     """
 
     run: Integers
@@ -95,7 +94,6 @@ class Runs(NamedTuple):
         -------
         Runs
             The runs.
-
         """
         ordered = kept if kept.order is not None else kept.ordered()
         by_id = np.lexsort(ordered.ids.T[::-1])
@@ -135,7 +133,6 @@ class Runs(NamedTuple):
         ----------
         path : path
             The file.
-
         """
         _write_csv(path, self.table)
 
@@ -264,7 +261,6 @@ class Average:
         Number of runs after that one.
     ignored : dict
         Column that is not an output -> reason.
-
     """
 
     names: tuple[str, ...]
@@ -317,7 +313,6 @@ class Average:
         dict
             Name of the statistic -> one value per output, (m,): mean, se, sd, quantiles, and the means of the first
             quarter and the first half of the runs.
-
         """
         used = len(self.runs.run)
         columns = {"mean": self.mean, "se": self.standard_error, "sd": self.sd}
@@ -332,7 +327,6 @@ class Average:
         -------
         pandas.DataFrame
             One row per output, with the columns of `table`.
-
         """
         return need("pandas", "pandas").DataFrame(self.table(), index=self.names)
 
@@ -343,7 +337,6 @@ class Average:
         ----------
         path : path
             The file.
-
         """
         _write_csv(path, {"output": np.array(self.names, dtype=object), **self.table()})
 

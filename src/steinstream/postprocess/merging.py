@@ -108,7 +108,6 @@ def merge(
     Kept(50 of 12000 draws, 2 dimensions, KSD 0.04875)
     >>> kept.ksd <= kept.settings["merged"]["bound"]
     True
-
     """
     sets = [part.kept if isinstance(part, Thinner) else part for part in parts]
     for place, kept in enumerate(sets):
@@ -214,7 +213,6 @@ def groups(nodes: Sequence[T], fan_in: int) -> list[Sequence[T]]:
     --------
     >>> groups("abcde", 2), groups("abcdefghij", 4)
     (['ab', 'cd', 'e'], ['abc', 'def', 'gh', 'ij'])
-
     """
     most = fan_in
     while most * fan_in < len(nodes):

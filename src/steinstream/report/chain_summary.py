@@ -41,7 +41,6 @@ class ChainSummary:
         Number of kept draws that were found in the chain at their position.
     from_thinner : bool
         Whether the draws are those that the thinner held, and not a chain given by the user.
-
     """
 
     from_thinner = False
@@ -129,7 +128,6 @@ def summarise_chain(
     ------
     InputError
         If the chain cannot be read or has another number of dimensions, or if scores are given without an array.
-
     """
     if isinstance(chain, list | tuple) and chain and all(isinstance(part, str | PathLike) for part in chain):
         chain = open_chains([Path(part) for part in chain])
@@ -163,7 +161,6 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
     ------
     InputError
         If the chain has too few draws.
-
     """
     summary = summarise_chain(kept, chain, scores=scores)
     stream = None if summary is None else summary.stream

@@ -61,7 +61,6 @@ class Kept:
         difference  +0.009  +0.009  +0.279  +0.023  -0.127       0.145
     50 kept draws, 1000 draws of the stream; differences in sds of the stream;
     se of mean: standard error of its difference if the kept draws were independent
-
     """
 
     draws: Array
@@ -150,7 +149,6 @@ class Kept:
         ------
         InputError
             If the kept draws are from several chains.
-
         """
         chains = np.unique(self.ids[:, 0])
         if len(chains) > 1:
@@ -177,7 +175,6 @@ class Kept:
         -------
         float or None
             The estimate; None also if the stream was corrected, or the set was started from a subsample.
-
         """
         error = self.settings.get("stream_error")
         return None if error is None else float(error)
@@ -214,7 +211,6 @@ class Kept:
         -------
         array of shape (d,)
             The means.
-
         """
         return np.asarray(self.shares() @ self.draws)
 
@@ -225,7 +221,6 @@ class Kept:
         -------
         array of shape (d, d)
             The covariance matrix.
-
         """
         centred = self.draws - self.mean()
         return np.asarray((self.shares()[:, None] * centred).T @ centred)
@@ -249,7 +244,6 @@ class Kept:
         ------
         InputError
             If a probability is not between 0 and 1, or the set is empty.
-
         """
         wanted = np.asarray(q, dtype=np.float64)
         if not ((wanted >= 0) & (wanted <= 1)).all():
@@ -275,7 +269,6 @@ class Kept:
         ------
         InputError
             If a probability is not between 0 and 1, or the set is empty.
-
         """
         if not all(0 <= q <= 1 for q in quantiles):
             raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
@@ -326,7 +319,6 @@ class Kept:
         (5.0, 1.5)
         >>> float(kept.expect([1.0, 9.0]))
         5.0
-
         """
         share = self.shares() if weights is None else _as_weights(weights, len(self))
         return expectation(self.draws, f, share, processes)
@@ -361,7 +353,6 @@ class Kept:
         energy  1.948  0.11  1.808  0.098  1.501  5.479     1.369     1.836
         49 of 50 runs are used.
         Failed and left out: run 32 (energy is nan); 2.0% of the weight. ...
-
         """
         from steinstream.postprocess.forward_runs import Runs  # facade
 
@@ -404,7 +395,6 @@ class Kept:
         ------
         InputError
             If the outputs do not belong to this kept set, or all runs failed.
-
         """
         return self.to_runs().average(outputs, columns=columns, quantiles=quantiles, processes=processes)
 
@@ -429,7 +419,6 @@ class Kept:
         ------
         InputError
             If the set is empty.
-
         """
         if len(self) == 0:
             raise InputError("The kept set is empty, so it has no expectations.", "Add draws first.")
@@ -462,7 +451,6 @@ class Kept:
         >>> first = ss.thin(draws, size=500)
         >>> ss.merge([first.with_scores(-first.draws)], size=50)
         Kept(50 of 5000 draws, 2 dimensions, KSD 0.04614)
-
         """
         one_of(("raise", "skip"), on_bad, "on_bad")
         x, s = as_draws_and_scores(self.draws, scores, self.draws.shape[1])
@@ -510,7 +498,6 @@ class Kept:
         >>> weighted = ss.thin(draws, -draws, size=100).weighted()
         >>> round(weighted.effective_size), weighted.settings["weights"]["gap"] < 1e-8
         (95, True)
-
         """
         from steinstream.postprocess.weighting import optimise_weights  # facade
 
@@ -524,7 +511,6 @@ class Kept:
         Kept
             The same draws in another order, with ``prefix_ksd`` and ``prefix_mmd``: the objective of every prefix is
             small, see :mod:`steinstream.postprocess.ordering`.
-
         """
         from steinstream.postprocess.ordering import order_draws  # facade
 
@@ -554,7 +540,6 @@ class Kept:
         ------
         InputError
             If the number is not between 1 and the size of the set, or the draws have no order.
-
         """
         if self.order is None:
             raise InputError("The kept draws have no order.", "Call ordered() first.")
@@ -592,7 +577,6 @@ class Kept:
         >>> kept = ss.thin(draws, -draws, size=50)
         >>> len(kept.take(kept.draws[:, 0] > 0))
         25
-
         """
         chosen = np.arange(len(self))[np.asarray(rows)]
         arrays: dict[str, Any] = {
@@ -634,7 +618,6 @@ class Kept:
         >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
         >>> ss.thin(draws, -draws, size=50).with_names(["mu", "log_sigma"]).names
         ('mu', 'log_sigma')
-
         """
         return replace(self, names=_as_names(names, self.draws.shape[1]))
 
@@ -662,7 +645,6 @@ class Kept:
         ------
         InputError
             If the set has no subsample of its stream and no chain is given.
-
         """
         stream = self.stream
         if chain is not None:
@@ -698,7 +680,6 @@ class Kept:
         -------
         Report
             The report.
-
         """
         from steinstream.report.page import build_report  # facade
 
@@ -724,7 +705,6 @@ class Kept:
         -------
         xarray.DataTree
             The kept draws.
-
         """
         from steinstream.io import to_datatree  # facade
 
@@ -743,7 +723,6 @@ class Kept:
         ------
         InputError
             If pandas is not installed.
-
         """
         try:
             import pandas as pd
@@ -767,7 +746,6 @@ class Kept:
         layout : {"r", "chain-draw"}, optional
             Layout of csv for R, or of nc and zarr with the dimensions (chain, draw), which ArviZ 0.x needs: see
             :func:`steinstream.io.write_kept`.
-
         """
         from steinstream.io import write_kept  # facade
 
@@ -786,7 +764,6 @@ class Kept:
         -------
         Kept
             The kept set with kernel, preconditioner, history, weights and order.
-
         """
         from steinstream.io import read_kept  # facade
 

@@ -168,7 +168,6 @@ class Goodwin:
     >>> target = Goodwin.simulated(seed=0)
     >>> target.y.shape
     (2400, 2)
-
     """
 
     y: Array
@@ -197,7 +196,6 @@ class Goodwin:
         -------
         Goodwin
             The posterior given these observations.
-
         """
         solution = np.empty((observations, 2))
         trajectory(np.log(TRUTH), solution)
@@ -215,7 +213,6 @@ class Goodwin:
         -------
         array of shape (n, 2)
             The values of u and v at the observation times.
-
         """
         out = np.empty_like(self.y)
         trajectory(_position(q), out)
@@ -233,7 +230,6 @@ class Goodwin:
         -------
         float
             Log posterior, up to a constant.
-
         """
         out = np.empty(LANES)  # all lanes: the same instructions, and therefore rounding, as in a chain
         log_densities((self.y,), np.repeat(_position(q)[:, None], LANES, axis=1), out)
@@ -251,7 +247,6 @@ class Goodwin:
         -------
         array of shape (4,)
             Gradient of the log posterior.
-
         """
         return self.log_density_and_score(q)[1]
 
@@ -269,7 +264,6 @@ class Goodwin:
             Log posterior, up to a constant.
         array of shape (4,)
             Its gradient.
-
         """
         score = np.empty(4)
         return log_density_and_score((self.y,), _position(q), score), score
@@ -281,7 +275,6 @@ class Goodwin:
         -------
         CompiledTarget
             The functions and their parameters.
-
         """
         return CompiledTarget(log_densities, log_density_and_score, (self.y,), LANES)
 

@@ -87,7 +87,6 @@ class Thinner:
     Several threads may use a thinner: one waits until the call of another one has returned. The kept draws then depend
     on the order of the calls. ``copy.copy``, ``copy.deepcopy`` and ``pickle`` return an independent thinner without the
     observer.
-
     """
 
     def __init__(
@@ -175,7 +174,6 @@ class Thinner:
         ------
         InputError
             If the draw is invalid, or has another number of dimensions.
-
         """
         x = validation.as_floats(draw, "draw")
         s = None if score is None else validation.as_floats(score, "score")
@@ -242,7 +240,6 @@ class Thinner:
         Notes
         -----
         After Ctrl-C, draws that were not processed stay pending and are processed first in the next call.
-
         """
         features = self._features_of(draws) if features is None else features
         new = NewDraws(
@@ -278,7 +275,6 @@ class Thinner:
         -------
         StepInfo
             What changed.
-
         """
         candidates = self.config.candidates
         with DeferredInterrupt():
@@ -331,7 +327,6 @@ class Thinner:
         ------
         InputError
             If the draws are invalid, or the thinner holds draws back.
-
         """
         if self.state.dictionary is None or len(self.state.pending.draws):
             raise InputError(
@@ -381,7 +376,6 @@ class Thinner:
         -------
         int
             The index.
-
         """
         return self.state.next_index.get(chain, 0)
 
@@ -393,7 +387,6 @@ class Thinner:
         ----------
         ids : array_like of int of shape (n, 2)
             Ids (chain, index) of kept draws.
-
         """
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), True)
 
@@ -405,7 +398,6 @@ class Thinner:
         ----------
         ids : array_like of int of shape (n, 2)
             Ids (chain, index) of kept draws.
-
         """
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), False)
 
@@ -434,7 +426,6 @@ class Thinner:
         >>> once, _, twice = thinner.extend(draws, -draws), thinner.start_pass(), thinner.extend(draws, -draws)
         >>> f"{once.ksd:.4f} {twice.ksd:.4f}"
         '0.1141 0.1001'
-
         """
         return passes.start_pass(self.config, self.state, self.observer)
 
@@ -452,7 +443,6 @@ class Thinner:
         -------
         bool
             Whether blocks of the chain can be passed to `extend_block` as ``in_range``.
-
         """
         fixed = isinstance(self.state.preconditioner, Preconditioner) and self.state.estimator is None
         return fixed and all_in_range(self.config, self.state.preconditioner, largest)
@@ -473,7 +463,6 @@ class Thinner:
         -------
         bool
             Whether `start_with_sample` must be called.
-
         """
         return passes.starts_with_sample(self.config, self.state, has_pins_or_features)
 
@@ -485,7 +474,6 @@ class Thinner:
         ----------
         sample : Block
             Evenly spaced draws of the chain.
-
         """
         passes.start_with_sample(self.config, self.state, sample)
 
@@ -499,7 +487,6 @@ class Thinner:
             Evenly spaced draws of the chain.
         has_pins_or_features : bool
             Whether draws of the chain are pinned, or have features.
-
         """
         passes.correct_stream(self.config, self.state, sample, has_pins_or_features)
 
@@ -621,7 +608,6 @@ class Thinner:
         -------
         tuple of array
             Step at which each kept draw was added, (n,), and its coordinates, (n, len(columns)), in no order.
-
         """
         kept = self.state.dictionary
         if kept is None:
@@ -701,7 +687,6 @@ class Thinner:
         -------
         Kept
             A copy: later draws do not change it.
-
         """
         return self._kept(checks=True)
 
@@ -754,7 +739,6 @@ class Thinner:
         -------
         Diagnosis
             The findings.
-
         """
         return self._kept(checks=False).diagnose()
 
@@ -780,7 +764,6 @@ class Thinner:
         -------
         Dashboard
             The running dashboard; its address is ``.url``.
-
         """
         from steinstream.live import Dashboard  # facade
 
@@ -794,7 +777,6 @@ class Thinner:
         ----------
         path : path
             The file, which is replaced.
-
         """
         from steinstream.io.checkpoint import save  # facade
 
@@ -829,7 +811,6 @@ class Thinner:
         ------
         CheckpointError
             If the file is damaged or is not a checkpoint, if a function is missing, or if a setting differs.
-
         """
         from steinstream.io.checkpoint import load  # facade
 
@@ -850,7 +831,6 @@ class Thinner:
         -------
         dict
             The entries ``"config"`` and ``"state"``.
-
         """
         return {"config": self.config.to_dict(), "state": self.state.to_dict(rows=rows)}
 

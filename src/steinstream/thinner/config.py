@@ -124,7 +124,6 @@ class ThinConfig:
     True
     >>> config.differences(ThinConfig(size=50, kernel="rbf:h=2"))
     [Difference(name='size', mine='100', other='50')]
-
     """
 
     size: int | None = _setting(
@@ -242,7 +241,6 @@ class ThinConfig:
         ------
         InputError
             If a setting is unknown or has an invalid value.
-
         """
         if config is not None and not isinstance(config, ThinConfig):
             raise InputError(
@@ -300,7 +298,6 @@ class ThinConfig:
         -------
         dict
             Name and value of every setting. A user's function is described by its name.
-
         """
         values: dict[str, Any] = {name: getattr(self, name) for name in NAMES}
         values["kernel"] = {"name": type(self.kernel).__name__, **vars(self.kernel)}
@@ -329,7 +326,6 @@ class ThinConfig:
         ------
         InputError
             If a value is invalid, or describes a function or an array that is not given in ``settings``.
-
         """
         given = {name: value for name, value in values.items() if name not in settings}
         for name, read in _READERS.items():
@@ -349,7 +345,6 @@ class ThinConfig:
         -------
         list of Difference
             Name and both values, as text, in the order of the settings.
-
         """
         mine, others = self.to_dict(), other.to_dict()
         changed = [name for name in NAMES if not _same(mine[name], others[name])]
@@ -362,7 +357,6 @@ class ThinConfig:
         -------
         dict
             Function by name of the setting.
-
         """
         described = described_functions(self.to_dict(arrays=False))
         return {name: getattr(self, name) for name in described}
@@ -379,7 +373,6 @@ class ThinConfig:
         -------
         str or None
             The name of the first such setting; None if there is none.
-
         """
         own = settings_of(part)
         return next((one.name for one in self.differences(_DEFAULT) if one.name not in own), None)
@@ -413,7 +406,6 @@ class ThinConfig:
         ------
         InputError
             If a setting is unknown or invalid.
-
         """
         return replace(self, **settings)
 
@@ -447,7 +439,6 @@ def settings_of(part: str) -> tuple[str, ...]:
     --------
     >>> settings_of(PLAN)
     ('candidates', 'kernel', 'preconditioner', 'validate_scores')
-
     """
     return tuple(one.name for one in fields(ThinConfig) if part in one.metadata["parts"])
 

@@ -159,7 +159,6 @@ class Dictionary:
         -------
         StepRecords
             Sizes, KSD^2 and removed draws.
-
         """
         if marks is not None:
             self._add_penalties()
@@ -292,7 +291,6 @@ class Dictionary:
         array
             Chain, index and step of arrival of the removed draws. Pinned and initial draws stay, and all draws stay if
             none would be left.
-
         """
         ids, marks = self.contents().ids, self._marks()
         early = is_burn_in(ids, burn_in) & (ids[:, 2] > 0)
@@ -496,7 +494,6 @@ class Dictionary:
         ------
         InputError
             If one of them is not kept.
-
         """
         labels = self._labels(range(int(self._state.scalars["slots"])))
         known = {(chain, draw): label for label, (chain, draw, _) in zip(labels, self._state.ids[labels], strict=True)}

@@ -50,7 +50,6 @@ class DictionaryF32:
     ------
     InputError
         If a setting is not available for float32 storage.
-
     """
 
     def __init__(
@@ -330,7 +329,6 @@ class DictionaryF32:
         ------
         InputError
             Always.
-
         """
         raise InputError('Draws stored as float32 cannot be pinned (storage="float32").', 'Use storage="float64".')
 

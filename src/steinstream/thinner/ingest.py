@@ -82,7 +82,6 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
     -------
     Block
         The draws that take part in this pass, with second scores as further columns.
-
     """
     x, s = validation.as_draws_and_scores(new.draws, new.scores, state.dim)
     second = None if new.second_scores is None else validation.as_draws_and_scores(x, new.second_scores)[1]

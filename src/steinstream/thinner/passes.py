@@ -214,7 +214,6 @@ def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sampl
     -------
     SampleChoice or None
         The chosen draws.
-
     """
     size, weight = config.size or 0, config.stream_weight
     if weight:
@@ -251,7 +250,6 @@ def choose_by_corrected_stream(
     SampleChoice or None
         The chosen draws and the corrected stream. None also if the subsample is too small, or if more draws are kept
         than half of those of a corrected stream.
-
     """
     size = config.size or 0
     if len(sample.draws) < _SAMPLE_FACTOR * size or _SAMPLE_FACTOR * size > CORRECTED_DRAWS:

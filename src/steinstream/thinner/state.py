@@ -199,7 +199,6 @@ class ThinnerState:
         -------
         dict
             The state, which `from_dict` restores.
-
         """
         identity, current = self.stein_identity, self.current_pass
         fixed = self.preconditioner if isinstance(self.preconditioner, Preconditioner) else None

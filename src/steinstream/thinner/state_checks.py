@@ -170,7 +170,6 @@ class _Fields:
         -------
         array
             Of this shape, in which None is any size, and a name one size, the same in all arrays of this part.
-
         """
         value = self[name]
         if not isinstance(value, np.ndarray):

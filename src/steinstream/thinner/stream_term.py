@@ -94,7 +94,6 @@ class StreamTerm:
         -------
         array
             Sum of phi over the stream for each candidate.
-
         """
         points = self._features.apply(sketches)
         sums = stream_sums(self._kernel, self._summary, points)

@@ -42,7 +42,6 @@ class Subsample:
         Whether to hold any draws.
     max_draws : int, default 4096
         Largest number of draws.
-
     """
 
     def __init__(self, dim: int, enabled: bool = True, max_draws: int = _MAX_DRAWS) -> None:
@@ -165,7 +164,6 @@ def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Precondition
     -------
     Preconditioner
         The preconditioner. If the kernel has a linear term, which depends on the origin, an estimate has a centre.
-
     """
     held = subsample.block
     if len(held.draws) == 0:

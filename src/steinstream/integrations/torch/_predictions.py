@@ -56,7 +56,6 @@ class PredictionsOn:
     kind : {"classes", "values"}, optional
         ``"classes"``: the outputs are logits or probabilities, and probabilities are returned. ``"values"``: the
         outputs are returned. Default: decided by the first outputs.
-
     """
 
     def __init__(self, inputs: Any, kind: str | None) -> None:
