@@ -255,7 +255,6 @@ def _require_any(valid: Flags) -> None:
 
 
 def _as_proxy(proxy: str | Target, subsample: Subsample) -> tuple[Any, str]:
-    """Return the proxy and its name."""
     source = fitted_gaussian(subsample) if isinstance(proxy, str) and proxy == "gaussian" else proxy
     if isinstance(source, str) or not (hasattr(source, "log_density") and hasattr(source, "score")):
         raise InputError(f"Unknown proxy {proxy!r}.", 'Use "gaussian", or an object with log_density(x) and score(x).')

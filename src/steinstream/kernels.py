@@ -301,7 +301,6 @@ def _as_float(value: Any) -> float:
 
 
 def _linear_repr(weight: float) -> str:
-    """Return the part of a repr for the linear term."""
     return f", linear={weight}" if weight else ""
 
 

@@ -435,7 +435,6 @@ def _as_growth(choice: str | float, bound_for: str) -> schedules.Schedule:
 
 
 def _as_criterion(budget: str, growth: schedules.Schedule) -> Callable[[float], Criterion]:
-    """Return the criterion as a function of kappa."""
     if budget == "constant":
         return LargestConstantBudget
     if budget == "share":

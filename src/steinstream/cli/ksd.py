@@ -103,7 +103,6 @@ def _as_kept(config: ThinConfig, kept: Kept) -> ThinConfig:
 
 
 def _read_all(source: Chain) -> Block:
-    """Read the whole chain."""
     from steinstream import validation
 
     return validation.concatenate([validation.empty_block(source.dim), *source.blocks()])

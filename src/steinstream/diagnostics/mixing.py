@@ -123,6 +123,5 @@ def check_stuck(context: DiagnosticContext) -> Finding:
 
 
 def _run_lengths(draws: Array) -> Integers:
-    """Return the lengths of the runs of identical consecutive draws."""
     moves = np.flatnonzero((draws[1:] != draws[:-1]).any(axis=1)) + 1
     return np.diff(np.concatenate([[0], moves, [len(draws)]]))

@@ -277,7 +277,6 @@ def _in_batches(jax: Any, function: Callable[[Any], Any], rows: Any) -> Any:
 
 
 def _as_samples(samples: Any) -> dict[str, AnyArray]:
-    """Return stored samples by site."""
     if isinstance(samples, need("numpyro.infer", "numpyro").MCMC):
         samples = samples.get_samples(group_by_chain=True)
     posterior = getattr(samples, "posterior", None)

@@ -183,7 +183,6 @@ class _ZarrStore:
             yield concatenate(parts).take(order)
 
     def _read(self, chain: int, start: int, stop: int) -> Block:
-        """Read draws of a chain."""
         draws = self._arrays[0][chain, start:stop]
         scores = self._arrays[1][chain, start:stop] if self.has_scores else np.zeros((len(draws), 0))
         return Block(draws, scores, consecutive_ids(chain, start, len(draws)))
@@ -260,7 +259,6 @@ def _require_same_store(thinner: Thinner, path: Path) -> None:
 
 
 def _folder(source: Any) -> Path:
-    """Return the folder of the Zarr store."""
     if isinstance(source, str | PathLike):
         return Path(source)
     store: Any = getattr(source, "_zarr_store", None)

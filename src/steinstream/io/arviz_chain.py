@@ -206,7 +206,6 @@ class _Finder:
         return TRANSFORMED if TRANSFORMED in self._tree.names else None
 
     def _named(self, text: str) -> list[_Part]:
-        """Return the variables of a list of paths."""
         found: list[_Part] = []
         for name in split_names(text):
             if name.strip("/") in self._tree.names:

@@ -161,7 +161,6 @@ def sync_path(path: Path) -> None:
 
 @contextmanager
 def _output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert system errors to an `OutputError`."""
     try:
         yield
     except OutputError:

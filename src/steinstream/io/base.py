@@ -255,7 +255,6 @@ class Chain(ABC):
         return each if all(self._chain_at(row) == number for number, row in ends) else None
 
     def _chain_at(self, row: int) -> int:
-        """Return the number of the chain of one draw."""
         return int(next(self._read(1, row)).ids[0, 0])
 
     def _chain_lengths(self) -> list[int] | None:

@@ -199,7 +199,6 @@ def _reject_transposed(path: Path) -> None:
 
 
 def _find_pair(file: CsvFile, other: CsvFile, request: Request) -> TableColumns:
-    """Find the columns of a pair of files."""
     draws = _columns_of_one(file, request.draws_name, DRAWS)
     scores = _columns_of_one(other, request.scores_name, SCORES)
     if len(draws) != len(scores):

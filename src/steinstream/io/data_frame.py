@@ -70,7 +70,6 @@ def split_table(draws: Any, scores: Any) -> DrawTable | None:
 
 
 def _columns(table: Any, titles: Sequence[str]) -> Any:
-    """Return some columns of a DataFrame."""
     return table[list(titles)]
 
 

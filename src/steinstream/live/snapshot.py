@@ -226,7 +226,6 @@ class ThinnerObserver:
         self._call_started, self._next_snapshot = now, max(started + PERIOD, now + (now - copying) / _TIME_SHARE)
 
     def _update_mmd(self) -> None:
-        """Compute MMD if it is due."""
         if self._mmd_is_due():
             started = time.monotonic()
             self._mmd, self._mmd_step = self.thinner.mmd, self.thinner.steps

@@ -275,7 +275,6 @@ def _children_ignore_interrupts() -> Iterator[None]:
 
 
 def _with_workers(client: Any, tell: Callable[[str], None] | None) -> Any:
-    """Wait for the first worker."""
     try:
         client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
     except TimeoutError:

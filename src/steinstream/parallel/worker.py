@@ -155,7 +155,6 @@ def _plain(value: Any) -> Any:
 
 
 def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
-    """Read a finished leaf."""
     try:
         kept = read_kept(path)
     except InputError as damage:

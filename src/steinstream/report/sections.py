@@ -408,7 +408,6 @@ def _preconditioner(kept: Kept) -> list[Markup]:
 
 
 def _link(page: str, words: str) -> Markup:
-    """Return a link to a page of the documentation."""
     return element("a", words, href=_DOCS + page)
 
 

@@ -771,7 +771,6 @@ class Kept:
 
 
 def _as_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
-    """Validate parameter names and return them as a tuple."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len({*names}) != dim:
         raise InputError(f"names must be {dim} different strings, one per parameter, got {reprlib.repr(names)}.")
     return tuple(names)

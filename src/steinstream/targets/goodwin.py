@@ -280,7 +280,6 @@ class Goodwin:
 
 
 def _position(q: Array) -> Array:
-    """Validate a position."""
     q = np.ascontiguousarray(q, dtype=np.float64)
     if q.shape != (4,):
         raise InputError(f"q must have shape (4,), the logarithms of the parameters, got shape {q.shape}.")

@@ -202,7 +202,6 @@ class Dictionary:
         return StepRecords(sizes, squared_ksds, squared_mmds, _joined(dropped))
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
-        """Return the draws of a block for the engine."""
         draws, scores = self._coordinates(block)
         raw = self.layout.columns(block)[:, -self._columns :] if self._columns else np.zeros((len(draws), 0))
         draws, scores, raw, ids = map(_writable, (draws, scores, raw, block.ids))
@@ -614,7 +613,6 @@ class Dictionary:
             self._restore_penalties(state)
 
     def _restore_penalties(self, state: dict[str, AnyArray]) -> None:
-        """Take over the penalties that :meth:`state` returned."""
         stream = None
         if self._stream_weight:
             seen, highest = map(int, state["stream_numbers"])

@@ -251,7 +251,6 @@ class DictionaryF32:
         return int(min(places, key=lambda place: tuple(self._ids[place, :2])))
 
     def _objective_without(self, place: int) -> float:
-        """Return the objective after a removal."""
         total, _ = double_double.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         ksd = float(max(total, 0.0) / float(self.size - 1) ** 2) if self.layout.has_scores else 0.0
         return ksd if self._stream is None else ksd + self._stream.value(without=place)
@@ -377,7 +376,6 @@ class DictionaryF32:
         self._total = total, math.fsum([*matrix.ravel(), -total])
 
     def _order(self) -> Integers:
-        """Return the places in the order of the ids."""
         return np.lexsort((self._ids[:, 1], self._ids[:, 0]))
 
 
@@ -393,5 +391,4 @@ def _enlarged(matrix: Array, size: int) -> Array:
 
 
 def _stacked(rows: list[Float32Array], order: Integers, dim: int) -> AnyArray:
-    """Stack rows in an order."""
     return np.stack([rows[i] for i in order]) if rows else np.zeros((0, dim), dtype=np.float32)

@@ -201,7 +201,6 @@ class SubspacePosterior(Target):
         return np.asarray(total.numpy() / self.temperature, dtype=np.float64)
 
     def _log_likelihoods(self, weights: torch.Tensor) -> Array:
-        """Return the log likelihood of each example."""
         terms = [
             -functional.cross_entropy(
                 self.network(weights, self.inputs[rows]).double(), self.labels[rows], reduction="none"
