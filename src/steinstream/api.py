@@ -507,22 +507,16 @@ def _read(source: DrawSource, config: ThinConfig, hooks: RunHooks) -> _Reading:
     return _Reading(subsample, valid, skipped, largest)
 
 
-def _reads_in_turns(config: ThinConfig) -> bool:
-    """Return whether several chains are read in turns, so that each contributes a similar number of kept draws.
-
-    The paper has a single chain. With its objective several chains are read one after another.
-    """
-    return config.stream_weight > 0
-
-
 def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks, in_range: bool) -> None:
     """Add the draws of the source that the current pass has not received yet.
 
     Draws in memory were validated before. A file is validated whenever it is read, because it may have changed.
     """
     saved = time.monotonic()
-    received, interleaved = thinner.current_pass.received, _reads_in_turns(thinner.config)
-    for block, costs, pinned in source.blocks(received, interleaved=interleaved):
+    # Several chains are read in turns, so that each contributes a similar number of kept draws. The paper has a single
+    # chain: with its objective they are read one after another.
+    in_turns = thinner.config.stream_weight > 0
+    for block, costs, pinned in source.blocks(thinner.current_pass.received, interleaved=in_turns):
         if source.in_memory:
             thinner.extend_block(block, NewMarks(costs, pinned), in_range=in_range)
         else:

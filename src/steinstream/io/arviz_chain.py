@@ -422,7 +422,6 @@ class ArvizChain(Chain):
         return found
 
     def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
-        """Read which draws ended a divergent transition."""
         with reading(self.path, self._kind):
             found = diverging_draws(self._tree)
         return None if found is None else self._guarded(found)

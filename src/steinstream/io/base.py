@@ -252,10 +252,7 @@ class Chain(ABC):
             return None
         each = self.length // self.chains
         ends = [(number, number * each + offset) for number in range(self.chains) for offset in (0, each - 1)]
-        return each if all(self._chain_at(row) == number for number, row in ends) else None
-
-    def _chain_at(self, row: int) -> int:
-        return int(next(self._read(1, row)).ids[0, 0])
+        return each if all(next(self._read(1, row)).ids[0, 0] == number for number, row in ends) else None
 
     def _chain_lengths(self) -> list[int] | None:
         """Return the number of draws in each chain; None if the chains do not follow each other.

@@ -236,7 +236,6 @@ class CmdStanChain(Chain):
         )
 
     def fraction(self) -> float | None:
-        """Return the part of the bytes that was read."""
         return self._file.fraction
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
@@ -256,7 +255,6 @@ class CmdStanChain(Chain):
             skip += len(table)
 
     def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
-        """Read which draws ended a divergent transition."""
         if DIVERGENT not in self._file.titles:
             return None
         tables = self._tables([self._file.titles.index(DIVERGENT)], _FLAG_ROWS, 0)

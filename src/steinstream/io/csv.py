@@ -60,7 +60,6 @@ class CsvChain(Chain):
         self.scores_hint = f"add columns score_NAME, or a file of scores (--scores FILE); {self.scores_hint}"
 
     def fraction(self) -> float | None:
-        """Return the part of the bytes that was read."""
         return self._draws.fraction
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:

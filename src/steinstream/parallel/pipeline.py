@@ -160,7 +160,7 @@ def thin(
     given = as_given_chains(chains if scores is None else with_scores(chains, scores), read or {})
     where = None if folder is None else Path(folder).absolute()
     lock = nullcontext() if where is None else _prepare(where, resume)
-    show = progress or _ignore
+    show = progress or (lambda stage, done, total: None)
     with lock, connect(client, workers, tell) as backend:
         sources, failures = open_sources(backend, given, on_corrupt, show)
         worker = Worker(
@@ -214,10 +214,6 @@ def _repeat_warnings(leaves: Sequence[Leaf]) -> None:
     if warned:
         others = f" and {len(warned) - 1} more" if len(warned) > 1 else ""
         warnings.warn(f"{warned[0].title}{others}: {warned[0].warning}", ScoresWarning, stacklevel=3)
-
-
-def _ignore(stage: str, done: int, total: int) -> None:
-    """Show no progress."""
 
 
 def _prepare(folder: Path, resume: bool) -> FileLock:

@@ -601,14 +601,11 @@ def _preconditioner_from_plain(name: str, value: Any) -> Any:
         case "Streaming":
             return Streaming(**values)
         case "Preconditioner" if "factor" in values:
-            return Preconditioner(np.asarray(values["factor"]), _optional_array(values.get("centre")))
+            centre = values.get("centre")
+            return Preconditioner(np.asarray(values["factor"]), None if centre is None else np.asarray(centre))
         case "Preconditioner" if value.get("description") == "identity":
             return Preconditioner.identity()
     raise InputError(f"{name} is described only, not stored.", f"Pass it again: {name}=....")
-
-
-def _optional_array(value: Any) -> Any:
-    return None if value is None else np.asarray(value)
 
 
 def _kernel_from_plain(name: str, value: Any) -> Any:

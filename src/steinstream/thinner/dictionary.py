@@ -599,12 +599,8 @@ class Dictionary:
         new.following[last] = NONE  # before that, each label is followed by the next
         new.oldest[:slots], new.newest[:slots] = last - state["copies"] + 1, last
         scalars = new.scalars
-        scalars["slots"], scalars["draws"], scalars["free"], scalars["latest"] = (
-            slots,
-            labels,
-            labels,
-            int(state["latest"]),
-        )
+        scalars["slots"], scalars["latest"] = slots, int(state["latest"])
+        scalars["draws"] = scalars["free"] = labels
         for name, value in zip(_TOTAL, state["total"], strict=True):
             scalars[name] = value
         restore_derived(new, self._kernel)

@@ -78,7 +78,6 @@ class Pass:
         """Return the pass that follows, which starts with the draws ``ids``."""
         return Pass(
             number=self.number + 1,
-            received=0,
             held=len(ids),
             not_offered=ids,
             initial_root=math.sqrt(objective),

@@ -51,7 +51,8 @@ def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
     _draws(root, layout, dim)
     _history(root.part("history"))
     _pass(root.part("current_pass"), empty.part("current_pass"))
-    _moments_of(root, empty, "second_score_noise")
+    if root.agree(empty, "second_score_noise"):
+        _moments(root.part("second_score_noise"), empty.part("second_score_noise"))
     if root.agree(empty, "estimator"):
         root.part("estimator").wholes("changes")
         _window(root.part("estimator").part("window"), empty.part("estimator").part("window"))
@@ -338,11 +339,6 @@ def _pass(fields: _Fields, empty: _Fields) -> None:
         fields.flag(name)
 
 
-def _moments_of(root: _Fields, empty: _Fields, name: str) -> None:
-    if root.agree(empty, name):
-        _moments(root.part(name), empty.part(name))
-
-
 def _moments(fields: _Fields, empty: _Fields) -> int:
     """Check running moments, and return their number of draws."""
     fields.same_keys(empty)
@@ -408,7 +404,9 @@ def _kept(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) 
     if present:
         fields.array("cost", np.float64, ("labels",), 0.0)
         fields.array("pinned", np.bool_, ("labels",))
-        fields.array("penalty_scalars", np.float64, (_count_of_scalars(),))
+        from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
+
+        fields.array("penalty_scalars", np.float64, (len(PENALTY_SCALARS.names or ()),))
         fields.array("stream_sum", np.float64, ("slots",))
         _summary(fields, layout.base_width)
 
@@ -447,12 +445,6 @@ def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
         or numbers["pair_sum"] > largest * numbers["count"]
     ):
         raise fields.wrong("stream_sum", f"a sum over the stream is not between 0 and {largest:g}")
-
-
-def _count_of_scalars() -> int:
-    from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
-
-    return len(PENALTY_SCALARS.names or ())
 
 
 def _kept_float32(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) -> None:
