@@ -510,16 +510,8 @@ class Streaming:
 class DoublingWindow:
     """Moments of the draws since the number of draws last doubled.
 
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-    first : int
-        Number of draws before the first result, which uses the second half of them.
-    forget : int, optional
-        Largest number of draws in one window. Default: no limit.
-    covariance : bool, default True
-        Whether to accumulate the covariance, not only the variances.
+    The first result is that of the second half of the ``first`` draws. A window has at most ``forget`` draws. Without
+    ``covariance``, variances alone are accumulated.
     """
 
     def __init__(self, dim: int, first: int, forget: int | None = None, covariance: bool = True) -> None:
@@ -559,15 +551,7 @@ class DoublingWindow:
 
 
 class StreamingEstimator:
-    """Estimates of a `Streaming` preconditioner.
-
-    Parameters
-    ----------
-    streaming : Streaming
-        The settings.
-    dim : int
-        Number of dimensions.
-    """
+    """Estimates of a `Streaming` preconditioner."""
 
     def __init__(self, streaming: Streaming, dim: int) -> None:
         self.streaming = streaming

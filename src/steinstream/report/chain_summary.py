@@ -30,27 +30,16 @@ class ChainSummary:
     """Evenly spaced draws of a chain and its inspection. Draws that are not finite are counted and skipped.
 
     A chain without scores is not inspected, and the diagnostic checks are made without scores.
-
-    Attributes
-    ----------
-    inspection : Inspection or None
-        Inspection of the chain, if it has scores.
-    seen : int
-        Number of draws read.
-    found : int
-        Number of kept draws that were found in the chain at their position.
-    from_thinner : bool
-        Whether the draws are those that the thinner held, and not a chain given by the user.
     """
 
-    from_thinner = False
+    from_thinner = False  # whether the draws are those that the thinner held, and not a chain given by the user
 
     def __init__(self, kept: Kept, title: str = "", has_scores: bool = True) -> None:
         dim = kept.draws.shape[1]
         self.title = title
         self.inspection: Inspection | None = Inspection(dim) if has_scores else None
-        self.seen = 0
-        self.found = 0
+        self.seen = 0  # draws read
+        self.found = 0  # kept draws that were found in the chain at their position
         self._for_figures, self._for_checks = Subsample(dim, max_draws=_MAX_DRAWS), Subsample(dim)
         self._kept = kept
         self._rows = {int(chain): np.flatnonzero(kept.ids[:, 0] == chain) for chain in np.unique(kept.ids[:, 0])}

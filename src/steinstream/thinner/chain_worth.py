@@ -83,13 +83,7 @@ class _ChainRecord:
 
 
 class ChainWorth:
-    """Effective sample size and burn-in of the chains in a stream.
-
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-    """
+    """Effective sample size and burn-in of the chains in a stream."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim

@@ -44,12 +44,7 @@ class DictionaryF32:
 
     The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; costs and a linear term of the
     kernel are not available. The stream term compares features, or sketches of the draws
-    (:mod:`steinstream.thinner.stream_term`).
-
-    Raises
-    ------
-    InputError
-        If a setting is not available for float32 storage.
+    (:mod:`steinstream.thinner.stream_term`). A setting that is not available raises an `InputError`.
     """
 
     def __init__(

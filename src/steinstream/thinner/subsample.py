@@ -34,14 +34,7 @@ _OFFSET = 0x9E3779B1
 class Subsample:
     """Evenly spaced draws of a stream, at most 4096; above 1024 dimensions fewer, down to 512. Without features.
 
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-    enabled : bool, default True
-        Whether to hold any draws.
-    max_draws : int, default 4096
-        Largest number of draws.
+    If it is not ``enabled``, it holds no draws.
     """
 
     def __init__(self, dim: int, enabled: bool = True, max_draws: int = _MAX_DRAWS) -> None:
