@@ -194,23 +194,9 @@ class Preconditioner:
     def from_moments(
         cls, distinct: int, sds: Array, matrix: Array | None, centre: Array | None = None
     ) -> Preconditioner:
-        """Create the preconditioner that `estimate` returns from moments.
+        """Create the preconditioner that `estimate` returns, from the moments of some number of ``distinct`` draws.
 
-        Parameters
-        ----------
-        distinct : int
-            Number of distinct draws that the moments were computed from.
-        sds : array
-            Standard deviations, (d,).
-        matrix : array, optional
-            Covariance, (d, d). Without it, or with fewer than two distinct draws, scales are used.
-        centre : array, optional
-            Centre, (d,).
-
-        Returns
-        -------
-        Preconditioner
-            The preconditioner.
+        Without the covariance ``matrix``, or with fewer than two distinct draws, scales are used.
         """
         dim, constant = len(sds), ~(sds > _SMALLEST_SCALE)
         sds = np.where(constant, 1.0, sds) * np.sqrt(2.0 * dim)
@@ -294,22 +280,7 @@ class Preconditioner:
         return self._require_range("score", self._transform_scores(scores))
 
     def keeps_in_range(self, draw: float, score: float, limit: float = OVERFLOW_LIMIT) -> bool:
-        """Return whether all draws and scores up to these magnitudes stay below a limit in the new coordinates.
-
-        Parameters
-        ----------
-        draw : float
-            Largest magnitude of the draws.
-        score : float
-            Largest magnitude of the scores.
-        limit : float, default 1e100
-            The limit.
-
-        Returns
-        -------
-        bool
-            True if none can exceed the limit.
-        """
+        """Return whether all draws and scores up to these magnitudes stay below a limit in the new coordinates."""
         draw_growth, score_growth = self._largest_growth
         return (draw + self._distance) * draw_growth < limit and (score + self._distance) * score_growth < limit
 

@@ -65,7 +65,6 @@ class SelectionProblem(NamedTuple):
 
     @property
     def kernel(self) -> Kernel:
-        """Base kernel."""
         return self.config.kernel
 
     def load(self) -> Block:

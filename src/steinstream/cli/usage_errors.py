@@ -14,7 +14,6 @@ class Commands(click.Group):
     """A group that lists its commands in the order of their declaration and suggests a command for a misspelt one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
         return list(self.commands)
 
     def resolve_command(

@@ -54,7 +54,6 @@ class BatchMeans:
         return np.asarray(np.maximum(squares, 0.0))
 
     def add(self, draws: Array) -> None:
-        """Add draws (n, d)."""
         from steinstream._engine.online_stats import update_batches  # loads numba
 
         draws, done = np.ascontiguousarray(draws), 0

@@ -543,7 +543,6 @@ class _ChainProcess:
         self._printed.extend(line for line in text.decode("utf-8", "replace").splitlines() if line.strip())
 
     def terminate(self) -> None:
-        """Terminate the process if it runs."""
         if not self.ended:
             self.process.terminate()
 

@@ -306,17 +306,9 @@ class Chain(ABC):
             raise scores_all_nan(self.path, self.scores_from or "every score")
 
     def axes_error(self, size: int | None = None) -> InputError | None:
-        """Return an error with a question if the axes of the arrays are probably in another order.
+        """Return an error with a question if the axes of the arrays are probably in another order; None otherwise.
 
-        Parameters
-        ----------
-        size : int, optional
-            Number of draws to keep. If it is less than the number of draws, their order is taken as intended.
-
-        Returns
-        -------
-        InputError or None
-            The error, which names the order that is expected; None if the order is plausible.
+        If ``size``, the number of draws to keep, is less than the number of draws, their order is taken as intended.
         """
         if not self.has_unnamed_axes or self.length is None or self.chains is None:
             return None
@@ -338,18 +330,7 @@ class Chain(ABC):
         )
 
     def require_plausible_axes(self, size: int | None = None) -> None:
-        """Raise the error of `axes_error`, if there is one.
-
-        Parameters
-        ----------
-        size : int, optional
-            Number of draws to keep.
-
-        Raises
-        ------
-        InputError
-            If the axes of the arrays are probably in another order.
-        """
+        """Raise the error of `axes_error`, if there is one."""
         if error := self.axes_error(size):
             raise error
 

@@ -335,7 +335,6 @@ class _Rows(NamedTuple):
     found: int  # number of rows that exist
 
     def column(self, title: str) -> Array:
-        """Return the rows of one column that exist."""
         return self.table[: self.found, self.titles.index(title)]
 
 

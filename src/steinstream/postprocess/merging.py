@@ -153,7 +153,6 @@ class PartFacts(NamedTuple):
 
     @classmethod
     def of(cls, kept: Kept) -> PartFacts:
-        """Return the facts about a kept set."""
         seen, skipped, initial = ({"seen": len(kept), **kept.settings}.get(name, 0) for name in COUNTS)
         kernel, preconditioner = kept.kernel or IMQ(), kept.preconditioner or Preconditioner.identity()
         has_scores, dim = kept.scores is not None, kept.draws.shape[1]

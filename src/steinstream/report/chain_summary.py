@@ -45,7 +45,6 @@ class ChainSummary:
         self._rows = {int(chain): np.flatnonzero(kept.ids[:, 0] == chain) for chain in np.unique(kept.ids[:, 0])}
 
     def add(self, block: Block) -> None:
-        """Add the next draws of the chain."""
         self.seen += len(block.draws)
         if self.inspection is not None:
             self.inspection.add(block)
@@ -89,12 +88,10 @@ class StoredSubsample(ChainSummary):
 
     @property
     def block(self) -> Block:
-        """The stored draws."""
         return self._stream
 
     @property
     def stream(self) -> Block:
-        """The stored draws."""
         return self._stream
 
 

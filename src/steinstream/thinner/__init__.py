@@ -262,19 +262,7 @@ class Thinner:
     def extend_block(self, block: Block, new: NewMarks, *, in_range: bool = False) -> StepInfo:
         """Add draws whose shapes and types were validated before: see `extend`.
 
-        Parameters
-        ----------
-        block : Block
-            Draws with scores, ids and features.
-        new : NewMarks
-            Costs and pins of the draws.
-        in_range : bool, default False
-            Whether all values are known to be finite and in the range of the preconditioner.
-
-        Returns
-        -------
-        StepInfo
-            What changed.
+        If ``in_range``, all values are known to be finite and in the range of the preconditioner.
         """
         candidates = self.config.candidates
         with DeferredInterrupt():
@@ -434,15 +422,7 @@ class Thinner:
     def accepts_all(self, largest: Magnitudes) -> bool:
         """Return whether all draws up to these magnitudes are valid, because the preconditioner does not change.
 
-        Parameters
-        ----------
-        largest : Magnitudes
-            Largest absolute values of draws, scores and features of the chain.
-
-        Returns
-        -------
-        bool
-            Whether blocks of the chain can be passed to `extend_block` as ``in_range``.
+        Blocks of such draws can be passed to `extend_block` as ``in_range``.
         """
         fixed = isinstance(self.state.preconditioner, Preconditioner) and self.state.estimator is None
         return fixed and all_in_range(self.config, self.state.preconditioner, largest)
@@ -452,42 +432,17 @@ class Thinner:
         self.state.sign_validated = True
 
     def starts_with_sample(self, has_pins_or_features: bool) -> bool:
-        """Return whether the settings require an initial set from a subsample of the chain: see ``start``.
-
-        Parameters
-        ----------
-        has_pins_or_features : bool
-            Whether draws of the chain are pinned, or have features.
-
-        Returns
-        -------
-        bool
-            Whether `start_with_sample` must be called.
-        """
+        """Return whether `start_with_sample` must be called, as the setting ``start`` requires."""
         return passes.starts_with_sample(self.config, self.state, has_pins_or_features)
 
     @exclusive
     def start_with_sample(self, sample: Block) -> None:
-        """Choose the initial set from a subsample of the chain.
-
-        Parameters
-        ----------
-        sample : Block
-            Evenly spaced draws of the chain.
-        """
+        """Choose the initial set from evenly spaced draws of the chain."""
         passes.start_with_sample(self.config, self.state, sample)
 
     @exclusive
     def correct_stream(self, sample: Block, has_pins_or_features: bool) -> None:
-        """If a finished chain mixes slowly, correct it by its scores: see :mod:`steinstream.thinner.corrected_stream`.
-
-        Parameters
-        ----------
-        sample : Block
-            Evenly spaced draws of the chain.
-        has_pins_or_features : bool
-            Whether draws of the chain are pinned, or have features.
-        """
+        """Correct a slow chain, given by evenly spaced draws, by its scores: see `thinner.corrected_stream`."""
         passes.correct_stream(self.config, self.state, sample, has_pins_or_features)
 
     # -- state ---------------------------------------------------------------------------------------------------------

@@ -362,18 +362,7 @@ class ThinConfig:
         return {name: getattr(self, name) for name in described}
 
     def unsupported_by(self, part: str) -> str | None:
-        """Find a setting that is not the default and that a part of the package does not have.
-
-        Parameters
-        ----------
-        part : str
-            Name of the part, such as ``BASELINES``.
-
-        Returns
-        -------
-        str or None
-            The name of the first such setting; None if there is none.
-        """
+        """Find a setting that is not the default and that a part of the package, such as BASELINES, does not have."""
         own = settings_of(part)
         return next((one.name for one in self.differences(_DEFAULT) if one.name not in own), None)
 

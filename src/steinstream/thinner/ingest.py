@@ -49,11 +49,9 @@ class CostsAndPins(NamedTuple):
 
     @classmethod
     def none(cls, count: int) -> CostsAndPins:
-        """Return zero costs and no pins."""
         return cls(np.zeros(count), np.zeros(count, dtype=np.bool_))
 
     def take(self, rows: slice | Flags | Integers) -> CostsAndPins:
-        """Return some of the rows."""
         return CostsAndPins(self.costs[rows], self.pinned[rows])
 
     def append(self, more: CostsAndPins) -> CostsAndPins:

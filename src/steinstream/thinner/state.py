@@ -170,7 +170,6 @@ class ThinnerState:
 
     @property
     def pinned_ids(self) -> Ids:
-        """Ids of the pinned draws."""
         return () if self.dictionary is None else id_tuples(self.dictionary.pinned)
 
     @property

@@ -98,7 +98,6 @@ class _Fields:
         self._rows: dict[str, int] = {}
 
     def wrong(self, name: str, what: str) -> InputError:
-        """Return the error for a value."""
         return InputError(f"{self._name}.{name} is invalid: {what}.")
 
     def __getitem__(self, name: str) -> Any:
@@ -107,7 +106,6 @@ class _Fields:
         return self._values[name]
 
     def values(self) -> dict[str, Any]:
-        """Return all values."""
         return dict(self._values)
 
     @property
@@ -116,7 +114,6 @@ class _Fields:
         return set(self._values)
 
     def part(self, name: str) -> _Fields:
-        """Return a part of the values."""
         return _Fields(f"{self._name}.{name}", self[name])
 
     def same_keys(self, other: _Fields) -> None:
@@ -132,7 +129,6 @@ class _Fields:
         return self[name] is not None
 
     def flag(self, name: str) -> bool:
-        """Return a bool."""
         if not isinstance(self[name], bool):
             raise self.wrong(name, "it is not true or false")
         return bool(self[name])
@@ -145,7 +141,6 @@ class _Fields:
         return value
 
     def wholes(self, name: str) -> list[int]:
-        """Return a list of whole numbers."""
         value = self[name]
         if not isinstance(value, list) or any(isinstance(item, bool) or not isinstance(item, int) for item in value):
             raise self.wrong(name, "it is not a list of whole numbers")

@@ -121,7 +121,6 @@ class Subsample:
         return held.take(keep)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         counts = np.array(sorted(self._next.items()), dtype=np.int64).reshape(-1, 2)
         indices = self._indices[: self._held]
         held = self.block
