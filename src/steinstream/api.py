@@ -315,10 +315,7 @@ def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], 
     """Add features, given as an array (n, ...) or (chains, n, ...), or as a function of a draw."""
     count = sum(len(block.draws) for block in blocks)
     if callable(features):
-        rows = [np.ravel(validation.as_floats(features(draw), "features")) for block in blocks for draw in block.draws]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("The function of the features returned vectors of different lengths.")
-        table = np.stack(rows)
+        table = validation.features_of(features, np.concatenate([block.draws for block in blocks]))
     else:
         values = validation.as_floats(features, "features")
         lengths = [len(block.draws) for block in blocks]

@@ -99,9 +99,7 @@ def ksd(
         return float(cumulative_ksd(draws, scores, kernel=kernel, preconditioner=preconditioner, progress=progress)[-1])
     kernel = as_kernel(kernel)
     x, s = _validated(draws, scores, kernel)
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (len(x),) or not (w >= 0).all() or not 0 < w.sum() < np.inf:
-        raise InputError(f"Weights must be {len(x)} non-negative numbers with a positive sum.")
+    w = validation.as_weights(weights, len(x))
     x, s, w = _merge_repeats(x, s, w / w.sum())
     high, low, diagonal = _row_sums(x, s, w, kernel, _fixed(preconditioner, x.shape[1]), progress)
     return math.sqrt(max(math.fsum(np.concatenate([2.0 * w * high, 2.0 * w * low, w * w * diagonal])), 0.0))

@@ -19,13 +19,7 @@ import numpy as np
 
 from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
-from steinstream.integrations._common import (
-    live_thinner,
-    log_missing_scores,
-    need,
-    warn_if_sequential,
-    with_source,
-)
+from steinstream.integrations._common import live_thinner, log_missing_scores, need, warn_if_sequential, with_source
 from steinstream.integrations.xarray import thin as thin_tree
 from steinstream.integrations.xarray import with_divergences
 from steinstream.io._arviz_layout import GRADIENT, UNCONSTRAINED

@@ -37,6 +37,7 @@ from steinstream.integrations._common import (
     log_missing_scores,
     need,
     warn_of_sequential_chains,
+    with_source,
 )
 from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.integrations._stored_draws import ScoredDraws, diverging_in
@@ -374,8 +375,7 @@ class _Run:
             kept = _union([thinner.kept for thinner in thinners], self._chosen)
         else:
             kept = _merged(thinners, self._chosen)
-        source = {"tool": "pymc", **self._convergence.summary(self.space.names)}
-        return replace(kept, names=self.space.names, settings={**kept.settings, "source": source})
+        return with_source(replace(kept, names=self.space.names), "pymc", self._convergence)
 
 
 def _union(sets: Sequence[Kept], config: ThinConfig, size: int | None = None) -> Kept:

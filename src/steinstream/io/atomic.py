@@ -97,10 +97,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
     temporary, previous = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
     with _output_errors(path):
         if os.path.lexists(target) and not (target.is_dir() and replaceable(target)):
-            raise OutputError(
-                f"{path} exists and is not a store that steinstream wrote, or it was changed later.",
-                "Choose another name.",
-            )
+            raise foreign_folder(path)
         temporary.mkdir()
         try:
             yield temporary
@@ -118,6 +115,13 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
             shutil.rmtree(temporary, ignore_errors=True)
         sync_path(target.parent)
         shutil.rmtree(previous, ignore_errors=True)
+
+
+def foreign_folder(path: str | os.PathLike[str]) -> OutputError:
+    """Return the error for a folder that must not be replaced."""
+    return OutputError(
+        f"{path} exists and is not a store that steinstream wrote, or it was changed later.", "Choose another name."
+    )
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, NotKeptError, OutputError
-from steinstream.io.atomic import replacing, replacing_folder, write_error
+from steinstream.io.atomic import foreign_folder, replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request, printable
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import gzipped, open_csv, write_csv, write_csv_for_r
@@ -250,10 +250,7 @@ def check_output(path: str | os.PathLike[str], layout: str | None = None) -> Non
     form = _find_writable(path, layout)
     target = Path(path)
     if target.is_dir() and form.write_folder is not None and not is_own_store(target):
-        raise OutputError(
-            f"{path} exists and is not a store that steinstream wrote, or it was changed later.",
-            "Choose another name.",
-        )
+        raise foreign_folder(path)
     if target.is_dir() and form.write_folder is None:
         raise write_error(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     folder = Path(os.path.realpath(target)).parent

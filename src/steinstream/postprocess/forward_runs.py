@@ -46,6 +46,7 @@ from steinstream.postprocess.run_outputs import (
 )
 from steinstream.result import Kept
 from steinstream.result.expectation import NO_OUTPUT
+from steinstream.validation import as_probabilities
 
 _MOST_LINES = 30  # outputs and failed runs that are printed
 _MIN_RUNS = 4  # for a standard error
@@ -154,8 +155,7 @@ class Runs(NamedTuple):
         processes: int = 1,
     ) -> Average:
         """Average the outputs of these runs: see `Kept.average`."""
-        if not all(0 <= q <= 1 for q in quantiles):
-            raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
+        as_probabilities(quantiles)
         found = find_outputs(self.table, self.draws, outputs, columns, ordered=self.ordered, processes=processes)
         values, reasons = found.values, found.reasons
         good = np.array([not why for why in reasons])

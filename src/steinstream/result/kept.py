@@ -24,7 +24,7 @@ from steinstream.result.expectation import expectation
 from steinstream.result.history import History
 from steinstream.result.summarised_stream import SummarisedStream
 from steinstream.result.variables import MODEL_GROUPS, Variable, rows_of
-from steinstream.validation import SteinIdentity, as_draws_and_scores
+from steinstream.validation import SteinIdentity, as_draws_and_scores, as_probabilities, as_weights
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
@@ -245,10 +245,7 @@ class Kept:
         InputError
             If a probability is not between 0 and 1, or the set is empty.
         """
-        wanted = np.asarray(q, dtype=np.float64)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            raise InputError(f"Probabilities must lie between 0 and 1, got {q!r}.")
-        return weighted_quantiles(self.draws, self.shares(), wanted)
+        return weighted_quantiles(self.draws, self.shares(), as_probabilities(q))
 
     def summary(self, quantiles: Sequence[float] = _QUANTILES) -> Summary:
         """Compare mean, standard deviation and quantiles of the kept draws with those of the stream.
@@ -270,8 +267,7 @@ class Kept:
         InputError
             If a probability is not between 0 and 1, or the set is empty.
         """
-        if not all(0 <= q <= 1 for q in quantiles):
-            raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
+        as_probabilities(quantiles)
         names = self.names or tuple(f"x{i}" for i in range(self.draws.shape[1]))
         summary = self.stream_summary
         known = None if summary is None or summary.features is not None else (summary.draws, summary.weights)
@@ -320,7 +316,7 @@ class Kept:
         >>> float(kept.expect([1.0, 9.0]))
         5.0
         """
-        share = self.shares() if weights is None else _as_weights(weights, len(self))
+        share = self.shares() if weights is None else as_weights(weights, len(self))
         return expectation(self.draws, f, share, processes)
 
     def to_runs(self, path: str | PathLike[str] | None = None) -> Runs:
@@ -774,14 +770,3 @@ def _as_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len({*names}) != dim:
         raise InputError(f"names must be {dim} different strings, one per parameter, got {reprlib.repr(names)}.")
     return tuple(names)
-
-
-def _as_weights(weights: ArrayLike, count: int) -> Array:
-    wrong = InputError(f"Weights must be {count} non-negative numbers with a positive sum.")
-    try:
-        share = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise wrong from None
-    if share.shape != (count,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
-        raise wrong
-    return share

@@ -342,10 +342,7 @@ class Thinner:
         if self.features is None:
             return None
         x, _ = validation.as_draws_and_scores(draws, None, self.dim)
-        rows = [np.ravel(validation.as_floats(self.features(row), "features")) for row in x]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("The function of the features returned vectors of different lengths.")
-        return np.stack(rows) if rows else None
+        return validation.features_of(self.features, x) if len(x) else None
 
     @property
     def next_indices(self) -> dict[int, int]:

@@ -21,14 +21,7 @@ from steinstream import __version__, schedules
 from steinstream._formatting import nearest
 from steinstream.errors import InputError, one_of, positive
 from steinstream.kernels import IMQ, RBF, Kernel, as_kernel
-from steinstream.preconditioning import (
-    STREAMING_KINDS,
-    Preconditioner,
-    Streaming,
-    Warmup,
-    as_kind,
-    as_preconditioner,
-)
+from steinstream.preconditioning import STREAMING_KINDS, Preconditioner, Streaming, Warmup, as_kind, as_preconditioner
 from steinstream.schedules import RULES, Schedule
 from steinstream.thinner.layout import STREAM_ON
 
