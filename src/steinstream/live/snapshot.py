@@ -23,6 +23,7 @@ import numpy as np
 
 from steinstream._typing import Array, Integers
 from steinstream.result import History
+from steinstream.thinner.burn_in_detection import is_burn_in
 from steinstream.thinner.sanity_checks import SanityChecks
 from steinstream.validation import Block
 
@@ -114,11 +115,8 @@ class Snapshot:
     @cached_property
     def stream_moments(self) -> MeanAndSd:
         """Mean and standard deviation of the stream without its burn-in, for the coordinates of the table."""
-        draws, chains, indices = self.stream.draws[:, self.table_columns], *self.stream.ids.T
-        settled = np.ones(len(draws), dtype=bool)
-        for chain, end in self.burn_in_ends.items():
-            settled &= (chains != chain) | (indices >= end)
-        return MeanAndSd.of(draws[settled])
+        settled = ~is_burn_in(self.stream.ids, self.burn_in_ends)
+        return MeanAndSd.of(self.stream.draws[settled][:, self.table_columns])
 
     def stream_column(self, column: int) -> Array:
         """Return the values of a coordinate of the stream, or the approximate steps of its draws for ``ARRIVAL``."""
