@@ -197,6 +197,11 @@ class Preconditioner:
         """Create the preconditioner that `estimate` returns, from the moments of some number of ``distinct`` draws.
 
         Without the covariance ``matrix``, or with fewer than two distinct draws, scales are used.
+
+        Returns
+        -------
+        Preconditioner
+            The preconditioner.
         """
         dim, constant = len(sds), ~(sds > _SMALLEST_SCALE)
         sds = np.where(constant, 1.0, sds) * np.sqrt(2.0 * dim)

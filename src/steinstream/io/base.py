@@ -309,6 +309,11 @@ class Chain(ABC):
         """Return an error with a question if the axes of the arrays are probably in another order; None otherwise.
 
         If ``size``, the number of draws to keep, is less than the number of draws, their order is taken as intended.
+
+        Returns
+        -------
+        InputError or None
+            The error.
         """
         if not self.has_unnamed_axes or self.length is None or self.chains is None:
             return None

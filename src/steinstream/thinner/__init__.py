@@ -263,6 +263,11 @@ class Thinner:
         """Add draws whose shapes and types were validated before: see `extend`.
 
         If ``in_range``, all values are known to be finite and in the range of the preconditioner.
+
+        Returns
+        -------
+        StepInfo
+            What changed.
         """
         candidates = self.config.candidates
         with DeferredInterrupt():
@@ -420,6 +425,11 @@ class Thinner:
         """Return whether all draws up to these magnitudes are valid, because the preconditioner does not change.
 
         Blocks of such draws can be passed to `extend_block` as ``in_range``.
+
+        Returns
+        -------
+        bool
+            Whether all are valid.
         """
         fixed = isinstance(self.state.preconditioner, Preconditioner) and self.state.estimator is None
         return fixed and all_in_range(self.config, self.state.preconditioner, largest)
