@@ -41,7 +41,6 @@ def repeating(run: Callable[[int], object], times: int) -> Contender:
     -------
     callable
         The contender.
-
     """
 
     def ready() -> Callable[[], object]:

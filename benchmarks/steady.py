@@ -24,7 +24,6 @@ class Steady:
         Number of kept draws to pin.
     **settings
         Further settings of the thinner. With ``cost_weight``, the cost of a draw is the size of its first coordinate.
-
     """
 
     def __init__(self, size: int, dim: int, *, steps: int, before: int, pins: int = 0, **settings: Any) -> None:

@@ -88,7 +88,6 @@ def animate(
     ------
     InputError
         If the suffix or the shape of the draws is not supported, or matplotlib is not installed.
-
     """
     from steinstream.report.plots import pyplot
 
@@ -119,7 +118,6 @@ def example(draws: int, seed: int = 0) -> tuple[Mixture, Array, Array]:
         The target.
     draws, scores : arrays of shape (draws, 2)
         The chain.
-
     """
     from steinstream.samplers import MALA
     from steinstream.targets import Mixture

@@ -149,7 +149,6 @@ def first_difference(new: Path, committed: Path) -> str:
     -------
     str
         Description of the first difference, empty if all values are equal.
-
     """
     one, other = read_table(new), read_table(committed)
     if list(one) != list(other):

@@ -31,7 +31,6 @@ def from_history(history: History, **labels: object) -> ResultTable:
     -------
     ResultTable
         The label columns, then ``step``, ``kept``, ``ksd`` and ``normalised``.
-
     """
     rows = len(history.step)
     return {
@@ -60,7 +59,6 @@ def select(table: ResultTable, **values: object) -> ResultTable:
     --------
     >>> select({"kernel": np.array(["imq", "rbf"]), "ksd": np.array([0.1, 0.2])}, kernel="rbf")["ksd"].tolist()
     [0.2]
-
     """
     rows = np.logical_and.reduce([table[name] == value for name, value in values.items()])
     return {name: column[rows] for name, column in table.items()}
@@ -87,7 +85,6 @@ def error_over_repeats(table: ResultTable, name: str, group: str = "step") -> ND
     --------
     >>> error_over_repeats({"step": np.array([1, 1, 2, 2]), "ksd": np.array([1.0, 3.0, 5.0, 5.0])}, "ksd").tolist()
     [1.0, 0.0]
-
     """
     groups = [table[name][table[group] == step] for step in np.unique(table[group])]
     return np.array([np.std(some, ddof=1) / np.sqrt(len(some)) if len(some) > 1 else 0.0 for some in groups])
@@ -105,7 +102,6 @@ def estimate(values: NDArray[Any], digits: int = 4) -> str:
     --------
     >>> estimate(np.array([0.5, 0.7]), 2)
     '0.60 ± 0.10'
-
     """
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"

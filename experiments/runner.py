@@ -82,7 +82,6 @@ class Runner:
     ------
     InputError
         If the folder contains other files or an experiment with other settings, or if pyarrow is not installed.
-
     """
 
     def __init__(self, experiment: Experiment, folder: Path, settings: dict[str, Any]) -> None:
@@ -127,7 +126,6 @@ class Runner:
         ------
         Stopped
             If ``stopped()`` returned True.
-
         """
 
         def report_preparation(fraction: float, status: str = "", /) -> None:
@@ -177,7 +175,6 @@ class Runner:
         -------
         list of Path
             The files written.
-
         """
         results = self.results()
         write_table(self.folder / "results.parquet", results)

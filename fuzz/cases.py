@@ -31,7 +31,6 @@ class Case:
         What was wrong when the case was found.
     codes : list of int
         Exit codes that are right.
-
     """
 
     kind: str

@@ -159,7 +159,6 @@ def soak(minutes: float, seed: int, folder: Path) -> dict[str, object]:
     -------
     dict
         The result; ``failures`` is empty if every promise was kept.
-
     """
     choose, started, total = random.Random(seed), time.monotonic(), 60 * minutes
     sampler, client = Sampler(folder / "chain.csv", seed), Client()

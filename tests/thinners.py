@@ -45,6 +45,13 @@ def limits_at(t, growth, budget, size, cap=None, rule="paper"):
     }
 
 
+def groups(length, candidates):
+    """Step, rows and ids of each group of candidates."""
+    for t in range(1, length // candidates + 1):
+        rows = slice((t - 1) * candidates, t * candidates)
+        yield t, rows, [(0, i) for i in range(rows.start, rows.stop)]
+
+
 def magnitude(reference):
     """Mean size of the kernel values of the kept draws."""
     return np.abs(reference.matrix()).mean()
@@ -63,6 +70,22 @@ def assert_same(a, b):
         assert np.array_equal(left, right, equal_nan=True)
     if a.state.dictionary is not None:
         assert same_arrays(a.state.dictionary.state(), b.state.dictionary.state())
+
+
+def assert_same_in_parts(make, add, length, block, path, random):
+    """Blocks, checkpoints between them and another order of storage give the same bits as one call."""
+    whole, blocks, resumed, shuffled = (make() for _ in range(4))
+    add(whole, slice(None))
+    for first in range(0, length, block):
+        for thinner in (blocks, resumed, shuffled):
+            add(thinner, slice(first, first + block))
+        resumed.save(path)
+        resumed = ss.Thinner.load(path, **resumed.config.functions())
+        if len(shuffled):
+            shuffled.state.dictionary.restore(permuted(shuffled.state.dictionary.state(), random))
+    for other in (blocks, resumed, shuffled):
+        assert_same(whole, other)
+        assert whole.pinned == other.pinned
 
 
 def same_arrays(one, other):

@@ -193,7 +193,6 @@ class ChainMetrics:
         Summaries of the reference.
     pairs : Pairs, optional
         Means over the reference, if they were computed before.
-
     """
 
     def __init__(self, draws: Array, scores: Array, reference: Reference, pairs: Pairs | None = None) -> None:
@@ -214,7 +213,6 @@ class ChainMetrics:
         -------
         array
             The metrics.
-
         """
         w = np.full(len(indices), 1.0 / len(indices)) if weights is None else weights / weights.sum()
         first = self._moment_errors(indices, w)
@@ -307,7 +305,6 @@ def worth(sizes: Array, errors: Array, error: float) -> float:
     -------
     float
         The number; beyond the ends the smallest or largest size.
-
     """
     falling = np.minimum.accumulate(errors)
     return float(np.exp(np.interp(-np.log(max(error, 1e-300)), -np.log(falling), np.log(sizes))))

@@ -116,7 +116,6 @@ def in_coordinates(log_density: Callable[[Any], Any], to_position: Function, sam
     -------
     Problem
         The problem in the new coordinates.
-
     """
     many, gradients = jax_functions(log_density)
 
@@ -197,7 +196,6 @@ def run_walks(log_densities: Function, starts: Array, factor: Array, seed: int, 
     -------
     array
         Positions (chains, steps, d).
-
     """
     rng = seed_of(seed)
     positions, values = starts.copy(), log_densities(starts)

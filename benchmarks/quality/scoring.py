@@ -78,7 +78,6 @@ def score(target: str, seed: int, size: int, selection: Selection) -> dict[str, 
         ``errors`` and ``ratios`` (metric -> number), ``composite``, ``spread`` (mean relative error of the sds, signed)
         and ``scales`` (sd relative to the reference, of each log scale parameter). For finished fits also
         ``predictions``, the ratios of the errors of posterior predictions.
-
     """
     found = scorer(target, seed)
     indices = np.asarray(selection.indices, dtype=np.int64)
@@ -114,7 +113,6 @@ def evaluate(target: str, seed: int, kept: Mapping[int, ArrayLike | Selection]) 
     -------
     dict
         For every size, the result of `score`.
-
     """
     return {
         size: score(target, seed, size, each if isinstance(each, Selection) else Selection(each))

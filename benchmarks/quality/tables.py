@@ -432,7 +432,6 @@ def paired_cells(results: Results, method: str, other: str) -> list[PairedCell]:
     -------
     list of PairedCell
         One cell for each target, size and metric that both methods have.
-
     """
     found, others = results.of(method), results.of(other)
     keys = [key for key in found if key in others and len(found[key].chains) == len(others[key].chains) > 1]

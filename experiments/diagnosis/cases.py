@@ -244,7 +244,6 @@ def clean() -> Iterator[DiagnosisCase]:
     -------
     iterator of DiagnosisCase
         One case per stream, method and size.
-
     """
     two, ten = Gaussian(np.zeros(2), 1.0), Gaussian(np.zeros(10), 1.0)
     streams: dict[str, tuple[SampleStream, tuple[int, ...]]] = {  # the sizes are those of sets by KSD alone

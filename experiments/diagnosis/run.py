@@ -192,7 +192,6 @@ def wilson(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
     --------
     >>> [round(end, 3) for end in wilson(0, 100)]
     [0.0, 0.037]
-
     """
     z = NormalDist().inv_cdf(0.5 + level / 2)
     middle = (hits + z * z / 2) / (runs + z * z)

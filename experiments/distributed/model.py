@@ -59,7 +59,6 @@ class Machine:
         Latency between two workers.
     workers : int
         Number of workers.
-
     """
 
     evaluation: float
@@ -154,7 +153,6 @@ def simulate(p: ManyChains, m: Machine, jitter: float = 0.1, seed: int = 0) -> T
     -------
     Times
         Simulated times in seconds.
-
     """
     factors = np.exp(jitter * np.random.default_rng(seed).normal(size=p.chains))
     free = [0.0] * m.workers

@@ -211,7 +211,6 @@ def machine() -> Iterator[Line]:
     -------
     iterator of Line
         Measured times, one line each.
-
     """
     for dim in (2, 10, 50, 100):
         times = {}

@@ -55,7 +55,6 @@ def load_cifar10(path: str | Path) -> Dataset:
     ------
     InputError
         If the path does not exist or does not contain CIFAR-10.
-
     """
     path = Path(path)
     if not path.exists():

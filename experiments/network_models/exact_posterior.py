@@ -29,7 +29,6 @@ class ExactPosterior:
         Prior in the plane.
     temperature : float
         The log posterior is divided by this number.
-
     """
 
     def __init__(

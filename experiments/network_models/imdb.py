@@ -58,7 +58,6 @@ def load_imdb(path: str | Path) -> Reviews:
     ------
     InputError
         If the path does not exist or does not contain the reviews.
-
     """
     path = Path(path)
     if not path.exists():

@@ -62,7 +62,6 @@ class Rectangle(NamedTuple):
         >>> around = Rectangle.around(np.array([[0.0, 0.0], [2.0, 2.0], [2.0, 0.0]]), np.array([1.0, 0.0]), 0.5)
         >>> around.centre.tolist(), np.abs(around.axes).tolist()
         ([1.0, 1.0], [[2.0, 0.0], [0.0, 2.0]])
-
         """
         first = direction / np.linalg.norm(direction)
         turn = np.column_stack([first, [-first[1], first[0]]])
@@ -83,7 +82,6 @@ class Rectangle(NamedTuple):
         >>> smallest = Rectangle.smallest(np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 1.0], [0.0, 1.0]]), 0.0)
         >>> smallest.centre.tolist(), np.abs(smallest.axes).tolist()
         ([1.0, 0.5], [[1.0, 0.0], [0.0, 0.5]])
-
         """
         angles = np.pi * np.arange(_ORIENTATIONS) / _ORIENTATIONS
         found = [cls.around(points, np.array([np.cos(angle), np.sin(angle)]), margin) for angle in angles]
@@ -109,7 +107,6 @@ class ChebyshevGrid:
         The domain.
     counts : tuple of two int
         Number of nodes along both axes of the rectangle.
-
     """
 
     rectangle: Rectangle
@@ -195,7 +192,6 @@ class InterpolatedPosterior:
         Prior in the plane.
     temperature : float
         The log posterior is divided by this number.
-
     """
 
     def __init__(
@@ -291,7 +287,6 @@ def log_softmax(logits: Array) -> Array:
     --------
     >>> np.exp(log_softmax(np.array([[0.0, np.log(3.0)]]))).round(6).tolist()
     [[0.25, 0.75]]
-
     """
     shifted = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

@@ -28,7 +28,6 @@ def negative_hessian(target: Target, position: Array) -> Array:
     >>> negative_hessian(Gaussian(np.zeros(2), np.array([[2.0, 0.0], [0.0, 0.5]])), np.ones(2)).round(6)
     array([[0.5, 0. ],
            [0. , 2. ]])
-
     """
     steps = _STEP * np.eye(len(position))
     rows = np.array([target.score(position - step) - target.score(position + step) for step in steps]) / (2 * _STEP)
@@ -48,7 +47,6 @@ def find_mode(target: Target, start: Array, progress: Callable[[float], None] = 
     >>> from steinstream.targets import Gaussian
     >>> find_mode(Gaussian(np.array([3.0, -1.0]), 0.01), np.zeros(2)).round(6)
     array([ 3., -1.])
-
     """
     position, height, damping = start.copy(), target.log_density(start), 0.0
     for iteration in range(_ITERATIONS):

@@ -32,7 +32,6 @@ def split_words(text: str) -> list[str]:
     --------
     >>> split_words("Ann's film isn't bad.<br /><br />Is it?")
     ['ann', 'film', 'is', 'not', 'bad', 'is', 'it', '?']
-
     """
     plain = text.lower().replace("<br />", " ")
     return _WORD.findall(_POSSESSIVE.sub(" ", _NEGATION.sub(" not", plain)))
@@ -67,7 +66,6 @@ class Vocabulary:
         --------
         >>> Vocabulary.from_texts(["a b a", "c b a"], 4).words
         ('a', 'b')
-
         """
         counts = Counter(word for text in texts for word in split_words(text))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -85,7 +83,6 @@ class Vocabulary:
         --------
         >>> Vocabulary(("a", "b")).encode(["b", "a b c"], 2).tolist()
         [[0, 3], [3, 1]]
-
         """
         table = np.full((len(texts), length), _PADDING, dtype=np.int32)
         for row, text in zip(table, texts, strict=True):
@@ -121,7 +118,6 @@ class WordVectors:
         ------
         InputError
             If the file cannot be read.
-
         """
         path = Path(path)
         if path.is_dir():

@@ -74,7 +74,6 @@ def train_network(
     -------
     torch.Tensor
         The averaged weights.
-
     """
     start = network.weights().to(data.inputs.device)
     descent = _Descent(network, data, config, seed, checkpoint)
@@ -106,7 +105,6 @@ def train_curve(
     -------
     torch.Tensor
         The weights at the midpoint.
-
     """
     first, second = ends
 
@@ -130,7 +128,6 @@ def on_curve(first: torch.Tensor, midpoint: torch.Tensor, second: torch.Tensor, 
     >>> ends = torch.tensor([0.0]), torch.tensor([2.0])
     >>> [float(on_curve(ends[0], torch.tensor([10.0]), ends[1], t)) for t in (0.0, 0.25, 0.5, 1.0)]
     [0.0, 5.0, 10.0, 2.0]
-
     """
     if t <= 0.5:
         return first + 2 * t * (midpoint - first)

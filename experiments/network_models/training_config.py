@@ -27,7 +27,6 @@ class TrainingConfig:
         Longer gradients are scaled to this length.
     coarse : int, default 0
         Number of first epochs that use images of half the sides, which takes a quarter of the time. Only for images.
-
     """
 
     epochs: int
@@ -55,7 +54,6 @@ class TrainingConfig:
         >>> config = TrainingConfig(epochs=12, averaged=2, rate=0.1, averaged_rate=0.02)
         >>> [round(config.rate_at(time), 3) for time in (0.5, 2, 7.5, 11)]
         [0.051, 0.1, 0.06, 0.02]
-
         """
         before_averaging = self.epochs - self.averaged
         if time >= before_averaging:

@@ -262,7 +262,6 @@ def chain_statistics(chain: StoredChain) -> dict[str, Any]:
     ------
     InputError
         If the scores have the wrong sign.
-
     """
     half = chain.moves // 2
     low, high = np.full(chain.dim, np.inf), np.full(chain.dim, -np.inf)

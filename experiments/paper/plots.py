@@ -48,7 +48,6 @@ def thinned_chain(
     -------
     Figure
         A matplotlib figure.
-
     """
     plt = pyplot()
     figure, grid = plt.subplots(
@@ -102,7 +101,6 @@ def adaptivity(results: ResultTable, kernel: str, floor: int, candidates: int, r
     -------
     Figure
         A matplotlib figure.
-
     """
     plt = pyplot()
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.3), layout="constrained")
@@ -182,7 +180,6 @@ def theory(results: ResultTable, bound: Callable[[str, str, Array], Array]) -> A
     -------
     Figure
         A matplotlib figure.
-
     """
     plt = pyplot()
     figure, grid = plt.subplots(2, 3, figsize=(14, 7), layout="constrained", sharex=True, sharey=True)
@@ -229,7 +226,6 @@ def assumptions(
     -------
     Figure
         A matplotlib figure.
-
     """
     plt = pyplot()
     figure, grid = plt.subplots(2, 3, figsize=(14, 7.4), layout="constrained", sharey=True, sharex="row")
@@ -315,7 +311,6 @@ def lower_end(axes: Any, mean: Array, error: Array) -> Array:
     -------
     ndarray
         Lower end of the band.
-
     """
     if (error > 0.9 * mean).any():
         axes.set_gid(_CUT)

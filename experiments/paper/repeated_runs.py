@@ -51,7 +51,6 @@ def run_repeats(
     -------
     ResultTable
         The histories of all runs, with the columns ``**labels`` and ``repeat``.
-
     """
     tables = []
     for repeat in range(repeats):

@@ -31,6 +31,5 @@ def paper_thinner(dim: int, **settings: Any) -> ss.Thinner:
     --------
     >>> paper_thinner(2, growth="linear").config.rule
     'paper'
-
     """
     return ss.Thinner(dim, **{**ss.PAPER, **settings})

@@ -139,7 +139,6 @@ def thin(
     -------
     array
         Kept draws, KSD^2 and fraction of broken steps at the recorded steps, (len(at), 3).
-
     """
     steps, n, broken, record, d = len(floors), 0, 0, 0, x.shape[1]
     kept, scores = np.empty((d, steps + 1), x.dtype), np.empty((d, steps + 1), x.dtype)

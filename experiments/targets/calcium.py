@@ -327,7 +327,6 @@ def trajectory(q: Array) -> tuple[Array, Array]:
         Times in ms.
     states : array of shape (303, 6)
         C and S in mM, z1, z2, z3, and B in mM.
-
     """
     sums = np.empty((_END[-1] + 1, _STAGES, 6, 1))
     _record(_position(q), np.empty((2, CONSTANTS, 1)), np.empty((_END[-1] + 1, 3, 1)), sums)
@@ -360,7 +359,6 @@ class Calcium:
     ((100,), 38)
     >>> float(target.solution(np.zeros(38)).max().round(3))
     0.898
-
     """
 
     y: Array

@@ -98,7 +98,6 @@ def constants(theta: Values, voltage: float) -> Groups:
     -------
     tuple of tuple
         The quantities in groups.
-
     """
     g_D, J_R, J_L, N, Ca_o = theta[0], theta[1], theta[2], theta[3], theta[4]
     V_L, del_VL, phi_L, t_L, t_R = theta[5], theta[6], theta[7], theta[8], theta[9]
@@ -200,7 +199,6 @@ def channels(k: Groups, C: float, S: float) -> tuple[Numbers, Numbers, Numbers]:
     -------
     tuple of tuple
         Fractions, rates and intermediate values.
-
     """
     slope, shift, K2, phi, a, m, opened, closed = k[0]
     low, lower, up, down, own, store, rest, _ = k[1]
@@ -235,7 +233,6 @@ def units(rates: Numbers, wake: float, z: Numbers, g: float) -> tuple[Numbers, N
     -------
     tuple of tuple
         The four fractions, the three slopes and the inverse matrix by rows.
-
     """
     r1, r2, r3, r4, r5, r7 = rates
     a11, a12, a13 = 1.0 + g * (r1 + r5), -g * r2, -g * wake
@@ -300,7 +297,6 @@ def slopes(k: Groups, x: Numbers, log: float, g: float) -> Numbers:
     -------
     tuple of float
         The six slopes.
-
     """
     C, S, z1, z2, z3, B = x
     made, k_m, k_p, _, _ = k[4]

@@ -21,7 +21,6 @@ def count(number: int) -> str:
     --------
     >>> count(1234567)
     '1 234 567'
-
     """
     return f"{number:,}".replace(",", " ")
 
@@ -38,7 +37,6 @@ def number(value: float) -> str:
     --------
     >>> number(0.012345), number(412.34), number(2.5e-7), number(140000.0)
     ('0.0123', '412', '2.5e-07', '1.4e+05')
-
     """
     return f"{value:.3g}"
 
@@ -57,7 +55,6 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
     'theta, score'
     >>> listing("abc", limit=2)
     'a, b, ... (3 in all)'
-
     """
     known = list(names)
     more = f", ... ({len(known)} in all)" if len(known) > limit else ""
@@ -78,7 +75,6 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
     'Did you mean scores? '
     >>> nearest("shore", ["theta", "scores", "score"], most=2)
     'Did you mean score or scores? '
-
     """
     import difflib
 
@@ -101,7 +97,6 @@ def rounded(value: float, scale: float) -> str:
     ('1.10234', '1.10', '123457')
     >>> rounded(1.5e-20, 1e-21), rounded(-2.43e-6, 1.5e-6), rounded(-1.1e-8, 1.5e-6)
     ('15.000e-21', '-2.430e-06', '-0.011e-06')
-
     """
     if not (math.isfinite(value) and math.isfinite(scale) and scale > 0):
         return f"{value:.6g}"
@@ -126,7 +121,6 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     --------
     >>> aligned([["", "mean"], ["peak", "1.5"]])
     ['      mean', 'peak   1.5']
-
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [

@@ -43,7 +43,6 @@ def evaluate_in_processes(
     ------
     InputError
         If the function cannot be sent to another process, or new processes cannot start.
-
     """
     if processes == 1:
         for place, argument in enumerate(arguments):

@@ -111,7 +111,6 @@ def thin(
     Kept(25 of 500 draws, 2 dimensions, KSD 0.1283)
     >>> thin(draws, size=25)
     Kept(25 of 500 draws, 2 dimensions, MMD 0.01215, no scores)
-
     """
     validation.reject_path(draws, "draws")
     if size is not None:
@@ -200,7 +199,6 @@ class DrawSource(Protocol):
         -------
         iterable of MarkedBlock
             Draws with their costs and pins.
-
         """
 
 
@@ -317,10 +315,7 @@ def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], 
     """Add features, given as an array (n, ...) or (chains, n, ...), or as a function of a draw."""
     count = sum(len(block.draws) for block in blocks)
     if callable(features):
-        rows = [np.ravel(validation.as_floats(features(draw), "features")) for block in blocks for draw in block.draws]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("The function of the features returned vectors of different lengths.")
-        table = np.stack(rows)
+        table = validation.features_of(features, np.concatenate([block.draws for block in blocks]))
     else:
         values = validation.as_floats(features, "features")
         lengths = [len(block.draws) for block in blocks]
@@ -421,7 +416,6 @@ def thin_source(
         If the source has no valid draws, or too few for one step.
     Stopped
         If the hooks requested a stop.
-
     """
     hooks = hooks or RunHooks()
     thinner, in_range = (thinner, False) if thinner else _started(source, config, initial, hooks)
@@ -510,22 +504,16 @@ def _read(source: DrawSource, config: ThinConfig, hooks: RunHooks) -> _Reading:
     return _Reading(subsample, valid, skipped, largest)
 
 
-def _reads_in_turns(config: ThinConfig) -> bool:
-    """Return whether several chains are read in turns, so that each contributes a similar number of kept draws.
-
-    The paper has a single chain. With its objective several chains are read one after another.
-    """
-    return config.stream_weight > 0
-
-
 def _run_pass(source: DrawSource, thinner: Thinner, hooks: RunHooks, in_range: bool) -> None:
     """Add the draws of the source that the current pass has not received yet.
 
     Draws in memory were validated before. A file is validated whenever it is read, because it may have changed.
     """
     saved = time.monotonic()
-    received, interleaved = thinner.current_pass.received, _reads_in_turns(thinner.config)
-    for block, costs, pinned in source.blocks(received, interleaved=interleaved):
+    # Several chains are read in turns, so that each contributes a similar number of kept draws. The paper has a single
+    # chain: with its objective they are read one after another.
+    in_turns = thinner.config.stream_weight > 0
+    for block, costs, pinned in source.blocks(thinner.current_pass.received, interleaved=in_turns):
         if source.in_memory:
             thinner.extend_block(block, NewMarks(costs, pinned), in_range=in_range)
         else:

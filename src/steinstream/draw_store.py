@@ -69,7 +69,6 @@ class DrawStore:
     >>> store.reconcile([(0, 3)])  # the checkpoint contains only this draw
     ((0, 2),)
     >>> store.close()
-
     """
 
     def __init__(self, folder: str | PathLike[str], *, suffix: str = ".bin", sync: bool = True) -> None:
@@ -99,7 +98,6 @@ class DrawStore:
         -------
         Path
             The path, whether or not the file exists.
-
         """
         return self.folder / f"{id[0]}_{id[1]}{self.suffix}"
 
@@ -110,7 +108,6 @@ class DrawStore:
         -------
         list of tuple of int
             The ids (chain, index).
-
         """
         names = (self._name.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted((int(name[1]), int(name[2])) for name in names if name)
@@ -135,7 +132,6 @@ class DrawStore:
             If an earlier commit failed or the store is closed.
         OutputError
             If a file cannot be written or deleted.
-
         """
         if not self.open:
             raise InputError(
@@ -169,7 +165,6 @@ class DrawStore:
         ------
         CheckpointError
             If a kept draw has no file. Nothing is deleted then.
-
         """
         expected, found = set(kept), self.ids()
         missing = sorted(expected.difference(found))

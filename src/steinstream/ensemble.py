@@ -64,7 +64,6 @@ class EnsemblePrediction:
     >>> ensemble.drop(one)
     >>> bool((ensemble.mean == other).all()), ensemble.count
     (True, 1)
-
     """
 
     def __init__(self, kind: str | None = None, *, resolution: float = 2.0**-60) -> None:
@@ -89,7 +88,6 @@ class EnsemblePrediction:
         ------
         InputError
             If the prediction is not finite, not a distribution over the classes, or too large for the resolution.
-
         """
         self._accumulate(prediction, 1)
 
@@ -105,7 +103,6 @@ class EnsemblePrediction:
         ------
         InputError
             If the ensemble is empty, or the prediction is invalid.
-
         """
         if self.count == 0:
             raise InputError("Cannot drop a network: the ensemble is empty.", "Drop only networks that were added.")
@@ -162,7 +159,6 @@ class EnsemblePrediction:
         ------
         InputError
             If the predictions are probabilities of classes.
-
         """
         if self.kind == CLASSES:
             raise InputError('The variance is available for kind "values" only.', 'Use EnsemblePrediction("values").')
@@ -195,7 +191,6 @@ class EnsemblePrediction:
         >>> ensemble.add([[0.9, 0.1], [0.2, 0.8]])
         >>> round(ensemble.measures(labels=[0, 0], truth=[[1.0, 0.0], [0.0, 1.0]])["total_variation"], 6)
         0.15
-
         """
         measures: dict[str, float] = {"networks": self.count}
         if truth is not None:
@@ -220,7 +215,6 @@ def agreement(one: ArrayLike, other: ArrayLike) -> float:
     --------
     >>> agreement([[0.9, 0.1], [0.4, 0.6]], [[0.6, 0.4], [0.7, 0.3]])
     0.5
-
     """
     p, q = _same_shape(one, other)
     return float(np.mean(p.argmax(axis=1) == q.argmax(axis=1)))
@@ -238,7 +232,6 @@ def total_variation(one: ArrayLike, other: ArrayLike) -> float:
     --------
     >>> total_variation([[1.0, 0.0]], [[0.75, 0.25]])
     0.25
-
     """
     p, q = _same_shape(one, other)
     return float(0.5 * np.abs(p - q).sum(axis=1).mean())
@@ -256,7 +249,6 @@ def accuracy(prediction: ArrayLike, labels: ArrayLike) -> float:
     --------
     >>> accuracy([[0.9, 0.1], [0.4, 0.6]], [0, 0])
     0.5
-
     """
     p = probabilities(prediction)
     return float(np.mean(p.argmax(axis=1) == _labels(labels, p)))
@@ -283,7 +275,6 @@ def expected_calibration_error(prediction: ArrayLike, labels: ArrayLike, *, bins
     --------
     >>> round(expected_calibration_error([[0.9, 0.1], [0.8, 0.2]], [0, 1]), 3)
     0.45
-
     """
     if bins < 1:
         raise InputError(f"bins must be at least 1, got {bins}.")
@@ -323,7 +314,6 @@ def are_probabilities(prediction: Array) -> bool:
     --------
     >>> are_probabilities(np.array([[0.3, 0.7]])), are_probabilities(np.array([[-1.0, 2.5]]))
     (True, False)
-
     """
     return prediction.ndim == 2 and prediction.shape[1] > 1 and bool(_are_distributions(prediction).all())
 

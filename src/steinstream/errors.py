@@ -30,7 +30,6 @@ class SteinstreamError(Exception):
     ... except ss.SteinstreamError as error:
     ...     print(error.problem)
     dim must be a whole number of at least 1, got 0.
-
     """
 
     def __init__(self, problem: str, remedy: str = "") -> None:
@@ -77,7 +76,6 @@ class ProxyWarning(UserWarning):
         What was found.
     remedy : str
         What to do in Python.
-
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -122,7 +120,6 @@ def require_main_guard(instead: str = "") -> None:
     ----------
     instead : str, optional
         What else the user can do.
-
     """
     import inspect
 

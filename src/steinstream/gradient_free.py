@@ -114,7 +114,6 @@ def gradient_free_ksd(
     >>> of_the_target, of_another = (gradient_free_ksd(draws, -0.5 * squares / width**2) for width in (1.0, 2.0))
     >>> f"{of_the_target:.2f} {of_another:.2f}"
     '0.09 0.36'
-
     """
     chosen = preconditioner if isinstance(preconditioner, str) else as_preconditioner(preconditioner)
     config = ThinConfig(kernel=as_kernel(kernel), preconditioner=chosen, validate_scores=False)
@@ -146,7 +145,6 @@ def with_proxy_scores(
     -------
     ProxiedDraws
         The draws with the proxy's scores and both log densities.
-
     """
     chains = validation.as_chains(draws, draws)
     lengths, linear = [len(block.draws) for block in chains], config.kernel.linear > 0
@@ -199,7 +197,6 @@ def with_ratio_settings(kept: Kept, proxied: ProxiedDraws, clip: float) -> Kept:
     -------
     Kept
         The kept set with further settings.
-
     """
     _, clipped = _ratios(proxied, clip)
     found, spaced = _distances_to_chain(kept, proxied)
@@ -258,7 +255,6 @@ def _require_any(valid: Flags) -> None:
 
 
 def _as_proxy(proxy: str | Target, subsample: Subsample) -> tuple[Any, str]:
-    """Return the proxy and its name."""
     source = fitted_gaussian(subsample) if isinstance(proxy, str) and proxy == "gaussian" else proxy
     if isinstance(source, str) or not (hasattr(source, "log_density") and hasattr(source, "score")):
         raise InputError(f"Unknown proxy {proxy!r}.", 'Use "gaussian", or an object with log_density(x) and score(x).')

@@ -26,21 +26,6 @@ _MANY_REPEATS = 0.95  # fraction of repeated states from which to warn
 class Inspection:
     """Shape, invalid values, repeated states and the sign of the scores of a stream, which may have no scores.
 
-    Attributes
-    ----------
-    draws : int
-        Number of draws.
-    bad_draws : int
-        Number of draws with a value that is not finite.
-    repeated : int
-        Number of draws that repeat their predecessor.
-    missing : dict
-        Number of NaN values in ``"draws"`` and ``"scores"``.
-    lengths : dict
-        Number of draws of each chain.
-    has_scores : bool
-        Whether the draws have scores; False before the first block.
-
     Examples
     --------
     >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
@@ -50,16 +35,15 @@ class Inspection:
     '1 chain x 1 000 draws, 2 parameters (mu, tau)'
     >>> inspection.sign()
     'sign as expected (mean of <x - mean, score> is -2.001, expected -2)'
-
     """
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
         self.draws = 0
-        self.bad_draws = 0
-        self.repeated = 0
-        self.missing = {"draws": 0, "scores": 0}
-        self.lengths: dict[int, int] = {}
+        self.bad_draws = 0  # with a value that is not finite
+        self.repeated = 0  # draws that repeat their predecessor
+        self.missing = {"draws": 0, "scores": 0}  # values that are NaN
+        self.lengths: dict[int, int] = {}  # draws of each chain
         self.has_scores = False
         self._first_bad: tuple[int, int] | None = None
         self._identity = validation.SteinIdentity(dim)
@@ -147,7 +131,6 @@ class Inspection:
         list of tuple
             Shape (without a label), location of the draws, parameters, scores and their sign or the way to get scores,
             what the file says about itself, repeated draws, and values that are not finite.
-
         """
         lines = [("", self.shape(chain.names)), ("draws", chain.draws_from)]
         if error := chain.axes_error():
@@ -170,7 +153,6 @@ class Inspection:
         int
             Memory for the kept draws and one block of the stream. Each kept draw and its score are stored twice, as
             given and preconditioned, with influence and id, and half of it again is reserved for growth.
-
         """
         bytes_each = 8 * (4 * self.dim + 11)
         block = min(8192 * 16 * self.dim, BLOCK_BYTES)

@@ -90,7 +90,6 @@ class Kernel:
         -------
         KernelParameters
             Profile, parameters, and the grid that makes sums exact.
-
         """
         profile, first, second = self._profile(dim)
         phi, slope, _ = PROFILES[profile](0.0, first, second)
@@ -124,7 +123,6 @@ class Kernel:
         >>> IMQ().matrix(x, -x, x, -x)
         array([[ 1.        , -0.48299068],
                [-0.48299068,  5.        ]])
-
         """
         x, sx, y, sy = (np.atleast_2d(np.asarray(a, dtype=np.float64)) for a in (x, sx, y, sy))
         dim = x.shape[1]
@@ -158,7 +156,6 @@ class Kernel:
         --------
         >>> IMQ().diagonal(np.array([[0.0], [-2.0]]))
         array([1., 5.])
-
         """
         dim = scores.shape[1]
         profile, first, second = self._profile(dim)
@@ -191,7 +188,6 @@ class Kernel:
         --------
         >>> IMQ(c=2.0).square_factor(np.zeros((1, 3)))
         array([0.5])
-
         """
         profile, first, second = self._profile(draws.shape[1])
         phi, _, _ = PROFILES[profile](0.0, first, second)
@@ -235,7 +231,6 @@ class IMQ(Kernel):
     --------
     >>> IMQ(), IMQ(linear=0.1)
     (IMQ(c=1.0, beta=-0.5), IMQ(c=1.0, beta=-0.5, linear=0.1))
-
     """
 
     c: float = 1.0
@@ -278,7 +273,6 @@ class RBF(Kernel):
     --------
     >>> RBF(h=2.0)
     RBF(h=2.0)
-
     """
 
     h: float | None = None
@@ -307,7 +301,6 @@ def _as_float(value: Any) -> float:
 
 
 def _linear_repr(weight: float) -> str:
-    """Return the part of a repr for the linear term."""
     return f", linear={weight}" if weight else ""
 
 
@@ -333,7 +326,6 @@ def as_kernel(value: Kernel | str | None) -> Kernel:
     --------
     >>> as_kernel("imq:c=2,linear=0.1")
     IMQ(c=2.0, beta=-0.5, linear=0.1)
-
     """
     if value is None or isinstance(value, Kernel):
         return value or IMQ()

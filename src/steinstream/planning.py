@@ -96,7 +96,6 @@ class Plan:
         Preconditioner, estimated from the warm-up.
     config : ThinConfig
         All settings. The weight of the stream term is 0.
-
     """
 
     radius: float
@@ -180,7 +179,6 @@ def plan(
     (329, 93, 0.001777)
     >>> planned.settings["stream_weight"]  # the plan holds for KSD alone
     0.0
-
     """
     config = ThinConfig.of(**{"preconditioner": "auto", **settings})
     chains = validation.as_chains(draws, scores)
@@ -437,7 +435,6 @@ def _as_growth(choice: str | float, bound_for: str) -> schedules.Schedule:
 
 
 def _as_criterion(budget: str, growth: schedules.Schedule) -> Callable[[float], Criterion]:
-    """Return the criterion as a function of kappa."""
     if budget == "constant":
         return LargestConstantBudget
     if budget == "share":

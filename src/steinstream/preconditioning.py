@@ -58,7 +58,6 @@ class Preconditioner:
     >>> preconditioner = Preconditioner.scales([1.0, 10.0])
     >>> preconditioner.apply(np.array([[1.0, 10.0]]), np.array([[-1.0, -0.1]]))
     (array([[1., 1.]]), array([[-1., -1.]]))
-
     """
 
     factor: Array
@@ -77,7 +76,6 @@ class Preconditioner:
         -------
         Preconditioner
             The preconditioner.
-
         """
         return cls(np.array(1.0))
 
@@ -94,7 +92,6 @@ class Preconditioner:
         -------
         Preconditioner
             The preconditioner.
-
         """
         return cls(_as_positive(length, "The length scale", 0))
 
@@ -111,7 +108,6 @@ class Preconditioner:
         -------
         Preconditioner
             The preconditioner.
-
         """
         return cls(_as_positive(scales, "Every scale", 1))
 
@@ -133,7 +129,6 @@ class Preconditioner:
         ------
         InputError
             If the matrix is not square, symmetric and positive definite.
-
         """
         matrix = np.asarray(matrix, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -177,7 +172,6 @@ class Preconditioner:
         With fewer than 10 d distinct draws, or if it is singular, the covariance is shrunk towards its diagonal by
         d / (d + number of distinct draws). Otherwise it is not shrunk at all, because 1 % of the diagonal already
         hides the narrow directions of strongly correlated parameters.
-
         """
         as_kind(kind)
         draws = _as_floats(draws, "The draws")
@@ -200,24 +194,14 @@ class Preconditioner:
     def from_moments(
         cls, distinct: int, sds: Array, matrix: Array | None, centre: Array | None = None
     ) -> Preconditioner:
-        """Create the preconditioner that `estimate` returns from moments.
+        """Create the preconditioner that `estimate` returns, from the moments of some number of ``distinct`` draws.
 
-        Parameters
-        ----------
-        distinct : int
-            Number of distinct draws that the moments were computed from.
-        sds : array
-            Standard deviations, (d,).
-        matrix : array, optional
-            Covariance, (d, d). Without it, or with fewer than two distinct draws, scales are used.
-        centre : array, optional
-            Centre, (d,).
+        Without the covariance ``matrix``, or with fewer than two distinct draws, scales are used.
 
         Returns
         -------
         Preconditioner
             The preconditioner.
-
         """
         dim, constant = len(sds), ~(sds > _SMALLEST_SCALE)
         sds = np.where(constant, 1.0, sds) * np.sqrt(2.0 * dim)
@@ -267,7 +251,6 @@ class Preconditioner:
         ------
         InputError
             If a value exceeds the overflow limit in the new coordinates.
-
         """
         return self.apply_to_draws(draws), self.apply_to_scores(scores)
 
@@ -283,7 +266,6 @@ class Preconditioner:
         -------
         array of shape (n, d)
             Preconditioned draws.
-
         """
         return self._require_range("draw", self._transform_draws(draws))
 
@@ -299,28 +281,11 @@ class Preconditioner:
         -------
         array of shape (n, d)
             Scores of the preconditioned draws.
-
         """
         return self._require_range("score", self._transform_scores(scores))
 
     def keeps_in_range(self, draw: float, score: float, limit: float = OVERFLOW_LIMIT) -> bool:
-        """Return whether all draws and scores up to these magnitudes stay below a limit in the new coordinates.
-
-        Parameters
-        ----------
-        draw : float
-            Largest magnitude of the draws.
-        score : float
-            Largest magnitude of the scores.
-        limit : float, default 1e100
-            The limit.
-
-        Returns
-        -------
-        bool
-            True if none can exceed the limit.
-
-        """
+        """Return whether all draws and scores up to these magnitudes stay below a limit in the new coordinates."""
         draw_growth, score_growth = self._largest_growth
         return (draw + self._distance) * draw_growth < limit and (score + self._distance) * score_growth < limit
 
@@ -340,7 +305,6 @@ class Preconditioner:
         -------
         array of bool
             The mask, (n,).
-
         """
         rows, dim = np.ones(len(block.draws), dtype=bool), block.draws.shape[1]
         draw_growth, score_growth = self._largest_growth
@@ -432,7 +396,6 @@ class Warmup:
     --------
     >>> Warmup("scales", draws=500)
     Warmup(kind='scales', draws=500)
-
     """
 
     kind: str = "auto"
@@ -461,7 +424,6 @@ class Warmup:
         -------
         Preconditioner
             The preconditioner.
-
         """
         first = draws[: self.draws]
         return Preconditioner.estimate(self.kind, first[len(first) // 2 :])
@@ -497,7 +459,6 @@ class Streaming:
     --------
     >>> Streaming(first=200)
     Streaming(kind='auto', first=200, forget=None, centred=False)
-
     """
 
     kind: str = "auto"
@@ -525,17 +486,8 @@ class Streaming:
 class DoublingWindow:
     """Moments of the draws since the number of draws last doubled.
 
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-    first : int
-        Number of draws before the first result, which uses the second half of them.
-    forget : int, optional
-        Largest number of draws in one window. Default: no limit.
-    covariance : bool, default True
-        Whether to accumulate the covariance, not only the variances.
-
+    The first result is that of the second half of the ``first`` draws. A window has at most ``forget`` draws. Without
+    ``covariance``, variances alone are accumulated.
     """
 
     def __init__(self, dim: int, first: int, forget: int | None = None, covariance: bool = True) -> None:
@@ -575,16 +527,7 @@ class DoublingWindow:
 
 
 class StreamingEstimator:
-    """Estimates of a `Streaming` preconditioner.
-
-    Parameters
-    ----------
-    streaming : Streaming
-        The settings.
-    dim : int
-        Number of dimensions.
-
-    """
+    """Estimates of a `Streaming` preconditioner."""
 
     def __init__(self, streaming: Streaming, dim: int) -> None:
         self.streaming = streaming
@@ -611,7 +554,6 @@ class StreamingEstimator:
         -------
         Preconditioner or None
             The new preconditioner. None if it does not change: no estimate is due, or the chain did not move.
-
         """
         window = self._window.update(draws)
         if window is None or window.distinct < 2:
@@ -664,7 +606,6 @@ def as_preconditioner(value: Preconditioner | ArrayLike) -> Preconditioner:
     --------
     >>> str(as_preconditioner([1.0, 10.0]))
     'scales'
-
     """
     if isinstance(value, Preconditioner):
         return value

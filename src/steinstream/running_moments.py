@@ -34,7 +34,6 @@ class Moments:
     >>> moments.covariance
     array([[1.33333333, 2.66666667],
            [2.66666667, 5.33333333]])
-
     """
 
     def __init__(self, dim: int, full: bool = False) -> None:
@@ -61,7 +60,6 @@ class Moments:
         ------
         InputError
             If the array is empty or has another number of axes.
-
         """
         x = np.asarray(draws, dtype=np.float64)
         if x.ndim not in (2, 3) or x.size == 0:
@@ -84,7 +82,6 @@ class Moments:
         ------
         InputError
             If the draws have another number of parameters, or a value is not finite.
-
         """
         from steinstream._engine.online_stats import update_moments  # imports numba
 

@@ -110,7 +110,6 @@ class Power(NamedSchedule):
     --------
     >>> Power(1.5)(np.array([1.0, 100.0]))
     array([ 0.        , 33.93070212])
-
     """
 
     alpha: float
@@ -145,7 +144,6 @@ class Constant(NamedSchedule):
     --------
     >>> Constant(20)(np.array([1.0, 100.0]))
     array([20., 20.])
-
     """
 
     value: float
@@ -175,7 +173,6 @@ class Decaying(NamedSchedule):
     --------
     >>> Decaying(Linear())(np.array([1.0, 100.0])).round(6)
     array([0.      , 0.001842])
-
     """
 
     growth: Schedule
@@ -210,7 +207,6 @@ class Share(NamedSchedule):
     --------
     >>> Share(0.5).eta, str(Share(0.5))
     (0.5, 'share:0.5')
-
     """
 
     eta: float
@@ -250,7 +246,6 @@ def growth(choice: str | float | Schedule) -> Schedule:
     --------
     >>> growth("power:1.5"), growth(20)
     (Power(alpha=1.5), Constant(value=20.0))
-
     """
     if callable(choice):
         return choice
@@ -296,7 +291,6 @@ def budget(choice: str | float | Schedule, floor: Schedule) -> Schedule:
     --------
     >>> budget("share:0.5", SquareRoot()), budget(0, SquareRoot())
     (Share(eta=0.5), Constant(value=0.0))
-
     """
     if callable(choice):
         return choice
@@ -331,7 +325,6 @@ def evaluate(schedule: Schedule, t: Array) -> Array:
     --------
     >>> evaluate(lambda t: 2 * t, np.array([1.0, 3.0]))
     array([2., 6.])
-
     """
     if isinstance(schedule, NamedSchedule):
         return schedule(t)
@@ -370,7 +363,6 @@ def name_of(schedule: Schedule, floor: Schedule) -> str | None:
     --------
     >>> name_of(Share(1), SquareRoot()), name_of(Decaying(Linear()), SquareRoot())
     ('share:1.0', None)
-
     """
     if isinstance(schedule, Decaying) and schedule.growth != floor:
         return None

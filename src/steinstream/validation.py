@@ -6,7 +6,7 @@ All public entry points call these functions. Internal code assumes valid input.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, NamedTuple
@@ -42,7 +42,6 @@ class Block(NamedTuple):
         Features of the draws, (n, p), which the stream term compares.
     ratios : array, optional
         Density ratios of the draws, (n, 1), if the scores are those of a proxy: see :mod:`steinstream.gradient_free`.
-
     """
 
     draws: Array
@@ -68,7 +67,6 @@ class Block(NamedTuple):
         -------
         Block
             The rows, in this order.
-
         """
         features = None if self.features is None else self.features[rows]
         ratios = None if self.ratios is None else self.ratios[rows]
@@ -136,7 +134,6 @@ def as_id_pairs(ids: ArrayLike) -> Integers:
     >>> as_id_pairs([(0, 3), (1, 5)])
     array([[0, 3],
            [1, 5]])
-
     """
     try:
         pairs = np.asarray(ids)
@@ -162,7 +159,6 @@ def as_floats(values: ArrayLike, what: str) -> Array:
     -------
     array
         The numbers.
-
     """
     reject_path(values, what)
     given: Any = values
@@ -312,7 +308,7 @@ def as_draws_and_scores(draws: ArrayLike, scores: ArrayLike | None, dim: int | N
         )
     s = np.zeros((len(x), 0)) if scores is None else _as_table(scores, "scores")
     if scores is not None and x.shape != s.shape:
-        raise _wrong_scores(x, s)
+        raise wrong_scores(x, s)
     if dim is not None and x.shape[1] != dim:
         raise InputError(
             f"Expected draws with {dim} dimensions, got {x.shape[1]}.",
@@ -332,7 +328,7 @@ def as_chains(draws: ArrayLike, scores: ArrayLike | None) -> list[Block]:
     if x.ndim == 3:
         _reject_swapped_chains(x)
     if x.ndim == 3 and s is not None and x.shape != s.shape:
-        raise _wrong_scores(x, s)
+        raise wrong_scores(x, s)
     chains = [*x] if x.ndim == 3 else [x]
     parts = [None] * len(chains) if s is None else [*s] if x.ndim == 3 else [s]
     arrays = [as_draws_and_scores(*pair) for pair in zip(chains, parts, strict=True)]
@@ -403,7 +399,6 @@ def swapped_chains_question(draws: Array, chains: int | None = None) -> str:
     -------
     str
         The question; empty if the order is plausible.
-
     """
     given, count, dim = draws.shape
     if given < _SWAPPED_MIN_CHAINS or not count or not np.isfinite(draws).all():
@@ -459,6 +454,38 @@ def transposed_question(rows: int, columns: int, size: int | None) -> str:
     )
 
 
+def as_weights(weights: ArrayLike, count: int) -> Array:
+    """Validate the weights of ``count`` draws, whose sum may be any positive number."""
+    wrong = InputError(f"Weights must be {count} non-negative numbers with a positive sum.")
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise wrong from None
+    if values.shape != (count,) or not (values >= 0).all() or not 0 < values.sum() < np.inf:
+        raise wrong
+    return values
+
+
+def as_probabilities(values: ArrayLike) -> Array:
+    """Validate probabilities."""
+    wrong = InputError(f"Probabilities must lie between 0 and 1, got {values!r}.")
+    try:
+        probabilities = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise wrong from None
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
+        raise wrong
+    return probabilities
+
+
+def features_of(function: Callable[[Array], ArrayLike], draws: Array) -> Array:
+    """Return the features (n, k) of draws (n, d), given a function of one draw."""
+    rows = [np.ravel(as_floats(function(draw), "features")) for draw in draws]
+    if len({len(row) for row in rows}) > 1:
+        raise InputError("The function of the features returned vectors of different lengths.")
+    return np.stack(rows)
+
+
 def as_features(features: ArrayLike, count: int) -> Array:
     """Convert the features of ``count`` draws to a (count, p) float64 array."""
     z = as_floats(features, "features")
@@ -468,7 +495,8 @@ def as_features(features: ArrayLike, count: int) -> Array:
     return z
 
 
-def _wrong_scores(draws: Array, scores: Array) -> InputError:
+def wrong_scores(draws: Array, scores: Array) -> InputError:
+    """Return the error for scores that do not have the shape of the draws."""
     return InputError(
         f"Draws have shape {draws.shape} and scores have shape {scores.shape}.",
         "Every draw needs its own score: the gradient of the log density at that draw.",
@@ -496,7 +524,6 @@ def finite_rows(block: Block, on_bad: str, linear: bool = False, storage: str = 
     -------
     array of bool
         The mask, (n,).
-
     """
     draws, scores, ids, features, _ = block
     limit = overflow_limit(linear, storage)

@@ -15,7 +15,7 @@ from steinstream.diagnostics.running_convergence import PARAMETERS, RunningConve
 from steinstream.result import Kept
 
 
-class WatchedSource:
+class WatchedSource(DrawSource):
     """A source whose convergence is recorded when it is first read, for at most ``parameters`` parameters."""
 
     def __init__(self, source: DrawSource, parameters: int = PARAMETERS) -> None:
@@ -25,31 +25,25 @@ class WatchedSource:
 
     @property
     def title(self) -> str:
-        """Description for messages."""
         return self.source.title
 
     @property
     def dim(self) -> int:
-        """Number of dimensions."""
         return self.source.dim
 
     @property
     def repeatable(self) -> bool:
-        """Whether the draws can be read more than once."""
         return self.source.repeatable
 
     @property
     def in_memory(self) -> bool:
-        """Whether reading costs nothing."""
         return self.source.in_memory
 
     @property
     def has_pins_or_features(self) -> bool:
-        """Whether some draws are pinned, or have features."""
         return self.source.has_pins_or_features
 
     def blocks(self, skip: int = 0, *, interleaved: bool = False) -> Iterator[MarkedBlock]:
-        """Read the draws in order, without the first ``skip`` ones."""
         stop = skip
         for marked in self.source.blocks(skip, interleaved=interleaved):
             start, stop = stop, stop + len(marked.block.ids)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.reference import Reference
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, ksd_thinner, limits_at, permuted, replace_kept, thin_by_ksd
+from tests.thinners import assert_same, assert_same_in_parts, groups, ksd_thinner, limits_at, replace_kept, thin_by_ksd
 
 lambdas = st.sampled_from([0.0, 0.1, 1.0, 20.0])
 gammas = st.sampled_from([0.0, 0.0, 0.3])
@@ -64,9 +64,7 @@ def test_keeps_the_same_draws_as_the_reference(
         validate_scores=False,
     )
     reference = Reference(kernel, stream_weight=gamma, cost_weight=cost)
-    for t in range(1, len(x) // candidates + 1):
-        group = slice((t - 1) * candidates, t * candidates)
-        names = [(0, i) for i in range(group.start, group.stop)]
+    for t, group, names in groups(len(x), candidates):
         limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
         pins = {(0, int(i)) for i in np.flatnonzero(pinned)}
         reference.step(x[group], s[group], names, **limits, costs=costs[group], pinned=pins)
@@ -105,19 +103,10 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
             validate_scores=False,
         )
 
-    whole, blocks, resumed, shuffled = (make() for _ in range(4))
-    whole.extend(x, s, costs=costs, pinned=pinned)
-    for first in range(0, len(x), block):
-        part = slice(first, first + block)
-        for thinner in (blocks, resumed, shuffled):
-            thinner.extend(x[part], s[part], costs=costs[part], pinned=pinned[part])
-        resumed.save(path)
-        resumed = ss.Thinner.load(path, **({"growth": growth} if callable(growth) else {}))
-        if len(shuffled):
-            shuffled.state.dictionary.restore(permuted(shuffled.state.dictionary.state(), random))
-    for other in (blocks, resumed, shuffled):
-        assert_same(whole, other)
-        assert whole.pinned == other.pinned
+    def add(thinner, rows):
+        thinner.extend(x[rows], s[rows], costs=costs[rows], pinned=pinned[rows])
+
+    assert_same_in_parts(make, add, len(x), block, path, random)
 
 
 def test_costs_lower_the_bill_and_hardly_raise_ksd():

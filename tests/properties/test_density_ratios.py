@@ -18,7 +18,7 @@ from steinstream.thinner.threads import ThreadChooser
 from steinstream.validation import Block, consecutive_ids
 from tests.properties.test_costs_and_pins import marks
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, floor_at, ksd_thinner, limits_at, magnitude, permuted
+from tests.thinners import assert_same, assert_same_in_parts, floor_at, groups, ksd_thinner, limits_at, magnitude
 
 gammas = st.sampled_from([0.0, 0.3, 3.0])
 costs_weights = st.sampled_from([0.0, 0.1, 5.0])
@@ -70,12 +70,11 @@ def test_keeps_the_same_draws_as_the_reference(
         validate_scores=False,
     )
     reference = Reference(kernel, stream_weight=gamma, cost_weight=cost)
-    for t in range(1, len(x) // candidates + 1):
-        group = slice((t - 1) * candidates, t * candidates)
+    for t, group, names in groups(len(x), candidates):
         reference.step(
             x[group],
             s[group],
-            [(0, i) for i in range(group.start, group.stop)],
+            names,
             **limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule),
             costs=costs[group],
             pinned={(0, int(i)) for i in np.flatnonzero(pinned)},
@@ -122,21 +121,10 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
             validate_scores=False,
         )
 
-    def add(thinner, rows=slice(None)):
+    def add(thinner, rows):
         extend(thinner, block, rows, costs if cost else None, pinned)
 
-    whole, blocks, resumed, shuffled = (make() for _ in range(4))
-    add(whole)
-    for first in range(0, len(block.draws), size):
-        for thinner in (blocks, resumed, shuffled):
-            add(thinner, slice(first, first + size))
-        resumed.save(path)
-        resumed = ss.Thinner.load(path, **({"growth": growth} if callable(growth) else {}))
-        if len(shuffled):
-            dictionary = shuffled.state.dictionary
-            dictionary.restore(permuted(dictionary.state(), random))
-    for other in (blocks, resumed, shuffled):
-        assert_same(other, whole)
+    assert_same_in_parts(make, add, len(block.draws), size, path, random)
 
 
 @pytest.mark.skipif(threads() == 1, reason="a single thread")

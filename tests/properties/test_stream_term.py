@@ -15,7 +15,16 @@ from steinstream._engine.penalties import PENALTY_SCALARS
 from steinstream._engine.reference import Reference, recent_mean
 from steinstream.thinner.threads import ThreadChooser
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import assert_same, floor_at, ksd_thinner, limits_at, magnitude, permuted, replace_kept, thin_by_ksd
+from tests.thinners import (
+    assert_same_in_parts,
+    floor_at,
+    groups,
+    ksd_thinner,
+    limits_at,
+    magnitude,
+    replace_kept,
+    thin_by_ksd,
+)
 
 gammas = st.sampled_from([0.05, 0.3, 3.0])
 
@@ -74,9 +83,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
         validate_scores=False,
     )
     reference = Reference(kernel, stream_weight=gamma)
-    for t in range(1, len(x) // candidates + 1):
-        group = slice((t - 1) * candidates, t * candidates)
-        names = [(0, i) for i in range(group.start, group.stop)]
+    for t, group, names in groups(len(x), candidates):
         limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
         reference.step(x[group], s[group], names, **limits)
         thinner.extend(x[group], s[group])
@@ -139,19 +146,10 @@ def test_blocks_checkpoints_and_the_order_of_storage_do_not_matter(
             validate_scores=False,
         )
 
-    whole, blocks, resumed, shuffled = (make() for _ in range(4))
-    whole.extend(x, s)
-    for first in range(0, len(x), block):
-        part = slice(first, first + block)
-        for thinner in (blocks, resumed, shuffled):
-            thinner.extend(x[part], s[part])
-        resumed.save(path)
-        resumed = ss.Thinner.load(path, **({"growth": growth} if callable(growth) else {}))
-        if len(shuffled):
-            shuffled.state.dictionary.restore(permuted(shuffled.state.dictionary.state(), random))
-    for other in (blocks, resumed, shuffled):
-        assert_same(whole, other)
-        assert whole.mmd == other.mmd or len(whole.kept) == 0
+    def add(thinner, rows):
+        thinner.extend(x[rows], s[rows])
+
+    assert_same_in_parts(make, add, len(x), block, path, random)
 
 
 @pytest.mark.skipif(threads() is None, reason="one core, or no OpenMP or TBB for numba here")

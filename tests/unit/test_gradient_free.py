@@ -99,26 +99,28 @@ def test_the_result_is_that_of_a_slow_reference(stream, growth, candidates):
     np.testing.assert_array_equal(kept.ids, sorted(reference.ids))
 
 
+OPTIONS = [
+    {"candidates": 4},
+    {"passes": 3},
+    {"passes": "auto"},
+    {"growth": "sqrt", "size": None, "rule": "monotone", "candidates": 2},
+    {"costs": np.arange(4000) % 7 + 1.0, "cost_weight": 1.0},
+    {"pinned": np.arange(4000) % 500 == 3},
+    {"preconditioner": "streaming", "history": 10},
+]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        {"candidates": 4},
-        {"passes": 3},
-        {"passes": "auto"},
-        {"growth": "sqrt", "size": None, "rule": "monotone", "candidates": 2},
-        {"costs": np.arange(4000) % 7 + 1.0, "cost_weight": 1.0},
-        {"pinned": np.arange(4000) % 500 == 3},
+        *[{**options, "stream_weight": weight} for options in OPTIONS for weight in (0.0, 1.0)],
         {"features": lambda x: x**2, "stream_on": "both"},
-        {"preconditioner": "streaming", "history": 10},
     ],
     ids=", ".join,  # names of the settings
 )
-@pytest.mark.parametrize("stream_weight", [0.0, 1.0])
-def test_with_the_target_for_a_proxy_every_option_is_that_of_scores(stream, settings, stream_weight):
+def test_with_the_target_for_a_proxy_every_option_is_that_of_scores(stream, settings):
     draws, scores, log_density = stream
-    if "features" in settings and not stream_weight:
-        return
-    settings = {"size": 30, "start": "stream", "stream_weight": stream_weight, **settings}
+    settings = {"size": 30, "start": "stream", **settings}
     plain = ss.thin(draws, scores, **settings)
     free = ss.thin(draws, log_density=log_density + 3.0, proxy=Told(), **settings)
     np.testing.assert_array_equal(free.ids, plain.ids)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import steinstream as ss
 from steinstream import validation
 from steinstream.errors import InputError, NegatedScoresError
 from steinstream.validation import Block, SteinIdentity
@@ -317,3 +318,22 @@ def test_jax_arrays_of_bfloat16_are_accepted():
     jax = pytest.importorskip("jax")
     array = validation.as_floats(jax.numpy.array([[1.0, -2.5]], dtype="bfloat16"), "draws")
     assert array.dtype == np.float64 and array.tolist() == [[1.0, -2.5]]
+
+
+@pytest.mark.parametrize("weights", ["abc", [1, "a", 2], [1, 2], [1, -1, 2], [0, 0, 0], [1, np.nan, 1], [1, np.inf, 1]])
+def test_invalid_weights_are_refused(weights):
+    with pytest.raises(InputError, match="Weights must be 3 non-negative numbers"):
+        validation.as_weights(weights, 3)
+    draws = np.array([[-1.0], [0.0], [1.0]])
+    with pytest.raises(InputError, match="Weights must be 3 non-negative numbers"):
+        ss.ksd(draws, -draws, weights=weights)
+
+
+@pytest.mark.parametrize("wrong", ["a", [0.5, "b"], [0.5, 1.1], -0.1, [np.nan]])
+def test_invalid_probabilities_are_refused(wrong):
+    with pytest.raises(InputError, match="Probabilities must lie between 0 and 1"):
+        validation.as_probabilities(wrong)
+    draws = np.random.default_rng(0).normal(size=(50, 2))
+    kept = ss.Kept(draws, -draws, validation.consecutive_ids(0, 0, 50), 0.0, ss.History.empty())
+    with pytest.raises(InputError, match="Probabilities must lie between 0 and 1"):
+        kept.quantile(wrong)

@@ -31,7 +31,6 @@ class NodeLogits:
         Plane of weights.
     inputs : torch.Tensor of shape (n, ...)
         The examples.
-
     """
 
     folder: Path

@@ -48,7 +48,6 @@ def measures(title: str, results: ResultTable, kernel: str, levels: Mapping[str,
     -------
     Figure
         A matplotlib figure.
-
     """
     plt = pyplot()
     figure, grid = plt.subplots(2, 2, figsize=(13, 7.5), layout="constrained", sharex=True)
@@ -75,7 +74,6 @@ def variants(title: str, results: ResultTable, kernel: str) -> Any:
     -------
     Figure
         A matplotlib figure.
-
     """
     plt = pyplot()
     figure, pair = plt.subplots(1, 2, figsize=(15, 4.2), layout="constrained")

@@ -104,7 +104,6 @@ def device_of(options: ExperimentOptions) -> str:
     ------
     InputError
         If PyTorch is not installed or cannot use the device.
-
     """
     torch = need("torch", "torch")
     if options.device is not None:

@@ -71,7 +71,6 @@ class NetworkScale:
         Number of training examples of the pilot interpolant that locates the chains.
     authors : bool
         Sample the posterior of the authors' code instead of the tempered posterior, with their SGLD.
-
     """
 
     description: str

@@ -52,7 +52,6 @@ class SGLDSettings:
         The matrix A.
     variates : bool
         Whether minibatches use control variates at the origin.
-
     """
 
     step: float

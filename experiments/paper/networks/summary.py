@@ -53,7 +53,6 @@ def networks_needed(unthinned: ResultTable, level: float) -> float:
     >>> unthinned = {"kept": np.array([10.0, 20.0]), "agreement": np.array([0.8, 0.9])}
     >>> networks_needed(unthinned, 0.85), networks_needed(unthinned, 0.95)
     (20.0, inf)
-
     """
     reached = np.flatnonzero(unthinned["agreement"] >= level)
     return float(unthinned["kept"][reached[0]]) if len(reached) else np.inf

@@ -18,10 +18,7 @@ from steinstream._engine.state import NONE
 
 @inlined
 def new_value(state, penalties):
-    """Return the value that the search compares for the evaluated draw.
-
-    Reference: `reference.Reference.keys`.
-    """
+    """Return the value that the search compares for the evaluated draw. Reference: `reference.Reference.keys`."""
     if penalties is None:
         return state.scalars.new_influence
     return penalties.scalars.new_penalised_key
@@ -45,10 +42,7 @@ def end_search(largest):
 
 @called_late(types.float64)
 def largest_value(state, penalties):
-    """Return the largest influence, with penalties the largest penalised key.
-
-    Reference: `reference.Reference.keys`.
-    """
+    """Return the largest influence, with penalties the largest penalised key. Reference: `reference.Reference.keys`."""
     if penalties is not None:
         set_share(state, penalties, state.scalars.draws - 1)
         return largest_penalised_key(state, penalties, None)

@@ -141,5 +141,4 @@ class CachedDispatcher(CPUDispatcher):  # type: ignore[misc]
 
 
 def _checksum(key: bytes, content: bytes) -> bytes:
-    """Return the checksum of a file."""
     return hashlib.sha256(key + content).digest()

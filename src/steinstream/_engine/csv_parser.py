@@ -52,10 +52,7 @@ _EXACT = np.array([10.0**k for k in range(23)])
 
 @intrinsic
 def _word(context, data, at):
-    """Load eight bytes from any position, the first one lowest.
-
-    Reference: `int.from_bytes`.
-    """
+    """Load eight bytes from any position, the first one lowest. Reference: `int.from_bytes`."""
 
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -67,10 +64,7 @@ def _word(context, data, at):
 
 @inlined
 def _are_digits(word):
-    """Whether all eight bytes are digits.
-
-    Reference: `bytes.isdigit`.
-    """
+    """Whether all eight bytes are digits. Reference: `bytes.isdigit`."""
     high = word & np.uint64(0xF0F0F0F0F0F0F0F0)
     carried = (word + np.uint64(0x0606060606060606)) & np.uint64(0xF0F0F0F0F0F0F0F0)
     return (high | (carried >> np.uint64(4))) == np.uint64(0x3333333333333333)
@@ -78,10 +72,7 @@ def _are_digits(word):
 
 @inlined
 def _eight_digits(word):
-    """Convert eight digits to a number.
-
-    Reference: `int`.
-    """
+    """Convert eight digits to a number. Reference: `int`."""
     word = (word & np.uint64(0x0F0F0F0F0F0F0F0F)) * np.uint64(2561) >> np.uint64(8)
     word = (word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601) >> np.uint64(16)
     return (word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001) >> np.uint64(32)
@@ -140,7 +131,6 @@ def parse_lines(text, at, layout, table, row, unparsed):
     tuple of int
         The byte after the last parsed line, the number of rows of the table (-1 if a line has a different number of
         fields), and the number of unparsed fields.
-
     """
     data, stop, width, columns = text.data, text.stop, layout.width, layout.columns
     count = np.int64(0)

@@ -80,10 +80,7 @@ def sum_lanes(lanes, sums):
 
 @inlined
 def add_distance(x, y, lanes, count):
-    """Add (x - y)^2.
-
-    Reference: `reference.inner_products`.
-    """
+    """Add (x - y)^2. Reference: `reference.inner_products`."""
     for i in range(count):
         difference = np.float64(x[i]) - np.float64(y[i])
         lanes[i] += difference * difference
@@ -91,10 +88,7 @@ def add_distance(x, y, lanes, count):
 
 @inlined
 def add_scaled_distance(x, y, inverse, lanes, count):
-    """Add ((x - y) / scale)^2.
-
-    Reference: `reference.inner_products`.
-    """
+    """Add ((x - y) / scale)^2. Reference: `reference.inner_products`."""
     for i in range(count):
         difference = (np.float64(x[i]) - np.float64(y[i])) * inverse[i]
         lanes[i] += difference * difference
@@ -102,29 +96,20 @@ def add_scaled_distance(x, y, inverse, lanes, count):
 
 @inlined
 def add_cross_term(x, s, y, t, lanes, count):
-    """Add (s - t) (x - y), which does not depend on the scales.
-
-    Reference: `reference.inner_products`.
-    """
+    """Add (s - t) (x - y), which does not depend on the scales. Reference: `reference.inner_products`."""
     for i in range(count):
         lanes[i] += (np.float64(s[i]) - np.float64(t[i])) * (np.float64(x[i]) - np.float64(y[i]))
 
 
 @inlined
 def add_product(s, t, lanes, count):
-    """Add s t.
-
-    Reference: `reference.inner_products`.
-    """
+    """Add s t. Reference: `reference.inner_products`."""
     for i in range(count):
         lanes[i] += np.float64(s[i]) * np.float64(t[i])
 
 
 @inlined
 def add_scaled_product(s, t, scale, lanes, count):
-    """Add (s scale) (t scale).
-
-    Reference: `reference.inner_products`.
-    """
+    """Add (s scale) (t scale). Reference: `reference.inner_products`."""
     for i in range(count):
         lanes[i] += (np.float64(s[i]) * scale[i]) * (np.float64(t[i]) * scale[i])

@@ -12,10 +12,7 @@ _inverse_square_root, _inverse_power, _gaussian = (shared(profile) for profile i
 
 @shared
 def profile_at(kernel: Any, u: Any) -> Any:
-    """Return phi, -2 phi' and 4 phi'' at the squared distance u.
-
-    Reference: `kernels.PROFILES`.
-    """
+    """Return phi, -2 phi' and 4 phi'' at the squared distance u. Reference: `kernels.PROFILES`."""
     if kernel.profile == 0:
         return _inverse_square_root(u, kernel.first, kernel.second)
     if kernel.profile == 1:
@@ -25,10 +22,7 @@ def profile_at(kernel: Any, u: Any) -> Any:
 
 @shared
 def linear_part(linear: Any, scores: Any, product: Any, own: Any) -> Any:
-    """Return the part of the Stein kernel due to the linear term; 0 without one.
-
-    Reference: `kernels.Kernel.matrix`.
-    """
+    """Return the part of the Stein kernel due to the linear term; 0 without one. Reference: `kernels.Kernel.matrix`."""
     if linear == 0.0:
         return 0.0
     return linear * (scores * product + own)
@@ -36,10 +30,7 @@ def linear_part(linear: Any, scores: Any, product: Any, own: Any) -> Any:
 
 @inlined
 def value_of(kernel, x, y):
-    """Return k0(x, y) of two draws (2, d).
-
-    Reference: `kernels.Kernel.matrix`.
-    """
+    """Return k0(x, y) of two draws (2, d). Reference: `kernels.Kernel.matrix`."""
     dim = x.shape[1] - kernel.scaled
     u, cross, scores, product, own = 0.0, float(dim), 0.0, 1.0, float(dim)
     for k in range(dim):

@@ -327,10 +327,7 @@ def _trace(
 
 @inlined
 def combine_lanes(lanes):
-    """Return the exact sum over all lanes as a pair, and the largest influence.
-
-    Reference: `reference.row_sum`.
-    """
+    """Return the exact sum over all lanes as a pair, and the largest influence. Reference: `reference.row_sum`."""
     high, low, largest = 0.0, 0.0, -np.inf
     for lane in range(LANES):
         high, lost = double_double.two_sum(high, lanes.sums[lane])

@@ -40,7 +40,6 @@ def called_late(result: Any = types.none, **options: Any) -> Callable[[Callable[
 
 
 def _called_late(function: Callable[..., Any], result: Any, options: dict[str, Any]) -> Any:
-    """Return an intrinsic that calls a function by its address."""
     name = f"{function.__module__}.{function.__qualname__}"
     body = function if options else translation_of(function, result)
     _functions[name] = jit(**{"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options})(body)

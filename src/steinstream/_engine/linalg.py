@@ -25,10 +25,7 @@ def multiply(matrix: Array, rows: Array) -> Array:
 
 @translated
 def _multiply(matrix, rows, out):
-    """Add ``rows @ matrix`` to ``out``.
-
-    Reference: `numpy.matmul`.
-    """
+    """Add ``rows @ matrix`` to ``out``. Reference: `numpy.matmul`."""
     for i in range(rows.shape[0]):
         result = out[i]
         for k in range(matrix.shape[0]):
@@ -39,10 +36,7 @@ def _multiply(matrix, rows, out):
 
 @jit
 def solve_cholesky(lower, right) -> None:
-    """Replace each row b of ``right`` by the solution of L L^T x = b.
-
-    Reference: `numpy.linalg.solve`.
-    """
+    """Replace each row b of ``right`` by the solution of L L^T x = b. Reference: `numpy.linalg.solve`."""
     for k in range(right.shape[0]):
         x = right[k]
         for i in range(lower.shape[0]):
@@ -66,10 +60,7 @@ def stein_matrix(kernel: CompiledKernel, draws: Array, scores: Array) -> Array:
 
 @jit
 def _fill(kernel, tiles, draws, matrix):
-    """Write the kernel values of all pairs.
-
-    Reference: `kernels.Kernel.matrix`.
-    """
+    """Write the kernel values of all pairs. Reference: `kernels.Kernel.matrix`."""
     row, lanes = np.zeros(tiles.shape[0] * LANES), new_lanes()
     for i in range(draws.shape[0]):
         compute_row(kernel, STORE, store_arrays(draws[i], tiles, row, lanes), None, 0, tiles.shape[0])

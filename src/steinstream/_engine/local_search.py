@@ -38,10 +38,7 @@ class Subset(NamedTuple):
 
 @jit
 def compute_objective_row(kernel, subset, i) -> None:
-    """Write G of draw i with all draws to ``subset.row``.
-
-    Reference: `reference.objective_matrix`.
-    """
+    """Write G of draw i with all draws to ``subset.row``. Reference: `reference.objective_matrix`."""
     draw, tiles = np.zeros((2, subset.tiles.shape[1])), subset.tiles
     read_draw(tiles, i, draw)
     if subset.weights[0] > 0.0:
@@ -56,10 +53,7 @@ def compute_objective_row(kernel, subset, i) -> None:
 
 @jit
 def compute_base_row(kernel, subset, draw) -> None:
-    """Write phi of a draw with all draws to ``subset.base_row``.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
+    """Write phi of a draw with all draws to ``subset.base_row``. Reference: `kernels.Kernel.base_matrix`."""
     subset.base_row[:] = 0.0
     tiles, lanes = subset.tiles, np.zeros((2, subset.tiles.shape[3]))
     base_row(kernel, ADD_BASE, draw[0], tiles, subset.row, subset.base_row, lanes, 0, tiles.shape[0])
@@ -93,10 +87,7 @@ def add_stream_term(kernel, subset, counts, scale) -> None:
 
 @jit
 def update_sums(kernel, subset, i, sign) -> None:
-    """Insert draw i into the subset (``sign`` 1) or remove it (-1).
-
-    Reference: `reference.subset_sums`.
-    """
+    """Insert draw i into the subset (``sign`` 1) or remove it (-1). Reference: `reference.subset_sums`."""
     compute_objective_row(kernel, subset, i)
     subset.taken[i] = sign > 0.0
     for j in range(subset.sums.shape[0]):
@@ -118,10 +109,7 @@ def best_addition(subset) -> int:
 
 @jit
 def energy(subset) -> float:
-    """Return m^2 times the objective of the subset, up to a constant.
-
-    Reference: `reference.subset_energy`.
-    """
+    """Return m^2 times the objective of the subset, up to a constant. Reference: `reference.subset_energy`."""
     total = 0.0
     for i in subset.chosen:
         total += subset.sums[i] - (subset.diagonal[i] - subset.half[i])

@@ -110,10 +110,7 @@ def add_row_sums(kernel, points, draws, begin, end, sums) -> None:
 
 @jit
 def add_product(high, low, factor, value):
-    """Add factor * value to a pair.
-
-    Reference: `reference.row_sum`.
-    """
+    """Add factor * value to a pair. Reference: `reference.row_sum`."""
     product = factor * value
     high, low = double_double.add(high, low, product)
     return double_double.add(high, low, fma(factor, value, -product))
@@ -121,10 +118,7 @@ def add_product(high, low, factor, value):
 
 @translated
 def energy_of(masses, sums, alive) -> tuple[float, float]:
-    """Return S and W of the draws that are ``alive``, without the stream term.
-
-    Reference: `reference.energy`.
-    """
+    """Return S and W of the draws that are ``alive``, without the stream term. Reference: `reference.energy`."""
     energy, rest, mass = 0.0, 0.0, 0.0
     for i in range(masses.shape[0]):
         if alive[i]:
@@ -136,10 +130,7 @@ def energy_of(masses, sums, alive) -> tuple[float, float]:
 
 @translated
 def energy_with_stream_term(masses, sums, alive) -> tuple[float, float]:
-    """Return S and W of the draws that are ``alive``, with the stream term.
-
-    Reference: `reference.energy`.
-    """
+    """Return S and W of the draws that are ``alive``, with the stream term. Reference: `reference.energy`."""
     energy, mass = energy_of(masses, sums, alive)
     for i in range(alive.shape[0]):
         if alive[i]:
@@ -158,10 +149,7 @@ def halve(kernel: CompiledKernel, tiles: Array, base: Array, selected: Flags) ->
 
 @translated
 def _halve(kernel, tiles, base, selected, signs) -> float:
-    """Do what :func:`halve` does; ``signs`` are zeros, one per slot.
-
-    Reference: `reference.ReferenceSummary.halve`.
-    """
+    """Do what :func:`halve` does; ``signs`` are zeros, one per slot. Reference: `reference.ReferenceSummary.halve`."""
     lanes, square = np.zeros((2, LANES)), 0.0
     own, _, _ = profile_at(kernel, 0.0)
     for first in range(0, base.shape[0], 2):
@@ -176,10 +164,7 @@ def _halve(kernel, tiles, base, selected, signs) -> float:
 
 @inlined
 def base_value(kernel, base, i, j):
-    """Return phi of two base vectors.
-
-    Reference: `reference.base_values`.
-    """
+    """Return phi of two base vectors. Reference: `reference.base_values`."""
     u = 0.0
     for k in range(base.shape[1]):
         difference = base[i, k] - base[j, k]
@@ -234,10 +219,7 @@ def drop(
 
 @translated
 def _drop(kernels, slots, pool, sums, alive, limits, every, scratch) -> None:
-    """Do what :func:`drop` does; ``every`` are the indices of the pool.
-
-    Reference: `reference.drop_draws`.
-    """
+    """Do what :func:`drop` does; ``every`` are the indices of the pool. Reference: `reference.drop_draws`."""
     masses, diagonal, high, low, stream = pool.masses, pool.diagonal, sums.high, sums.low, sums.stream
     count, tiles, row, shift = alive.shape[0], slots.tiles, scratch[0], scratch[1]
     lanes, base_lanes = new_lanes(), np.zeros((2, LANES))

@@ -18,19 +18,13 @@ def mean_over_pairs(total, draws):
 
 @inlined
 def squared_ksd(state):
-    """Return KSD^2 of the kept draws.
-
-    Reference: `reference.Reference.squared_ksd`.
-    """
+    """Return KSD^2 of the kept draws. Reference: `reference.Reference.squared_ksd`."""
     return mean_over_pairs(state.scalars.total, state.scalars.draws)
 
 
 @inlined
 def with_stream_term(penalties, squared_ksd, kept_total, stream_total, draws):
-    """Return the objective from KSD^2, P and B.
-
-    Reference: `reference.Reference.objective`.
-    """
+    """Return the objective from KSD^2, P and B. Reference: `reference.Reference.objective`."""
     scalars = penalties.scalars
     value = scalars.stein * squared_ksd
     if scalars.weight == 0.0:
@@ -40,10 +34,7 @@ def with_stream_term(penalties, squared_ksd, kept_total, stream_total, draws):
 
 @inlined
 def objective(state, penalties):
-    """Return the objective of the kept draws.
-
-    Reference: `reference.Reference.objective`.
-    """
+    """Return the objective of the kept draws. Reference: `reference.Reference.objective`."""
     value = squared_ksd(state)
     if penalties is None:
         return value
@@ -53,10 +44,7 @@ def objective(state, penalties):
 
 @inlined
 def objective_with_new(state, penalties):
-    """Return the objective if the evaluated draw were inserted.
-
-    Reference: `reference.Reference.objective`.
-    """
+    """Return the objective if the evaluated draw were inserted. Reference: `reference.Reference.objective`."""
     s = state.scalars
     total, _ = double_double.add_pair(s.total, s.total_low, 2.0 * s.new_influence, 2.0 * s.new_influence_low)
     value = mean_over_pairs(total, s.draws + 1)

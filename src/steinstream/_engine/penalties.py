@@ -228,10 +228,7 @@ def fill_given_row(state, kernel, penalties, slots):
 
 @inlined
 def kept_total(state, kernel, penalties, point):
-    """Return the sum of phi between a base vector and the kept draws.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
+    """Return the sum of phi between a base vector and the kept draws. Reference: `kernels.Kernel.base_matrix`."""
     slots = state.scalars.slots
     if penalties.scalars.features > 0.0:
         return row_total(kernel, point, penalties.tiles, state.copies, penalties.lanes, slots)
@@ -253,10 +250,7 @@ def add_kept_row(state, kernel, penalties, point, row, slots):
 
 @inlined
 def base_value(kernel, draws, i, j):
-    """Return phi of two draws, rounded to the grid.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
+    """Return phi of two draws, rounded to the grid. Reference: `kernels.Kernel.base_matrix`."""
     u, shift = 0.0, kernel.base_grid * (1.5 * 2.0**52)
     for k in range(draws.shape[1]):
         difference = draws[i, k] - draws[j, k]
@@ -267,10 +261,7 @@ def base_value(kernel, draws, i, j):
 
 @shared
 def base_at_zero(kernel: Any) -> Any:
-    """Return phi(0), rounded to the grid.
-
-    Reference: `kernels.Kernel.base_matrix`.
-    """
+    """Return phi(0), rounded to the grid. Reference: `kernels.Kernel.base_matrix`."""
     own, _, _ = profile_at(kernel, 0.0)
     shift = kernel.base_grid * (1.5 * 2.0**52)
     return (own + shift) - shift
@@ -310,10 +301,7 @@ def observe_stream(state, kernel, penalties, batch, first):
 
 @shared
 def add_diagonal(scalars: Any, value: float) -> None:
-    """Add k0(x, x) of a draw to the means.
-
-    Reference: `reference.recent_mean`.
-    """
+    """Add k0(x, x) of a draw to the means. Reference: `reference.recent_mean`."""
     scalars.log_diagonal_sum += math.log(value)
     scalars.log_diagonal_count += 1.0
     if scalars.diagonal_count >= max(scalars.diagonal_doubling, 1.0):
@@ -384,10 +372,7 @@ def set_share(state, penalties, others):
 
 @shared
 def squared_mmd(penalties: Any, kept_total: Any, stream_total: Any, draws: Any) -> Any:
-    """Return MMD^2 from its three sums.
-
-    Reference: `reference.Reference.squared_mmd`.
-    """
+    """Return MMD^2 from its three sums. Reference: `reference.Reference.squared_mmd`."""
     count, size, pair_sum = penalties.scalars.count, float(draws), penalties.scalars.pair_sum
     return kept_total / (size * size) - 2.0 * (stream_total / (size * count)) + pair_sum / (count * count)
 
@@ -409,10 +394,7 @@ def logged_mmd(state: Any, penalties: Any) -> Any:
 
 @inlined
 def key_of(scalars, influence, kept_sum, stream_sum):
-    """Return the key of a draw; rounded as in `kernel_row.compute_row`.
-
-    Reference: `reference.Reference.keys`.
-    """
+    """Return the key of a draw; rounded as in `kernel_row.compute_row`. Reference: `reference.Reference.keys`."""
     return fma(scalars.weight, kept_sum, fma(scalars.stein, influence, -(scalars.share * stream_sum)))
 
 
@@ -488,10 +470,7 @@ def evaluate_new(state, kernel, penalties, batch, new):
 
 @inlined
 def evaluate_repeated(state, penalties, batch, new, slot):
-    """Set the sums of the evaluated draw, which repeats the latest state.
-
-    Reference: `reference.Reference.keys`.
-    """
+    """Set the sums of the evaluated draw, which repeats the latest state. Reference: `reference.Reference.keys`."""
     if penalties is not None:
         scalars, row, total = penalties.scalars, penalties.base_row, 0.0
         for other in range(state.scalars.slots):
@@ -570,10 +549,7 @@ def compare_copy(penalties, slot, label):
 
 @inlined
 def compare_copies(state, penalties, slot):
-    """Find the copy of the state in a slot that is removed first.
-
-    Reference: `reference.Reference.next_removed`.
-    """
+    """Find the copy of the state in a slot that is removed first. Reference: `reference.Reference.next_removed`."""
     if penalties is not None:
         penalties.next_removed[slot], penalties.removal_cost[slot] = NONE, -np.inf
         label = state.oldest[slot]
@@ -584,10 +560,7 @@ def compare_copies(state, penalties, slot):
 
 @translated
 def compare_all_copies(state, penalties) -> None:
-    """Find the copy that is removed first in every slot.
-
-    Reference: `reference.Reference.next_removed`.
-    """
+    """Find the copy that is removed first in every slot. Reference: `reference.Reference.next_removed`."""
     for slot in range(state.scalars.slots):
         compare_copies(state, penalties, slot)
 
@@ -605,10 +578,7 @@ def add_diagonals(kernel: CompiledKernel, penalties: Penalties, draws: Array, sc
 
 
 def current_weight(kernel: CompiledKernel, penalties: Penalties) -> float:
-    """Return the factor w of the squared MMD, up to date.
-
-    Reference: `reference.Reference.mmd_weight`.
-    """
+    """Return the factor w of the squared MMD, up to date. Reference: `reference.Reference.mmd_weight`."""
     update_weights(kernel, penalties)
     return float(penalties.scalars.weight)
 

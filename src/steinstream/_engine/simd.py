@@ -63,7 +63,6 @@ class Lanes:
         return Lanes(self._builder, [operation(*column) for column in columns])
 
     def _intrinsic(self, name: str, *others: Any) -> Lanes:
-        """Call an intrinsic function of LLVM."""
         signature = ir.FunctionType(_VECTOR, [_VECTOR] * (1 + len(others)))
         function = cgutils.get_or_insert_function(self._builder.module, signature, f"llvm.{name}.v{_WIDTH}f64")
         return self.apply(lambda *values: self._builder.call(function, values), *others)
@@ -177,7 +176,6 @@ def loop(builder: ir.IRBuilder, first: Any, last: Any) -> Iterator[Any]:
 
 
 def _broadcast(builder: ir.IRBuilder, kind: Any, scalar: Any) -> Any:
-    """Fill a vector with one scalar."""
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
     places = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)

@@ -81,8 +81,5 @@ def removal_limit(allowed: Any, size: Any, limits: Any, step: Any) -> Any:
 
 @shared
 def may_remove(objective: Any, limit: Any) -> Any:
-    """Whether a removal that leaves this objective is permitted.
-
-    Reference: `reference.Reference.step`.
-    """
+    """Whether a removal that leaves this objective is permitted. Reference: `reference.Reference.step`."""
     return objective <= limit

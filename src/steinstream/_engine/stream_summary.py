@@ -152,10 +152,7 @@ def _extended(array: AnyArray, length: int) -> AnyArray:
 
 @inlined
 def sum_over_stream(kernel, summary, point):
-    """Return the sum of phi(point, y) over the stream, by its summary.
-
-    Reference: `reference.ReferenceSummary.sum`.
-    """
+    """Return the sum of phi(point, y) over the stream, by its summary. Reference: `reference.ReferenceSummary.sum`."""
     return row_total(kernel, point, summary.tiles, summary.weights, summary.lanes, summary.numbers[2])
 
 
@@ -188,10 +185,7 @@ def add_to_summary(kernel, summary, draws, raw, ids, i):
 
 @translated
 def append_to_summary(kernel, summary, draws, raw, ids) -> None:
-    """Add draws as :func:`add_to_summary` does; callable from Python.
-
-    Reference: `reference.ReferenceSummary.add`.
-    """
+    """Add draws as :func:`add_to_summary` does; callable from Python. Reference: `reference.ReferenceSummary.add`."""
     for i in range(draws.shape[0]):
         add_to_summary(kernel, summary, draws, raw, ids, i)
 
@@ -269,10 +263,7 @@ def sum_over_pairs(kernel: Any, summary: StreamSummary) -> float:
 
 
 def error_of_summary(content: SummaryDraws) -> float:
-    """Return the estimated MMD between a summary and the stream.
-
-    Reference: `reference.ReferenceSummary.error`.
-    """
+    """Return the estimated MMD between a summary and the stream. Reference: `reference.ReferenceSummary.error`."""
     return math.sqrt(content.squared_error) / float(content.weights.sum())
 
 

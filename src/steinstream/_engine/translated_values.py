@@ -235,7 +235,6 @@ class Emitter:
         return self._call(_INTRINSICS[name], self.cast(given, types.float64))
 
     def _call(self, name: str, *values: Any) -> Value:
-        """Call a function of LLVM."""
         function = self.builder.module.declare_intrinsic(f"llvm.{name}", [_DOUBLE])
         return Value(types.float64, self.builder.call(function, values))
 
@@ -262,7 +261,6 @@ class Emitter:
         return self._fields[key]
 
     def _loaded(self, owner: Value, place: int, kind: Any) -> Any:
-        """Load a field of a reference."""
         if isinstance(kind, types.NoneType):
             return None
         with self.builder.goto_block(self.start):
@@ -281,7 +279,6 @@ class Emitter:
             return ArrayValue(kind.dtype, address, [partial(length, axis) for axis in range(kind.ndim)])
 
     def _part(self, at: Any, model: Any, name: str, *axis: int) -> Any:
-        """Return the address of a part of an array."""
         return cgutils.gep_inbounds(self.builder, at, 0, model.get_field_position(name), *axis)
 
     def member(self, owner: Value, name: str) -> tuple[Any, Any]:

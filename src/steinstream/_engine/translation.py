@@ -105,7 +105,6 @@ def _as_result(emitter: Emitter, value: Any, kind: Any) -> Any:
 
 @cache
 def _definitions(module: str) -> dict[str, ast.FunctionDef]:
-    """Return the syntax trees of the functions of a module."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
 
@@ -243,7 +242,6 @@ class _Call:
         return True
 
     def _loop(self, statements: list[ast.stmt], body: Any, following: Any, after: Any) -> None:
-        """Translate the body of a loop."""
         self._loops.append((following, after))
         self._branch(body, statements, following)
         self._loops.pop()
@@ -298,7 +296,6 @@ class _Call:
         return None if value is None else self._emitter.new_cell(self._emitter.number(value).kind)
 
     def _write_results(self, cells: Any, value: Any) -> None:
-        """Write the result of the function."""
         if isinstance(cells, tuple):
             for cell, each in zip(cells, value, strict=True):
                 self._write_results(cell, each)
@@ -306,7 +303,6 @@ class _Call:
             self._builder.store(self._emitter.cast(value, cells.kind), cells.llvm)
 
     def _read_results(self, cells: Any) -> Any:
-        """Return the result of the function."""
         if isinstance(cells, tuple):
             return tuple(self._read_results(cell) for cell in cells)
         return None if cells is None else Value(cells.kind, self._builder.load(cells.llvm))
@@ -454,7 +450,6 @@ class _Call:
         return self._intrinsic(function, given)
 
     def _intrinsic(self, function: Any, given: list[Any]) -> Any:
-        """Call an intrinsic of numba."""
         context = self._emitter.context
         kinds, values = zip(*map(self._emitter.exported, given), strict=True)
         called = context.typing_context.resolve_value_type(function)

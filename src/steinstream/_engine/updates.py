@@ -87,10 +87,7 @@ def worth_sharing(slots: int, dim: int) -> bool:
 
 @called_late(types.UniTuple(types.float64, 3), parallel=True, _nrt=True)
 def shared_row(state, kernel, penalties, operation, draw, tiles, workers):
-    """Compute a row in one piece per worker.
-
-    Reference: `kernels.Kernel.matrix`.
-    """
+    """Compute a row in one piece per worker. Reference: `kernels.Kernel.matrix`."""
     pieces = min(workers, tiles)  # each piece has at least one tile
     sums, errors, largest = np.zeros((pieces, LANES)), np.zeros((pieces, LANES)), np.zeros((pieces, LANES))
     base_sums, total = np.zeros((pieces, LANES)), state.lane_base_sums
@@ -121,10 +118,7 @@ def shared_row(state, kernel, penalties, operation, draw, tiles, workers):
 
 @inlined
 def diagonal_of(state, kernel, draw):
-    """Return k0(x, x) of a draw (2, d), computed as a row computes it.
-
-    Reference: `kernels.Kernel.diagonal`.
-    """
+    """Return k0(x, x) of a draw (2, d), computed as a row computes it. Reference: `kernels.Kernel.diagonal`."""
     tile, row = state.single_tile, state.single_row
     for k in range(draw.shape[1]):
         tile[0, k, 0, 0] = draw[0, k]
@@ -219,10 +213,7 @@ def evaluate(state, kernel, penalties, batch, new, skip_others, workers):
 
 @called_late()
 def evaluate_copy(state, penalties, batch, new, skip_others):
-    """Do what :func:`evaluate` does for a draw that repeats the latest state.
-
-    Reference: `reference.Reference.keys`.
-    """
+    """Do what :func:`evaluate` does for a draw that repeats the latest state. Reference: `reference.Reference.keys`."""
     scalars, slot = state.scalars, state.scalars.latest
     if slot < scalars.slots:  # it repeats a kept state
         evaluate_repeated(state, penalties, batch, new, slot)
@@ -241,10 +232,7 @@ def evaluate_copy(state, penalties, batch, new, skip_others):
 
 @inlined
 def insert(state, penalties, batch, new, step):
-    """Insert the evaluated draw.
-
-    Reference: `reference.Reference.insert`.
-    """
+    """Insert the evaluated draw. Reference: `reference.Reference.insert`."""
     scalars = state.scalars
     slot = scalars.latest
     add_row(state, 1.0)

@@ -67,7 +67,6 @@ def method_name(name: str) -> str:
     --------
     >>> method_name("stein-thinning")
     'stein_thinning'
-
     """
     from steinstream._formatting import listing, nearest
     from steinstream.errors import InputError

@@ -82,7 +82,6 @@ class ComparisonRow:
         Peak memory of the method; nan if the system does not report it.
     problem : str
         Reason why the method failed; the numbers are then nan. Empty if it succeeded.
-
     """
 
     method: str
@@ -161,7 +160,6 @@ def compare(
     >>> rows = compare(draws, -draws, sizes=[20], methods=["default", "ksdt", "random_thinning"])
     >>> [(row.method, round(row.mean_error, 2), round(row.ksd, 2)) for row in rows]
     [('default', 0.06, 0.1), ('ksdt', 0.1, 0.09), ('random_thinning', 0.7, 0.69)]
-
     """
     require_main_guard()
     names = dict.fromkeys(method_name(name) for name in methods)
@@ -220,7 +218,6 @@ class ChainReference:
         >>> problem = problem_from_arrays(x, None, 10)
         >>> reference_of(problem, [10]).relative_errors(x[5::10]).round(2).tolist()
         [0.17, 1.0, 0.81]
-
         """
         error, unit = self.errors(draws), self.stride_errors[len(draws)]
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -65,7 +65,6 @@ class SelectionProblem(NamedTuple):
 
     @property
     def kernel(self) -> Kernel:
-        """Base kernel."""
         return self.config.kernel
 
     def load(self) -> Block:
@@ -262,7 +261,6 @@ class Baseline(Protocol):
         InputError
             If the chain has fewer than ``size`` draws, a draw is not finite, the scores look negated or are missing,
             or a setting is invalid.
-
         """
 
 
@@ -276,7 +274,6 @@ def baseline(select: Select, *, needs_scores: bool = True, **options: str) -> Ba
     -------
     callable
         Function with the signature and the documentation of :class:`Baseline` and the further keywords.
-
     """
     name = select.__name__.lstrip("_")
     selector = _with_scores_required(select, name) if needs_scores else select
@@ -379,7 +376,6 @@ def _stride(problem: SelectionProblem) -> Block:
     --------
     >>> stride(np.zeros((2, 5, 1)), None, 4).tolist()
     [[0, 1], [0, 4], [1, 1], [1, 4]]
-
     """
     return problem.take(_spaced(problem.total, problem.size))
 
@@ -405,7 +401,6 @@ def _random_thinning(problem: SelectionProblem) -> Block:
     --------
     >>> sorted(random_thinning(np.zeros((5, 1)), None, 5).tolist())
     [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
-
     """
     return problem.take(np.random.default_rng(problem.seed).choice(problem.total, problem.size, replace=False))
 
@@ -428,7 +423,6 @@ def _stein_thinning(problem: SelectionProblem, *, unique: bool = False) -> Block
     >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
     >>> stein_thinning(draws, -draws, 3).tolist()
     [[0, 462], [0, 426], [0, 646]]
-
     """
     chain, fitted = problem.load(), problem.preconditioner
     return chain.take(greedy_order(chain.draws, chain.scores, problem.size, problem.kernel, fitted, unique=unique))
@@ -454,7 +448,6 @@ def _minibatch_stein_thinning(problem: SelectionProblem, *, batch: int = _MINIBA
     >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
     >>> minibatch_stein_thinning(draws, -draws, 3, batch=1000).tolist()
     [[0, 462], [0, 426], [0, 646]]
-
     """
     from steinstream._engine.baseline_loops import pairs
     from steinstream._engine.compiled_kernel import compile_kernel
@@ -586,7 +579,6 @@ def drop_sites(steps: int, size: int) -> Integers:
     --------
     >>> drop_sites(20, 14)
     array([10, 12, 14, 16, 18, 20])
-
     """
     first = max(2, min(10, size + 1))
     return np.floor(np.linspace(first, steps, steps - size) + 0.5).astype(np.int64)

@@ -48,7 +48,6 @@ def setting_options(*names: str, part: str = "", without: Collection[str] = ()) 
 
 
 def _option(name: str) -> Option:
-    """Return the option of a setting."""
     from dataclasses import fields
 
     from steinstream.thinner.config import COMMAND_LINE, ThinConfig

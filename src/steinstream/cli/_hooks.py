@@ -84,7 +84,6 @@ class ThinHooks(RunHooks):
         self._checkpoint.save(thinner)
 
     def stop(self) -> bool:
-        """Return whether a signal requested a stop."""
         return bool(self._stop.signal)
 
 

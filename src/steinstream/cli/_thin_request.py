@@ -43,7 +43,6 @@ class ThinRequest(NamedTuple):
         -------
         dict
             Variables by group.
-
         """
         if not holds_groups(self.output):
             return {}

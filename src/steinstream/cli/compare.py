@@ -140,7 +140,8 @@ def _table(rows: Sequence[ComparisonRow]) -> str:
     with console.capture() as text:
         console.print(table)
     lines = [text.get(), "Errors of mean, sd and quantiles against the whole chain; 1: as keeping every k-th draw."]
-    without = [*dict.fromkeys(row.method for row in rows if _requires_scores(row))]
+    unscored = [row for row in rows if row.problem.startswith(f"The method {row.method} requires scores.")]
+    without = [*dict.fromkeys(row.method for row in unscored)]
     if len(without) > 1:  # one sentence for all
         lines.append(f"The methods {', '.join(without)} require scores, and the chain has none.")
     for name in dict.fromkeys(row.method for row in rows if len(without) < 2 or row.method not in without):
@@ -149,10 +150,6 @@ def _table(rows: Sequence[ComparisonRow]) -> str:
             sizes = " and ".join(count(row.size) for row in failed if row.problem == problem)
             lines.append(problem if name in problem else f"{name} at {sizes}: {problem}")
     return "\n".join([lines[0].rstrip("\n"), *lines[1:]])
-
-
-def _requires_scores(row: ComparisonRow) -> bool:
-    return row.problem.startswith(f"The method {row.method} requires scores.")
 
 
 def _time(seconds: float) -> str:

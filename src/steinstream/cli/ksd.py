@@ -17,10 +17,8 @@ from steinstream.errors import NotKeptError
 
 if TYPE_CHECKING:
     from steinstream._typing import Array
-    from steinstream.io import Chain
     from steinstream.result import Kept
     from steinstream.thinner import ThinConfig
-    from steinstream.validation import Block
 
 
 @click.command(cls=Command, short_help="Measure KSD of a chain or a kept set.")
@@ -40,6 +38,7 @@ def ksd(*, chain: Path, cumulative: Path | None, config: ThinConfig, files: Inpu
     from steinstream.api import ArraySource, MarkedBlock, fit_source
     from steinstream.discrepancy.ksd import cumulative_ksd
     from steinstream.discrepancy.ksd import ksd as weighted_ksd
+    from steinstream.validation import concatenate, empty_block
 
     if cumulative is not None:
         check_writable("--cumulative", cumulative)
@@ -49,7 +48,8 @@ def ksd(*, chain: Path, cumulative: Path | None, config: ThinConfig, files: Inpu
     if kept is not None:
         kept.require_scores("ksd")
         config = _as_kept(config, kept)
-    block, config = _read_all(source), config.replace(preconditioner=fitted_or_fixed(config))
+    block = concatenate([empty_block(source.dim), *source.blocks()])
+    config = config.replace(preconditioner=fitted_or_fixed(config))
     preconditioner = fit_source(ArraySource([MarkedBlock(block)], source.title), config).preconditioner
     with bar("measuring", 1.0) as progress:
         curve = cumulative_ksd(
@@ -100,13 +100,6 @@ def _as_kept(config: ThinConfig, kept: Kept) -> ThinConfig:
     """Use kernel and preconditioner of a kept set, unless they are given or unknown."""
     known = {"kernel": kept.kernel, "preconditioner": kept.preconditioner}
     return config.replace(**{name: value for name, value in known.items() if value is not None and not was_given(name)})
-
-
-def _read_all(source: Chain) -> Block:
-    """Read the whole chain."""
-    from steinstream import validation
-
-    return validation.concatenate([validation.empty_block(source.dim), *source.blocks()])
 
 
 def _write(curve: Array, path: Path) -> None:

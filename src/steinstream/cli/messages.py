@@ -27,20 +27,12 @@ class Messages:
     """The output of a command: text or one JSON object; only warnings and errors if ``quiet``.
 
     If ``strict``, the command exits with code 3 after a warning.
-
-    Attributes
-    ----------
-    warnings : list of str
-        The warnings so far.
-    draws_on_stdout : bool
-        Whether standard output holds the kept draws, so that text goes to standard error.
-
     """
 
     def __init__(self, json: bool = False, quiet: bool = False, strict: bool = False) -> None:
         self._json, self._quiet, self._strict = json, quiet, strict
         self.warnings: list[str] = []
-        self.draws_on_stdout = False
+        self.draws_on_stdout = False  # if True, text goes to standard error
 
     def write_draws_to_stdout(self) -> None:
         """Reserve standard output for the kept draws; raise an `InputError` with ``--json``."""

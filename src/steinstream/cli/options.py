@@ -134,7 +134,6 @@ class InputOptions(NamedTuple):
         -------
         Chain
             The reader.
-
         """
         from steinstream.io import open_chains
 

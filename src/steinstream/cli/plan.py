@@ -124,7 +124,6 @@ def _write(preconditioner: Preconditioner, path: Path) -> None:
 
 
 def _command(chain: Path, files: InputOptions, planned: Plan, output: Path | None) -> str:
-    """Return the command line that carries out a plan."""
     words = ["steinstream", "thin", as_typed(chain), "-o", "kept.npz"]
     words += ["--growth", planned.growth, "--budget", str(planned.budget), "--stream-weight", "0"]
     words += given_settings("plan", **({} if output is None else {"preconditioner": output}))

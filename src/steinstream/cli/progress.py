@@ -40,7 +40,6 @@ def bar(what: str, total: float | None) -> Iterator[Bar]:
     ------
     Bar
         The progress bar.
-
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -106,7 +105,6 @@ class Bar:
             self._progress.update(self._task, time=_Duration(lambda: seconds))
 
     def show_compilation(self, begins: bool) -> None:
-        """Show that a compilation begins or ended."""
         if self._compilation is None:
             before = compile_clock.seconds
             duration = _Duration(lambda: compile_clock.seconds - before)

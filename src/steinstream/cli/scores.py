@@ -153,7 +153,9 @@ def scores(
     if size is not None:
         _thin_in_two_stages(source, size, first or 10 * size, evaluate, output, messages)
         return
-    block = _all_draws([*source.blocks()])
+    from steinstream.validation import concatenate
+
+    block = concatenate([*source.blocks()])
     values = evaluate(block.draws)
     _count_bad(values, "steinstream thin --on-bad skip leaves them out", messages)
     _write(output, block, values, source.names)
@@ -260,12 +262,6 @@ def load_function(text: str) -> Callable[[Any], Any]:
     if not callable(function):
         raise InputError(f"{module} has no function {name}.", "Define it at the top level of the module.")
     return function  # type: ignore[no-any-return]
-
-
-def _all_draws(blocks: list[Block]) -> Block:
-    from steinstream.validation import concatenate
-
-    return concatenate(blocks)
 
 
 def _scores(

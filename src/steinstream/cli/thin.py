@@ -29,14 +29,7 @@ from steinstream.cli.options import (
     require_scores,
 )
 from steinstream.cli.parallel import WorkerOptions, thin_with_workers, worker_options
-from steinstream.cli.paths import (
-    check_kept_output,
-    data_files,
-    default_output,
-    input_files,
-    is_complete,
-    save_kept,
-)
+from steinstream.cli.paths import check_kept_output, data_files, default_output, input_files, is_complete, save_kept
 from steinstream.cli.progress import count, stoppable, working_time
 from steinstream.cli.refine import Refinement, refine_options
 from steinstream.cli.report import report_option, write_report

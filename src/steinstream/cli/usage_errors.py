@@ -14,7 +14,6 @@ class Commands(click.Group):
     """A group that lists its commands in the order of their declaration and suggests a command for a misspelt one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
         return list(self.commands)
 
     def resolve_command(
@@ -54,7 +53,6 @@ def for_command(text: str, context: click.Context) -> str:
     str
         The message: for ``steinstream ksd``, ``on_bad="skip" (--on-bad skip)`` becomes ``steinstream thin --on-bad
         skip``.
-
     """
     text = _SETTING.sub(r"\1", text)
     group = context.find_root().command
@@ -148,7 +146,6 @@ def lowered(text: str) -> str:
     --------
     >>> lowered("No such file."), lowered("IMQ requires a positive c."), lowered("Fit.npz: the chain is empty.")
     ('no such file.', 'IMQ requires a positive c.', 'Fit.npz: the chain is empty.')
-
     """
     first = text.partition(" ")[0].rstrip(".,")
     return text if text[1:2].isupper() or set(first) & set("./\\:") else f"{text[:1].lower()}{text[1:]}"

@@ -113,7 +113,6 @@ def diagnose(
     >>> left = kept.draws[:, 0] < 0
     >>> [finding.name for finding in diagnose(kept.draws[left], kept.ids[left], kept.stream).fired]
     ['spread', 'regions', 'mean', 'quantiles', 'directions']
-
     """
     proxy, notes = notes_of_settings(settings or {})
     if len(draws) == 0:

@@ -54,7 +54,6 @@ class BatchMeans:
         return np.asarray(np.maximum(squares, 0.0))
 
     def add(self, draws: Array) -> None:
-        """Add draws (n, d)."""
         from steinstream._engine.online_stats import update_batches  # loads numba
 
         draws, done = np.ascontiguousarray(draws), 0
@@ -90,7 +89,6 @@ def effective_draws(means: Array, variances: Array, lengths: Array) -> Array:
     array
         Effective sample sizes (k,), between 1 and the number of draws; the number of draws for a constant column, and
         1 for a column whose variance overflows.
-
     """
     total, share = lengths.sum(), (lengths / lengths.sum())[:, None]
     with np.errstate(over="ignore", invalid="ignore"):

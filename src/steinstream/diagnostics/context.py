@@ -21,17 +21,8 @@ class DiagnosticContext:
 
     Burn-in has a check of its own. All other statistics, of the kept draws and of the stream, are computed without it.
     ``burn_in_ends`` has the index of the first draw after the burn-in that the thinner detected, by chain: burn-in ends
-    there, or later.
-
-    Attributes
-    ----------
-    all_kept : array
-        The kept draws, (n, d), including burn-in.
-    is_weighted : bool
-        Whether the weights differ.
-    chain_rows : dict
-        Rows of the stream that belong to each chain.
-
+    there, or later. ``all_kept`` has the kept draws (n, d) including burn-in, ``chain_rows`` the rows of the stream
+    that belong to each chain.
     """
 
     def __init__(
@@ -114,7 +105,6 @@ class DiagnosticContext:
         -------
         dict
             Chain -> rows.
-
         """
         inside, indices = ~self._outside(self.stream.draws), self.stream.ids[:, 1]
         settled = {}
@@ -236,7 +226,6 @@ def rank_normalise(draws: Array) -> Array:
     -------
     array
         Normal quantiles (n, d). Equal values share the mean of their quantiles.
-
     """
     count = len(draws)
     quantiles = np.array([normal_quantile((rank + 0.625) / (count + 0.25)) for rank in range(count)])

@@ -80,7 +80,6 @@ def effective_sample_size(series: Array) -> Array:
     [True, True]
     >>> [bool(ess > 500) for ess in effective_sample_size(steps)]
     [True, True]
-
     """
     return np.asarray(len(series) / autocorrelation_time(series))
 
@@ -97,7 +96,6 @@ def r_hat(means: Array, lengths: Array, variance: Array) -> Array:
     --------
     >>> r_hat(np.array([[0.0], [1.0]]), np.array([10.0, 10.0]), np.array([1.0])).round(2)
     array([1.18])
-
     """
     length, between = float(np.mean(lengths)), np.var(means, axis=0, ddof=1)
     ratio = np.divide(between, variance, out=np.where(between > 0, np.inf, 1.0 / length), where=variance > 0)
@@ -147,7 +145,6 @@ class Parts(NamedTuple):
         -------
         float
             The shift, for the least sensitive parameter.
-
         """
         total = len(self.means)
         share = number / total

@@ -59,7 +59,6 @@ class Finding:
         The reason why the check was skipped; empty if it was not.
     cause : str
         Name of the finding of which this one is probably a consequence; empty if there is none.
-
     """
 
     name: str
@@ -96,7 +95,6 @@ def skipped(name: str, reason: str) -> Finding:
     --------
     >>> print(skipped("scores", "no scores"))
     scores: skipped: no scores
-
     """
     return Finding(name, math.nan, math.nan, False, f"skipped: {reason}", "", skipped=reason)
 
@@ -125,7 +123,6 @@ class Diagnosis:
     >>> diagnosis = ss.thin(draws, -draws, size=100).diagnose()
     >>> diagnosis["spread"].fired, diagnosis["weights"].skipped
     (False, 'equal weights')
-
     """
 
     findings: tuple[Finding, ...]

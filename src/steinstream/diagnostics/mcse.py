@@ -44,7 +44,6 @@ def relative_noise(differences: Array) -> Array:
     [0.46, 0.57]
     >>> relative_noise(np.array([3.0, 0.3])).round(2).tolist()
     [0.96, 1.0]
-
     """
     squares = np.where(np.isfinite(differences), differences, 1.0) ** 2
     others = squares.sum() - squares
@@ -66,7 +65,6 @@ def threshold(effect: float, noise: Array | float, comparisons: Array | int, ske
     --------
     >>> threshold(0.1, np.array([0.01, 0.1]), 1).round(2).tolist()
     [0.1, 0.33]
-
     """
     quantile = np.vectorize(normal_quantile, otypes=[float])
     z = quantile(1.0 - FALSE_ALARM / (2.0 * np.asarray(comparisons)))
@@ -85,7 +83,6 @@ def sensitivity(limit: Array | float, noise: Array | float) -> Array:
     --------
     >>> float(sensitivity(0.3, 0.1).round(2))
     0.43
-
     """
     return np.asarray(limit + normal_quantile(POWER) * np.asarray(noise))
 
@@ -105,7 +102,6 @@ def as_normal(difference: Array, skewness: Array | float) -> Array:
     --------
     >>> as_normal(np.array([4.0, 4.0, -4.0]), np.array([0.0, 1.2, 1.2])).round(2).tolist()
     [4.0, 2.72, -4.0]
-
     """
     slope = np.asarray(skewness) / 6.0
     root = 2.0 * (difference + slope) / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * slope * (difference + slope), 0.0)))

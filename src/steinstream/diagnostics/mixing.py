@@ -47,7 +47,6 @@ def check_slow(context: DiagnosticContext) -> Finding:
     -------
     Finding
         The check ``slow``.
-
     """
     coarse = sum(map(len, context.partitions[:2]))
     ess = effective_sample_size(np.hstack([context.rank_normalised, context.membership[:, :coarse]]))
@@ -96,7 +95,6 @@ def check_stuck(context: DiagnosticContext) -> Finding:
     -------
     Finding
         The check ``stuck``.
-
     """
     runs = {chain: _run_lengths(context.stream.draws[rows]) for chain, rows in context.chain_rows.items()}
     number = sum(map(len, runs.values()))
@@ -125,6 +123,5 @@ def check_stuck(context: DiagnosticContext) -> Finding:
 
 
 def _run_lengths(draws: Array) -> Integers:
-    """Return the lengths of the runs of identical consecutive draws."""
     moves = np.flatnonzero((draws[1:] != draws[:-1]).any(axis=1)) + 1
     return np.diff(np.concatenate([[0], moves, [len(draws)]]))

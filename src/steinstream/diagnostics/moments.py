@@ -102,7 +102,6 @@ def describe_bounds(what: str, narrow: float, wide: float) -> str:
 
 
 def _parameter_ratios(context: DiagnosticContext) -> list[Ratio]:
-    """Return the ratio of the standard deviation of each parameter."""
     squares = context.standardise(context.draws) ** 2
     return _with_bounds([f"sd of {name}" for name in context.names], sd_ratios(context), squares, 1.0 / 3.0, context)
 
@@ -123,7 +122,6 @@ def sd_differences(context: DiagnosticContext) -> Array:
     -------
     array
         Differences, nearly normal for independent draws.
-
     """
     noise, skewness = _noise(context.standardise(context.draws) ** 2, 1.0 / 3.0, context)
     differences = np.where(noise > 0, np.cbrt(sd_ratios(context) ** 2) - 1.0, 0.0)  # a constant has no noise

@@ -69,7 +69,6 @@ def notes_of_summary(error: float | None, mmd: float) -> tuple[str, ...]:
     ('the error of the summary of the stream (MMD about 0.003) exceeds the distance of the kept draws to it (0.002)',)
     >>> notes_of_summary(0.001, 0.002)
     ()
-
     """
     if error is None or not error > mmd:
         return ()
@@ -93,7 +92,6 @@ def describe_chain(settings: Mapping[str, Any]) -> str | None:
     'The chain is worth about 25 independent draws, so the scores determine the selection.'
     >>> describe_chain({"effective_draws": 5210.0, "trust": 1.0, "burn_in": 300, "has_scores": True})
     'The chain is worth about 5200 independent draws; its first 300 draws are burn-in and were left out.'
-
     """
     worth, trust, burn_in = (settings.get(name) for name in ("effective_draws", "trust", "burn_in"))
     if worth is None:

@@ -90,7 +90,6 @@ def check_regions(context: DiagnosticContext) -> Finding:
     -------
     Finding
         The check ``regions``.
-
     """
     partitions, membership = context.partitions, context.membership
     comparisons = [2 ** (level + 1) * (1 if len(cells) == 2 else len(cells)) for level, cells in enumerate(partitions)]

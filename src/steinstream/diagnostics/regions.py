@@ -36,7 +36,6 @@ def kmeans_centres(draws: Array, number: int) -> Array:
     -------
     array
         At most ``number`` centres.
-
     """
     random = np.random.default_rng(0)
     chosen = [draws[random.integers(len(draws))]]

@@ -93,7 +93,6 @@ class RunningConvergence:
         dict
             ``draws``; ``divergences`` if the sampler reports them; with at least 4 draws in a chain also ``rhat``,
             ``rhat_of``, ``ess``, ``ess_of``.
-
         """
         self._flush()
         records = sorted([*self._chains.items(), *self._further], key=lambda record: record[0])
@@ -127,7 +126,6 @@ class RunningConvergence:
         ------
         CheckpointError
             If the state is invalid, or not one of chains with as many parameters.
-
         """
         with reading_state():
             for chain, values in state["chains"].items():

@@ -45,7 +45,6 @@ def check_scores(context: DiagnosticContext, *, is_slow: bool = False) -> Findin
     -------
     Finding
         Skipped without scores, or if the stream is too slow in all directions.
-
     """
     if not context.has_scores:
         return skipped("scores", "no scores")

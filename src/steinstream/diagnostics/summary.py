@@ -52,7 +52,6 @@ class Summary:
     ('parameter', 'set', 'mean', 'sd', '5%', '50%', '95%')
     >>> summary.to_dict()["x0"]["difference"]["mean"] == float(summary.difference["mean"][0])
     True
-
     """
 
     names: tuple[str, ...]
@@ -90,7 +89,6 @@ class Summary:
         list of tuple
             For each parameter, the rows "kept", "stream" and "difference" (in standard deviations of the stream);
             only "kept" without a stream.
-
         """
         sets = {"kept": self.statistics}
         if self.stream is not None:
@@ -108,7 +106,6 @@ class Summary:
         -------
         dict
             With a stream, the entry "standard error" of each parameter holds that of the difference of the means.
-
         """
         result: dict[str, dict[str, dict[str, float]]] = {name: {} for name in self.names}
         for name, label, *values in self.rows():
@@ -162,7 +159,6 @@ def summarise(
     -------
     Summary
         The table.
-
     """
     own = _statistics(draws, weights, names, quantiles)
     if (stream is None or len(stream.draws) < _MIN_STREAM) and weighted_stream is not None:
@@ -195,7 +191,6 @@ def weighted_quantiles(draws: Array, weights: Array, probabilities: Array) -> Ar
     >>> draws = np.array([[0.0, 0.5], [1.0, 1.5], [2.0, 2.5], [3.0, 3.5]])
     >>> weighted_quantiles(draws, np.full(4, 0.25), np.array([0.5]))
     array([[1., 2.]])
-
     """
     columns = []
     for values in draws.T:

@@ -94,15 +94,12 @@ def ksd(
     0.3364
     >>> round(ksd(draws, -draws, weights=[1, 2, 1]), 4)
     0.3443
-
     """
     if weights is None:
         return float(cumulative_ksd(draws, scores, kernel=kernel, preconditioner=preconditioner, progress=progress)[-1])
     kernel = as_kernel(kernel)
     x, s = _validated(draws, scores, kernel)
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (len(x),) or not (w >= 0).all() or not 0 < w.sum() < np.inf:
-        raise InputError(f"Weights must be {len(x)} non-negative numbers with a positive sum.")
+    w = validation.as_weights(weights, len(x))
     x, s, w = _merge_repeats(x, s, w / w.sum())
     high, low, diagonal = _row_sums(x, s, w, kernel, _fixed(preconditioner, x.shape[1]), progress)
     return math.sqrt(max(math.fsum(np.concatenate([2.0 * w * high, 2.0 * w * low, w * w * diagonal])), 0.0))
@@ -138,7 +135,6 @@ def normalised_ksd(
     >>> draws = np.array([[-1.0], [0.0], [1.0]])
     >>> round(normalised_ksd(draws, -draws), 4)
     0.5826
-
     """
     return ksd(draws, scores, kernel=kernel, preconditioner=preconditioner) * float(np.sqrt(len(np.asarray(draws))))
 
@@ -176,7 +172,6 @@ def cumulative_ksd(
     >>> draws = np.array([[-1.0], [0.0], [1.0]])
     >>> np.round(cumulative_ksd(draws, -draws), 4)
     array([1.4142, 0.6963, 0.3364])
-
     """
     kernel = as_kernel(kernel)
     x, s = _validated(draws, scores, kernel)
@@ -252,7 +247,6 @@ def squared_ksd_debiased(
     >>> draws = np.array([[-1.0], [1.0]])
     >>> f"{squared_ksd_debiased(draws, -draws, 0.1, IMQ(), Preconditioner.identity()):.3f}"  # KSD^2 - 0.1 / 2
     '0.485'
-
     """
     each = np.full(len(draws), 1.0 / len(draws)) if weights is None else weights
     _, first, group = np.unique(np.hstack([draws, second_scores]), axis=0, return_index=True, return_inverse=True)

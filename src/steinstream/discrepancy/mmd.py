@@ -82,7 +82,6 @@ class StreamDistance:
         -------
         float
             gamma kappa / nu; 1 / nu without scores; 0 if the stream has no spread.
-
         """
         spread = self.own - self.mean
         if spread < _MIN_SPREAD * self.own:

@@ -85,7 +85,6 @@ def finite_difference_scores(
     >>> scores = finite_difference_scores(lambda x: -0.5 * x @ x, draws)
     >>> bool(np.allclose(scores, -draws, atol=1e-6))
     True
-
     """
     one_of(("raise", "nan"), on_error, "on_error")
     positive(processes, "processes")
@@ -126,7 +125,6 @@ class RunningFiniteDifferences:
     >>> score = RunningFiniteDifferences(lambda x: -0.5 * x @ x)
     >>> bool(np.allclose(score([[1.0, 2.0], [3.0, 4.0]]), [[-1.0, -2.0], [-3.0, -4.0]]))
     True
-
     """
 
     def __init__(self, log_density: Callable[[Array], float], accuracy: float = 1e-15) -> None:

@@ -36,7 +36,6 @@ class ScoredDraws(NamedTuple):
         Name of the package that computed the fit.
     diverging : array of bool, optional
         Whether each draw ended a divergent transition, (n,) or (chains, n).
-
     """
 
     draws: Array
@@ -61,7 +60,6 @@ class ScoredDraws(NamedTuple):
         Kept
             The kept draws, with parameter names and the variables of the user's model. ``settings["source"]`` holds
             R-hat and ESS of the stored chains, and the number of divergences if it is known.
-
         """
         kept = with_source(
             thin(self.draws, self.scores, size, names=self.names, **settings), self.tool, self._convergence()

@@ -101,7 +101,6 @@ def sample(
     Notes
     -----
     JAX computes in float32 unless ``jax_enable_x64`` is set.
-
     """
     jax = need("jax", "blackjax")
     if type(state) in (list, tuple) and any(hasattr(one, "position") for one in state):

@@ -59,7 +59,6 @@ class Backend(_Base):  # type: ignore[misc]
     ----------
     thinner : Thinner or None
         The thinner; None before the sampler starts.
-
     """
 
     def __init__(
@@ -112,7 +111,6 @@ class Backend(_Base):  # type: ignore[misc]
         ------
         InputError
             If the ensemble has another shape, or the blob ``field`` is missing.
-
         """
         if state.coords.shape != self.shape:
             raise InputError(f"The walkers have shape {state.coords.shape}, but the backend has shape {self.shape}.")
@@ -171,7 +169,6 @@ class Backend(_Base):  # type: ignore[misc]
         ------
         InputError
             If no step has been made.
-
         """
         if self.thinner is None or not self.thinner.seen:
             raise InputError("No step has been made.", "Pass the backend to an EnsembleSampler and run it.")
@@ -199,7 +196,6 @@ class Backend(_Base):  # type: ignore[misc]
         ------
         AttributeError
             If no step has been made: emcee expects this error.
-
         """
         if not self.initialized or self._last is None:
             raise AttributeError("you must run the sampler with 'store == True' before accessing the results")

@@ -109,7 +109,6 @@ def thin(
     Kept(20 of 1000 draws, 2 dimensions, KSD 0.1073)
     >>> thin(rng.normal(size=(1000, 2)), size=20)
     Kept(20 of 1000 draws, 2 dimensions, MMD 0.01328, no scores)
-
     """
     if block < 1:
         raise InputError(f"block must be at least 1, got {block!r}.")
@@ -161,7 +160,6 @@ def scores(score: Callable[[Any], Any], draws: ArrayLike, *, progress: Callable[
     >>> scores(lambda x: -x, [[1.0, 2.0], [3.0, 4.0]])
     array([[-1., -2.],
            [-3., -4.]])
-
     """
     each = batched_score(score)
     if each is None:
@@ -195,7 +193,6 @@ def batched_score(
     --------
     >>> batched_score(lambda x: -x)([[1.0, 2.0]])
     array([[-1., -2.]])
-
     """
     if accuracy is not None and score != "finite":
         raise InputError("accuracy is for finite differences.", 'Leave it out, or pass score="finite".')

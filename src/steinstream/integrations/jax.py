@@ -65,7 +65,6 @@ def scores(
     >>> draws = np.random.default_rng(0).normal(size=(500, 2))
     >>> ss.thin(draws, ss.integrations.jax.scores(lambda x: -(x**2).sum() / 2, draws), size=20)  # doctest: +SKIP
     Kept(20 of 500 draws, 2 dimensions, KSD 0.1012)
-
     """
     jax = need("jax", "jax")
     positive(batch, "batch")

@@ -110,7 +110,6 @@ def sample(
     Notes
     -----
     JAX computes in float32 unless ``jax_enable_x64`` is set. The draws of the warm-up are not passed to the thinner.
-
     """
     _require_thinnable(mcmc)
     _reject_model_arguments(mcmc, settings)
@@ -157,7 +156,6 @@ def get_samples(kept: Kept) -> dict[str, AnyArray]:
     -------
     dict
         Name of a site -> values (n, ...), for ``numpyro.infer.Predictive``.
-
     """
     return {name: variable.values for name, variable in kept.variables.items()}
 
@@ -173,7 +171,6 @@ def print_summary(kept: Kept, prob: float = 0.9) -> None:
         Result of `sample`.
     prob : float, default 0.9
         Probability of the interval.
-
     """
     columns = {
         name + (f"[{','.join(map(str, place))}]" if place else ""): variable.values[(slice(None), *place)]
@@ -230,7 +227,6 @@ def scores(
     Notes
     -----
     JAX computes in float32 unless ``jax_enable_x64`` is set.
-
     """
     jax, util = need("jax", "numpyro"), need("numpyro.infer.util", "numpyro")
     stored = _as_samples(samples)
@@ -281,7 +277,6 @@ def _in_batches(jax: Any, function: Callable[[Any], Any], rows: Any) -> Any:
 
 
 def _as_samples(samples: Any) -> dict[str, AnyArray]:
-    """Return stored samples by site."""
     if isinstance(samples, need("numpyro.infer", "numpyro").MCMC):
         samples = samples.get_samples(group_by_chain=True)
     posterior = getattr(samples, "posterior", None)

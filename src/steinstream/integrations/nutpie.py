@@ -19,13 +19,7 @@ import numpy as np
 
 from steinstream.diagnostics.running_convergence import RunningConvergence
 from steinstream.errors import InputError
-from steinstream.integrations._common import (
-    live_thinner,
-    log_missing_scores,
-    need,
-    warn_if_sequential,
-    with_source,
-)
+from steinstream.integrations._common import live_thinner, log_missing_scores, need, warn_if_sequential, with_source
 from steinstream.integrations.xarray import thin as thin_tree
 from steinstream.integrations.xarray import with_divergences
 from steinstream.io._arviz_layout import GRADIENT, UNCONSTRAINED
@@ -96,7 +90,6 @@ def thin(
 
     The thinner receives the draws that all chains have, one of each chain in turn. When the sampler is done, or after
     ``timeout``, it receives those that only some chains have, too.
-
     """
     if hasattr(source, "children") or callable(getattr(source, "groups", None)):
         if thinner is not None:
@@ -184,7 +177,6 @@ class _ZarrStore:
             yield concatenate(parts).take(order)
 
     def _read(self, chain: int, start: int, stop: int) -> Block:
-        """Read draws of a chain."""
         draws = self._arrays[0][chain, start:stop]
         scores = self._arrays[1][chain, start:stop] if self.has_scores else np.zeros((len(draws), 0))
         return Block(draws, scores, consecutive_ids(chain, start, len(draws)))
@@ -261,7 +253,6 @@ def _require_same_store(thinner: Thinner, path: Path) -> None:
 
 
 def _folder(source: Any) -> Path:
-    """Return the folder of the Zarr store."""
     if isinstance(source, str | PathLike):
         return Path(source)
     store: Any = getattr(source, "_zarr_store", None)

@@ -37,6 +37,7 @@ from steinstream.integrations._common import (
     log_missing_scores,
     need,
     warn_of_sequential_chains,
+    with_source,
 )
 from steinstream.integrations._draw_metadata import DrawMetadata
 from steinstream.integrations._stored_draws import ScoredDraws, diverging_in
@@ -374,8 +375,7 @@ class _Run:
             kept = _union([thinner.kept for thinner in thinners], self._chosen)
         else:
             kept = _merged(thinners, self._chosen)
-        source = {"tool": "pymc", **self._convergence.summary(self.space.names)}
-        return replace(kept, names=self.space.names, settings={**kept.settings, "source": source})
+        return with_source(replace(kept, names=self.space.names), "pymc", self._convergence)
 
 
 def _union(sets: Sequence[Kept], config: ThinConfig, size: int | None = None) -> Kept:
@@ -438,7 +438,6 @@ class _RunResult:
         -------
         xarray.DataTree
             The tree.
-
         """
         tree, xarray = self.kept.to_datatree(stacked=stacked), need("xarray", "pymc")
         return tree.assign({name: xarray.DataTree(dataset) for name, dataset in self._run.space.data().items()})
@@ -468,7 +467,6 @@ class Callback(_RunResult):
     ------
     InputError
         If no model is known, or both a thinner and settings are given.
-
     """
 
     def __init__(
@@ -520,7 +518,6 @@ class Trace(_RunResult, _BaseTrace):  # type: ignore[misc]
     ------
     InputError
         If no model is known, the thinner has draws, or both a thinner and settings are given.
-
     """
 
     def __init__(
@@ -652,7 +649,6 @@ def scores(model: Any, idata: Any, *, progress: Callable[[float], None] | None =
     ------
     InputError
         If the model has no scores, or the fit does not contain its parameters.
-
     """
     space = UnconstrainedModel(model)
     if not space.has_scores:
@@ -700,7 +696,6 @@ def with_scores(model: Any, idata: Any, *, progress: Callable[[float], None] | N
     -------
     xarray.DataTree
         A copy of the fit with ``sample_stats/unconstrained_draw`` and ``sample_stats/gradient``.
-
     """
     scored, tree = scores(model, idata, progress=progress), as_datatree(idata).copy()
     dims = ("chain", "draw", "unconstrained_parameter")

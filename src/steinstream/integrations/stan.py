@@ -82,7 +82,6 @@ def sample(
         If a setting is invalid, the command names output files, or the program cannot be started.
     SamplerError
         If a chain ends early. ``error.kept`` holds the draws kept so far.
-
     """
     with LiveRun(command, chains=chains, config=config, **settings) as run:
         return run.wait()
@@ -112,7 +111,6 @@ def scores(model: Any, draws: Any, *, progress: Callable[[float], None] | None =
     ------
     InputError
         If ``model`` is not a model of BridgeStan, or parameters are missing.
-
     """
     if not hasattr(model, "log_density_gradient") or not hasattr(model, "param_unconstrain"):
         raise InputError(
@@ -208,7 +206,6 @@ class LiveRun:
     ------
     InputError
         If a setting is invalid, or the command names output files.
-
     """
 
     def __init__(
@@ -270,7 +267,6 @@ class LiveRun:
         ------
         SamplerError
             If a chain ends early. ``error.kept`` holds the draws kept so far.
-
         """
         while self.poll(1.0):
             pass
@@ -293,7 +289,6 @@ class LiveRun:
         ------
         SamplerError
             If a chain ended early. ``error.kept`` holds the draws kept so far.
-
         """
         if not self._chains:
             raise InputError("No chains are running.", "Use a context manager: with LiveRun(...) as run: run.wait().")
@@ -362,7 +357,6 @@ class LiveRun:
         ------
         InputError
             If no draws are kept yet.
-
         """
         if self.thinner is None or self._convergence is None or not self._has_draws:
             raise InputError("No draws are kept yet.", "Wait for more draws.")
@@ -401,7 +395,6 @@ def as_command(command: Sequence[str], chain: int, chains: int) -> list[str]:
     --------
     >>> as_command(["./model", "sample", "output", "refresh=0"], 0, 2)
     ['./model', 'sample', 'output', 'file={output}', 'diagnostic_file={diagnostic}', 'sig_figs=17', 'refresh=0', 'id=1']
-
     """
     section, given = "", set()
     for word in command:
@@ -550,7 +543,6 @@ class _ChainProcess:
         self._printed.extend(line for line in text.decode("utf-8", "replace").splitlines() if line.strip())
 
     def terminate(self) -> None:
-        """Terminate the process if it runs."""
         if not self.ended:
             self.process.terminate()
 

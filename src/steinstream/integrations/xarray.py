@@ -80,7 +80,6 @@ def thin(
     ------
     InputError
         If the tree has no draws, or the named variables do not exist.
-
     """
     if size is not None:
         settings["size"] = size
@@ -113,7 +112,6 @@ def thin_tree(tree: Any, size: int | None = None, *, stacked: bool | None = None
     -------
     xarray.DataTree or arviz.InferenceData
         The thinned tree, of the same type: see `select`.
-
     """
     return select(tree, thin(tree, size, **settings), stacked=stacked)
 
@@ -136,7 +134,6 @@ def select(tree: Any, kept: Kept, *, stacked: bool | None = None) -> Any:
         ``posterior`` and ``sample_stats`` of the kept draws; ``log_likelihood``, ``log_prior``,
         ``posterior_predictive`` and ``predictions`` at the kept draws; and the observed and constant data. The
         attributes hold KSD and settings.
-
     """
     whole = as_datatree(tree)
     is_tree = whole is tree
@@ -200,7 +197,6 @@ def ksd(
     ------
     InputError
         If the tree has no scores.
-
     """
     tree, weights = as_datatree(tree), None
     if "settings" in tree.attrs and draws == DRAWS and scores == SCORES:
@@ -234,7 +230,6 @@ class Stein:
     ----------
     tree : xarray.DataTree
         The tree.
-
     """
 
     def __init__(self, tree: Any) -> None:
@@ -256,7 +251,6 @@ class Stein:
         -------
         xarray.DataTree
             The thinned tree: see `steinstream.integrations.xarray.select`.
-
         """
         return thin_tree(self._tree, size, stacked=stacked, **settings)
 
@@ -274,7 +268,6 @@ class Stein:
         -------
         xarray.DataTree
             The tree at the kept draws.
-
         """
         return select(self._tree, kept, stacked=stacked)
 
@@ -292,7 +285,6 @@ class Stein:
         -------
         Kept
             The kept draws.
-
         """
         return thin(self._tree, size, **settings)
 
@@ -308,6 +300,5 @@ class Stein:
         -------
         float
             The KSD.
-
         """
         return ksd(self._tree, **settings)

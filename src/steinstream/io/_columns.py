@@ -106,7 +106,6 @@ def not_a_parameter(title: str) -> str | None:
     --------
     >>> not_a_parameter("lp__"), not_a_parameter(".chain"), not_a_parameter("log_lik[3]"), not_a_parameter("mu")
     ('log density', 'id', 'log density', None)
-
     """
     plain = re.sub(r"[^a-z0-9]", "", array_name(title).lower())
     if title in (*CHAIN_TITLES, *DRAW_TITLES):
@@ -132,7 +131,6 @@ def find_columns(header: Sequence[str], request: Request, numeric: Sequence[bool
     ------
     InputError
         If a column that the user named is missing, or if only some of the parameters have scores.
-
     """
     named = (request.draws_name, request.scores_name) != (DRAWS, SCORES) or request.parameters is not None
     own = None if named else _columns_of_kept(header)

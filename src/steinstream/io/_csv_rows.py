@@ -155,7 +155,6 @@ class CsvFile:
         -------
         list of bool
             One entry per column.
-
         """
         found, texts = [False] * self.width, [0] * self.width
         for fields in self._first_rows():

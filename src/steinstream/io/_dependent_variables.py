@@ -40,7 +40,6 @@ def dependent_variables(variables: Mapping[str, Array], *, sorted_by_name: bool 
     >>> found = dependent_variables({"a": a, "b": b, "c": c, "sum": a + b, "exp_a": np.exp(a), "theta": a + b * c})
     >>> found["sum"], found["exp_a"], found["theta"]
     ('linear function of other variables', 'function of a', 'function of products of other variables')
-
     """
     rows = _distinct_rows(variables)
     if len(rows) < _MIN_DRAWS:

@@ -96,7 +96,6 @@ class _Check:
         self._where, self._what = where, what
 
     def wrong(self, what: str) -> InputError:
-        """Return the error."""
         return InputError(f"{self._where} is not a valid {self._what}: {what}.", "Create it again with steinstream.")
 
     def array(self, name: str, values: Any, shape: tuple[int | None, ...], kinds: str) -> AnyArray:
@@ -109,11 +108,9 @@ class _Check:
         return array
 
     def floats(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
-        """Return an array of float64."""
         return np.ascontiguousarray(self.array(name, values, shape, "fiu"), dtype=np.float64)
 
     def integers(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Integers:
-        """Return an array of int64."""
         array = self.array(name, values, shape, "iu")
         if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
             raise self.wrong(f"{name} contains {int(array.max())}, which is too large")

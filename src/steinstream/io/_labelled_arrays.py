@@ -99,7 +99,6 @@ class ArrayTree(ABC):
         self._groups: dict[str, Group] = {}
 
     def group(self, name: str) -> Group:
-        """Return a group."""
         if name not in self._groups:
             self._groups[name] = self._inspect(name)
         return self._groups[name]

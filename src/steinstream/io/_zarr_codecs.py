@@ -67,7 +67,6 @@ def decoded_size(compressor: str, data: memoryview, limit: int) -> int:
     ------
     ValueError
         If the chunk is truncated or damaged.
-
     """
     if compressor == "blosc":
         if len(data) < 16:

@@ -206,7 +206,6 @@ class _Finder:
         return TRANSFORMED if TRANSFORMED in self._tree.names else None
 
     def _named(self, text: str) -> list[_Part]:
-        """Return the variables of a list of paths."""
         found: list[_Part] = []
         for name in split_names(text):
             if name.strip("/") in self._tree.names:
@@ -423,7 +422,6 @@ class ArvizChain(Chain):
         return found
 
     def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
-        """Read which draws ended a divergent transition."""
         with reading(self.path, self._kind):
             found = diverging_draws(self._tree)
         return None if found is None else self._guarded(found)

@@ -74,7 +74,6 @@ class KeptGroup(NamedTuple):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Sizes of the dimensions."""
         labelled = (*self.coords.values(), *self.arrays.values())
         return {dim: size for dims, values in labelled for dim, size in zip(dims, np.shape(values), strict=True)}
 
@@ -179,7 +178,6 @@ class _NoSampleDims:
     coords: Mapping[str, Labelled] = MappingProxyType({})
 
     def labelled(self, values: AnyArray, *dims: str) -> Labelled:
-        """Label values."""
         return Labelled(dims, values)
 
 

@@ -56,7 +56,6 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", *, sync: bool = Tr
     ...         _ = file.write("complete or absent")
     ...     (Path(folder) / "a.txt").read_text()
     'complete or absent'
-
     """
     target = _target(path)
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
@@ -92,17 +91,13 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
     ------
     Path
         The temporary folder. It is deleted if an exception is raised.
-
     """
     target = _target(path)
     token = secrets.token_hex(6)
     temporary, previous = (target.with_name(f".{target.name[:100]}.{token}.{kind}") for kind in ("tmp", "old"))
     with _output_errors(path):
         if os.path.lexists(target) and not (target.is_dir() and replaceable(target)):
-            raise OutputError(
-                f"{path} exists and is not a store that steinstream wrote, or it was changed later.",
-                "Choose another name.",
-            )
+            raise foreign_folder(path)
         temporary.mkdir()
         try:
             yield temporary
@@ -120,6 +115,13 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Callable[[Path],
             shutil.rmtree(temporary, ignore_errors=True)
         sync_path(target.parent)
         shutil.rmtree(previous, ignore_errors=True)
+
+
+def foreign_folder(path: str | os.PathLike[str]) -> OutputError:
+    """Return the error for a folder that must not be replaced."""
+    return OutputError(
+        f"{path} exists and is not a store that steinstream wrote, or it was changed later.", "Choose another name."
+    )
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
@@ -163,7 +165,6 @@ def sync_path(path: Path) -> None:
 
 @contextmanager
 def _output_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert system errors to an `OutputError`."""
     try:
         yield
     except OutputError:

@@ -65,7 +65,6 @@ class Taken(NamedTuple):
     parameters  2: mu, tau
     ids         .chain
     left out    lp__ (log density)
-
     """
 
     parameters: tuple[str, ...]
@@ -122,7 +121,6 @@ class Chain(ABC):
     ------
     InputError
         If the chain has no draws.
-
     """
 
     negated: bool = False
@@ -184,7 +182,6 @@ class Chain(ABC):
         ------
         InputError
             If a name is unknown or appears twice.
-
         """
         places = find_parameters(self.names, parameters, self.path)
         for place, name in enumerate(self.names):
@@ -217,7 +214,6 @@ class Chain(ABC):
         ------
         InputError
             If the file is damaged, or if all scores are NaN.
-
         """
         if rows < 1:
             raise InputError(f"rows must be at least 1, got {rows}.")
@@ -256,11 +252,7 @@ class Chain(ABC):
             return None
         each = self.length // self.chains
         ends = [(number, number * each + offset) for number in range(self.chains) for offset in (0, each - 1)]
-        return each if all(self._chain_at(row) == number for number, row in ends) else None
-
-    def _chain_at(self, row: int) -> int:
-        """Return the number of the chain of one draw."""
-        return int(next(self._read(1, row)).ids[0, 0])
+        return each if all(next(self._read(1, row)).ids[0, 0] == number for number, row in ends) else None
 
     def _chain_lengths(self) -> list[int] | None:
         """Return the number of draws in each chain; None if the chains do not follow each other.
@@ -279,7 +271,6 @@ class Chain(ABC):
         -------
         int
             Number of draws in all chains.
-
         """
         return sum(length for _, length in self._counted_runs()) if self.length is None else self.length
 
@@ -315,18 +306,14 @@ class Chain(ABC):
             raise scores_all_nan(self.path, self.scores_from or "every score")
 
     def axes_error(self, size: int | None = None) -> InputError | None:
-        """Return an error with a question if the axes of the arrays are probably in another order.
+        """Return an error with a question if the axes of the arrays are probably in another order; None otherwise.
 
-        Parameters
-        ----------
-        size : int, optional
-            Number of draws to keep. If it is less than the number of draws, their order is taken as intended.
+        If ``size``, the number of draws to keep, is less than the number of draws, their order is taken as intended.
 
         Returns
         -------
         InputError or None
-            The error, which names the order that is expected; None if the order is plausible.
-
+            The error.
         """
         if not self.has_unnamed_axes or self.length is None or self.chains is None:
             return None
@@ -348,19 +335,7 @@ class Chain(ABC):
         )
 
     def require_plausible_axes(self, size: int | None = None) -> None:
-        """Raise the error of `axes_error`, if there is one.
-
-        Parameters
-        ----------
-        size : int, optional
-            Number of draws to keep.
-
-        Raises
-        ------
-        InputError
-            If the axes of the arrays are probably in another order.
-
-        """
+        """Raise the error of `axes_error`, if there is one."""
         if error := self.axes_error(size):
             raise error
 
@@ -380,7 +355,6 @@ class Chain(ABC):
         -------
         dict
             Variable by name; empty if the file has none.
-
         """
         return {}
 
@@ -391,7 +365,6 @@ class Chain(ABC):
         -------
         iterator of tuple or None
             Ids (n, 2) and flags (n,) of all draws, in blocks; None if the file does not contain it.
-
         """
         return None
 
@@ -402,7 +375,6 @@ class Chain(ABC):
         -------
         int or None
             Their number; None if the file does not contain it.
-
         """
         found = self.diverging()
         return None if found is None else sum(int(np.count_nonzero(flags)) for _, flags in found)
@@ -414,7 +386,6 @@ class Chain(ABC):
         -------
         array or None
             The log densities; None if the file has none.
-
         """
         return None
 
@@ -430,7 +401,6 @@ class Chain(ABC):
         -------
         dict
             Variables by group, for ``Kept.groups``; empty if the file has none.
-
         """
         return {}
 
@@ -441,7 +411,6 @@ class Chain(ABC):
         -------
         list of tuple
             What is left out, and how to get scores if there are none, then what is known about the format.
-
         """
         lines = [line for line in self.taken.lines() if line[0] != "parameters"]
         return lines if self.has_scores else [*lines, ("scores", f"none: {self.scores_hint}")]
@@ -593,7 +562,6 @@ def interleave_streams(
     ------
     InputError
         If a chain has fewer draws.
-
     """
     held: list[_HeldDraws] = []
     for parts, order in turns(lengths, rows, skip):

@@ -77,7 +77,6 @@ def load(
     ------
     CheckpointError
         If the file is not a checkpoint, if a function is missing, or if a setting differs.
-
     """
     ThinConfig.of(None, **settings)  # raises an error for an unknown name, or an invalid value
     content = read(path)

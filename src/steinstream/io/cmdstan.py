@@ -135,7 +135,6 @@ def find_stan_columns(header: Sequence[str], path: Path) -> StanColumns:
     -------
     StanColumns
         The columns.
-
     """
     first = _first_parameter(header)
     dim = (len(header) - first) // 3
@@ -237,7 +236,6 @@ class CmdStanChain(Chain):
         )
 
     def fraction(self) -> float | None:
-        """Return the part of the bytes that was read."""
         return self._file.fraction
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
@@ -257,7 +255,6 @@ class CmdStanChain(Chain):
             skip += len(table)
 
     def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
-        """Read which draws ended a divergent transition."""
         if DIVERGENT not in self._file.titles:
             return None
         tables = self._tables([self._file.titles.index(DIVERGENT)], _FLAG_ROWS, 0)
@@ -338,7 +335,6 @@ class _Rows(NamedTuple):
     found: int  # number of rows that exist
 
     def column(self, title: str) -> Array:
-        """Return the rows of one column that exist."""
         return self.table[: self.found, self.titles.index(title)]
 
 
@@ -361,7 +357,6 @@ def read_constrained(
         If the output file does not contain a draw, unless ``partial``.
     InputError
         If the files are from different runs.
-
     """
     rows, places = np.unique(draws + warmup, return_inverse=True)
     here, there = _read_rows(diagnostic, rows, partial), _read_rows(output, rows, partial)

@@ -60,7 +60,6 @@ class CsvChain(Chain):
         self.scores_hint = f"add columns score_NAME, or a file of scores (--scores FILE); {self.scores_hint}"
 
     def fraction(self) -> float | None:
-        """Return the part of the bytes that was read."""
         return self._draws.fraction
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
@@ -199,7 +198,6 @@ def _reject_transposed(path: Path) -> None:
 
 
 def _find_pair(file: CsvFile, other: CsvFile, request: Request) -> TableColumns:
-    """Find the columns of a pair of files."""
     draws = _columns_of_one(file, request.draws_name, DRAWS)
     scores = _columns_of_one(other, request.scores_name, SCORES)
     if len(draws) != len(scores):
@@ -264,7 +262,6 @@ def _write_table(titles: Sequence[str], columns: Sequence[AnyArray], file: IO[by
     ------
     InputError
         If a title contains a zero byte, which the reader takes for a sign of damage.
-
     """
     wrong = next((title for title in titles if "\0" in title), None)
     if wrong is not None:

@@ -12,7 +12,7 @@ from steinstream._typing import Integers
 from steinstream.errors import InputError
 from steinstream.io._columns import PREFIX, RowIds, find_columns, not_a_parameter
 from steinstream.io.base import Request
-from steinstream.validation import Block, as_floats
+from steinstream.validation import Block, as_floats, wrong_scores
 
 
 class DrawTable(NamedTuple):
@@ -33,10 +33,7 @@ class DrawTable(NamedTuple):
         x = as_floats(self.draws, "draws")
         s = np.zeros((len(x), 0)) if self.scores is None else as_floats(self.scores, "scores")
         if self.scores is not None and s.shape != x.shape:
-            raise InputError(
-                f"Draws have shape {x.shape} and scores have shape {s.shape}.",
-                "Every draw needs its own score: the gradient of the log density at that draw.",
-            )
+            raise wrong_scores(x, s)
         if len(x) == 0:
             raise InputError("No draws are given.")
         places = [np.flatnonzero(self.ids[:, 0] == chain) for chain in np.unique(self.ids[:, 0])]
@@ -50,7 +47,6 @@ def split_table(draws: Any, scores: Any) -> DrawTable | None:
     -------
     DrawTable or None
         The parameters; None if ``draws`` is not a DataFrame, or has no other columns than parameters.
-
     """
     titles = [*getattr(draws, "columns", ())]
     if not titles or not all(isinstance(title, str) for title in titles):
@@ -71,7 +67,6 @@ def split_table(draws: Any, scores: Any) -> DrawTable | None:
 
 
 def _columns(table: Any, titles: Sequence[str]) -> Any:
-    """Return some columns of a DataFrame."""
     return table[list(titles)]
 
 

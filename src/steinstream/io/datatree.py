@@ -77,7 +77,6 @@ def chain_of_datatree(
     ------
     InputError
         If the tree does not contain draws, or if ``scores_name`` is given and does not exist.
-
     """
     chosen = None if parameters is None else tuple(parameters)
     request = Request(Path(path), None, draws_name, scores_name, parameters=chosen)
@@ -101,7 +100,6 @@ def to_datatree(kept: Kept, *, stacked: bool = True) -> Any:
     -------
     xarray.DataTree
         The kept set, from which `kept_of_datatree` restores it.
-
     """
     xarray = need("xarray", "netcdf")
     groups = {name: xarray.Dataset(*group) for name, group in kept_groups(kept, stacked=stacked).items()}
@@ -125,6 +123,5 @@ def kept_of_datatree(tree: Any) -> Kept:
     ------
     InputError
         If the tree is not a kept set.
-
     """
     return kept_of_tree(DataTreeAdapter(tree), "the DataTree")

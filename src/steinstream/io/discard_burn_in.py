@@ -31,7 +31,6 @@ def without_burn_in(chain: Chain, burn_in: int | float) -> Chain:
     ------
     InputError
         If no draw is left.
-
     """
     lengths = Counter[int]()
     if isinstance(burn_in, float):
@@ -51,16 +50,13 @@ class SettledChain(Chain):
 
     @property
     def title(self) -> str:
-        """Name of the file."""
         return self._chain.title
 
     def axes_error(self, size: int | None = None) -> InputError | None:
-        """Return the error of the file."""
         return self._chain.axes_error(size)
 
     @property
     def is_separable(self) -> bool:
-        """Whether the chains can be read in turns."""
         return self._chain.is_separable
 
     def _read(self, rows: int, skip: int) -> Iterator[Block]:
@@ -101,17 +97,13 @@ class SettledChain(Chain):
         return ((ids[rows], flags[rows]) for ids, flags, rows in settled)
 
     def fraction(self) -> float | None:
-        """Return how much of the file is read."""
         return self._chain.fraction()
 
     def variables(self, ids: Integers) -> dict[str, Variable]:
-        """Return the variables of the file."""
         return self._chain.variables(ids)
 
     def groups(self, ids: Integers) -> dict[str, dict[str, Variable]]:
-        """Return the other groups of the file."""
         return self._chain.groups(ids)
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return the notes of the file."""
         return self._chain.notes()

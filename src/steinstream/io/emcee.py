@@ -77,9 +77,8 @@ class EmceeChain(Chain):
             for array in (group["chain"], *([group["blobs"]] if self._field is not None else [])):
                 require_one_compressor(path, array)
                 remedy = "Write it with smaller chunks and without compression."
-                step = math.prod(array.shape[1:]) * array.dtype.itemsize
-                require_held(path, f"a step of {array.name}", step, remedy)
-                require_held(path, f"a chunk of {array.name}", _chunk_bytes(array), remedy)
+                for what, shape in (("step", array.shape[1:]), ("chunk", array.chunks or ())):
+                    require_held(path, f"a {what} of {array.name}", math.prod(shape) * array.dtype.itemsize, remedy)
         has_scores = self._field is not None
         super().__init__(path, dim, None, self._steps * self._walkers, self._walkers, has_scores=has_scores)
         self.draws_from = f"{self._run}/chain"
@@ -150,10 +149,6 @@ def _blocks_of_walkers(tables: list[Array], first: int, start: int, rows: int, s
             draws, *scores = (table[at : at + rows, index].copy() for table in tables)
             own = scores[0] if scores else no_scores(len(draws))
             yield Block(draws, own, consecutive_ids(first + index, start + at, len(draws)))
-
-
-def _chunk_bytes(array: Any) -> int:
-    return int(math.prod(array.chunks or ()) * array.dtype.itemsize)
 
 
 def _find_run(file: Any, request: Request) -> str:

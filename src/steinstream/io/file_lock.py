@@ -22,14 +22,7 @@ class FileLock:
     """A lock file that one process holds until `release`, or until the object is deleted.
 
     ``used`` is what it protects, for the error message. If ``remove``, the lock file is deleted at the end.
-
-    Raises
-    ------
-    InputError
-        If another process holds the lock.
-    OSError
-        If the lock file cannot be created.
-
+    An `InputError` is raised if another process holds the lock, an `OSError` if the lock file cannot be created.
     """
 
     def __init__(self, path: Path, used: Path, *, remove: bool = True) -> None:

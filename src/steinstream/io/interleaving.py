@@ -39,7 +39,6 @@ def turns(lengths: Sequence[int], rows: int, skip: int = 0) -> Iterator[Turn]:
     ...     chains = np.repeat([0, 1], [part.stop - part.start for part in rows])
     ...     print(chains[order])
     [1 0 1 1 0 1]
-
     """
     chains, total, count = len(lengths), sum(lengths), np.array(lengths, dtype=np.int64)
     start = _draws_until(max(skip - chains, 0) / max(total, 1), count)  # at most ``skip`` draws
@@ -77,7 +76,6 @@ def interleave(blocks: Sequence[Block]) -> Block:
     >>> one, two = (Block(np.zeros((2, 1)), np.zeros((2, 0)), consecutive_ids(chain, 0, 2)) for chain in (0, 1))
     >>> interleave([one, two]).ids.tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
-
     """
     features = [block.features for block in blocks if block.features is not None]
     ratios = [block.ratios for block in blocks if block.ratios is not None]

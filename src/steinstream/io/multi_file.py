@@ -46,11 +46,9 @@ class MultiFileChain(Chain):
 
     @property
     def title(self) -> str:
-        """Names of all files."""
         return " ".join(part.path.name for part in self._parts)
 
     def fraction(self) -> float | None:
-        """Return the part of the bytes of all files that was read."""
         sizes = [max(part.path.stat().st_size, 1) for part in self._parts]
         here = self._parts[self._current].fraction() or 0.0
         return (sum(sizes[: self._current]) + here * sizes[self._current]) / sum(sizes)
@@ -82,7 +80,6 @@ class MultiFileChain(Chain):
 
     @property
     def is_separable(self) -> bool:
-        """Whether the files are read in turns: always."""
         return True
 
     def _read_in_turns(self, rows: int, skip: int) -> Iterator[Block]:
@@ -119,7 +116,6 @@ class MultiFileChain(Chain):
         }
 
     def diverging(self) -> Iterator[tuple[Integers, Flags]] | None:
-        """Read which draws ended a divergent transition; None if a file does not contain it."""
         found = [part.diverging() for part in self._parts]
         known = [part for part in found if part is not None]
         if len(known) < len(found):
@@ -203,7 +199,6 @@ def open_chains(
     ...     chain = open_chains([Path(folder) / "chain-*.npz"])
     >>> chain.chains, chain.length, chain.dim
     (3, 15, 2)
-
     """
     files = [file for path in paths for file in matching_files(path)]
     if not files:

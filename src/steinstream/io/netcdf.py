@@ -89,7 +89,6 @@ class NetcdfTree(ArrayTree):
         self.names, self.attrs = tuple(self._root.groups), self._root.attrs
 
     def close(self) -> None:
-        """Close the file."""
         self._root.close()
         self._file.close()
 
@@ -101,7 +100,6 @@ class NetcdfTree(ArrayTree):
         return describe_group(self.source, found, group.attrs)
 
     def attributes(self, name: str) -> Mapping[str, Any]:
-        """Return the attributes of a group."""
         found: Mapping[str, Any] = self._root[name].attrs
         return found
 

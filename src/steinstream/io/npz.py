@@ -140,7 +140,6 @@ class _Member:
             self._whole = npy_format.read_array(self._file, allow_pickle=False).reshape(-1, self._width)
 
     def skip(self, count: int) -> None:
-        """Skip the next ``count`` rows."""
         self._row += count
         if self._whole is None:
             self._file.seek(count * self._width * self._dtype.itemsize, 1)

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from steinstream._formatting import listing, nearest
 from steinstream.errors import InputError, NotKeptError, OutputError
-from steinstream.io.atomic import replacing, replacing_folder, write_error
+from steinstream.io.atomic import foreign_folder, replacing, replacing_folder, write_error
 from steinstream.io.base import DRAWS, SCORES, Chain, Request, printable
 from steinstream.io.cmdstan import is_cmdstan, open_cmdstan
 from steinstream.io.csv import gzipped, open_csv, write_csv, write_csv_for_r
@@ -153,7 +153,6 @@ def open_chain(
     ...     sizes = [len(block.draws) for block in chain.blocks(rows=600)]
     >>> chain.names, chain.length, sizes
     (('x0', 'x1'), 1000, [600, 400])
-
     """
     source = _existing(Path(path))
     other = None if scores is None else _existing(Path(scores))
@@ -196,7 +195,6 @@ def write_kept(kept: Kept, path: str | os.PathLike[str], layout: str | None = No
         If the extension or the layout is unknown, or a library is missing.
     OutputError
         If the file cannot be written; the existing file is unchanged.
-
     """
     form = _find_writable(path, layout)
     for name in (*(kept.names or ()), *kept.variables):
@@ -236,7 +234,6 @@ def read_kept(path: str | os.PathLike[str], format: str | None = None) -> Kept:
         If the file is not a kept set, or its format does not contain kernel and preconditioner.
     InputError
         If the file is damaged.
-
     """
     source = _existing(Path(path))
     read = _find_format(source, format).read
@@ -253,10 +250,7 @@ def check_output(path: str | os.PathLike[str], layout: str | None = None) -> Non
     form = _find_writable(path, layout)
     target = Path(path)
     if target.is_dir() and form.write_folder is not None and not is_own_store(target):
-        raise OutputError(
-            f"{path} exists and is not a store that steinstream wrote, or it was changed later.",
-            "Choose another name.",
-        )
+        raise foreign_folder(path)
     if target.is_dir() and form.write_folder is None:
         raise write_error(path, OSError(errno.EISDIR, os.strerror(errno.EISDIR)))
     folder = Path(os.path.realpath(target)).parent

@@ -123,11 +123,9 @@ class ZarrTree(ArrayTree):
             self.names, self.attrs = tuple(self._root.group_keys()), self._root.attrs
 
     def close(self) -> None:
-        """Close a zip file."""
         self._root.store.close()
 
     def attributes(self, name: str) -> Mapping[str, Any]:
-        """Return the attributes of a group."""
         found: Mapping[str, Any] = self._root[name].attrs
         return found
 

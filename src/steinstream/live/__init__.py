@@ -13,7 +13,6 @@ Examples
 >>> with thinner.serve() as dashboard:
 ...     address = dashboard.url  # http://127.0.0.1:PORT/TOKEN/
 ...     step = thinner.extend(draws, -draws)
-
 """
 
 from __future__ import annotations

@@ -57,7 +57,6 @@ class Dashboard:
         If the port is not a port, or is in use.
     OSError
         If the system has no resources for the server, such as file descriptors.
-
     """
 
     def __init__(self, port: int = 0, *, title: str = "") -> None:
@@ -97,7 +96,6 @@ class Dashboard:
         -------
         Dashboard
             This dashboard.
-
         """
         if names is not None and len(names) != thinner.dim:
             raise InputError(

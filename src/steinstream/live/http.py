@@ -75,7 +75,6 @@ def parse_request(head: bytes, port: int, token: str) -> HttpRequest:
     ------
     RefusedError
         If the request is malformed (400), is not authorised (403), or has another method than GET or HEAD (405).
-
     """
     first, *lines = head.split(b"\r\n")
     request_line = _REQUEST_LINE.fullmatch(first)

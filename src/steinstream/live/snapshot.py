@@ -23,6 +23,7 @@ import numpy as np
 
 from steinstream._typing import Array, Flags, Integers
 from steinstream.result import History
+from steinstream.thinner.burn_in_detection import is_burn_in
 from steinstream.thinner.sanity_checks import SanityChecks
 from steinstream.validation import Block
 
@@ -114,11 +115,7 @@ class Snapshot:
     @cached_property
     def settled(self) -> Flags:
         """Flags of the draws of the stream that are not burn-in."""
-        chains, indices = self.stream.ids.T
-        settled = np.ones(len(self.stream.draws), dtype=bool)
-        for chain, end in self.burn_in_ends.items():
-            settled &= (chains != chain) | (indices >= end)
-        return settled
+        return ~is_burn_in(self.stream.ids, self.burn_in_ends)
 
     @cached_property
     def stream_moments(self) -> MeanAndSd:
@@ -231,7 +228,6 @@ class ThinnerObserver:
         self._call_started, self._next_snapshot = now, max(started + PERIOD, now + (now - copying) / _TIME_SHARE)
 
     def _update_mmd(self) -> None:
-        """Compute MMD if it is due."""
         if self._mmd_is_due():
             started = time.monotonic()
             self._mmd, self._mmd_step = self.thinner.mmd, self.thinner.steps

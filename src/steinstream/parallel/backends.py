@@ -197,7 +197,6 @@ def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None
     ------
     ParallelBackend
         The backend; local processes end with the context.
-
     """
     if workers == 0 and client is None:
         yield SerialBackend()
@@ -276,7 +275,6 @@ def _children_ignore_interrupts() -> Iterator[None]:
 
 
 def _with_workers(client: Any, tell: Callable[[str], None] | None) -> Any:
-    """Wait for the first worker."""
     try:
         client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
     except TimeoutError:

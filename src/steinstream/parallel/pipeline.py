@@ -149,7 +149,6 @@ def thin(
     >>> draws = np.random.default_rng(0).normal(size=(20, 1000, 2))
     >>> ss.parallel.thin((draws, -draws), size=50, workers=0)
     Kept(50 of 20000 draws, 2 dimensions, KSD 0.03622)
-
     """
     if size is not None:
         settings["size"] = size
@@ -161,7 +160,7 @@ def thin(
     given = as_given_chains(chains if scores is None else with_scores(chains, scores), read or {})
     where = None if folder is None else Path(folder).absolute()
     lock = nullcontext() if where is None else _prepare(where, resume)
-    show = progress or _ignore
+    show = progress or (lambda stage, done, total: None)
     with lock, connect(client, workers, tell) as backend:
         sources, failures = open_sources(backend, given, on_corrupt, show)
         worker = Worker(
@@ -203,7 +202,6 @@ def clear(folder: str | os.PathLike[str]) -> None:
     ----------
     folder : path
         The folder that `thin` was called with.
-
     """
     for pattern in FILE_PATTERNS:
         for path in Path(folder).glob(pattern):
@@ -216,10 +214,6 @@ def _repeat_warnings(leaves: Sequence[Leaf]) -> None:
     if warned:
         others = f" and {len(warned) - 1} more" if len(warned) > 1 else ""
         warnings.warn(f"{warned[0].title}{others}: {warned[0].warning}", ScoresWarning, stacklevel=3)
-
-
-def _ignore(stage: str, done: int, total: int) -> None:
-    """Show no progress."""
 
 
 def _prepare(folder: Path, resume: bool) -> FileLock:
@@ -319,7 +313,6 @@ class Leaf(NamedTuple):
         -------
         Leaf or Failure
             The description, or the failure.
-
         """
         if isinstance(kept, Failure):
             if total is not None:

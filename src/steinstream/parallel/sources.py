@@ -61,7 +61,6 @@ class WorkerSource(ABC):
         return self
 
     def with_values(self, *values: Any) -> WorkerSource:
-        """Return the source with the computed values."""
         return self
 
     def names(self) -> tuple[str, ...] | None:

@@ -83,7 +83,8 @@ class Worker:
         kept = _result(thin_source(watched, self.config, thinner=thinner, hooks=hooks), source, watched, origin)
         small = self._small(kept)
         if small.stream is not None:
-            _write_stream(stream, small.stream)
+            with replacing(stream) as file:
+                np.savez(file, draws=small.stream.draws, scores=small.stream.scores, ids=small.stream.ids)
         kept.save(done)
         saved.unlink(missing_ok=True)
         return small
@@ -155,7 +156,6 @@ def _plain(value: Any) -> Any:
 
 
 def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
-    """Read a finished leaf."""
     try:
         kept = read_kept(path)
     except InputError as damage:
@@ -166,14 +166,8 @@ def _read_done(path: Path, origin: dict[str, Any]) -> Kept:
     return kept
 
 
-def _write_stream(path: Path, stream: Block) -> None:
-    """Write evenly spaced draws of a chain."""
-    with replacing(path) as file:
-        np.savez(file, draws=stream.draws, scores=stream.scores, ids=stream.ids)
-
-
 def _read_stream(path: Path, done: Path, kept: Kept) -> Block | None:
-    """Read the draws that `_write_stream` wrote for a finished leaf; None if there are none."""
+    """Read the stored draws of the stream of a finished leaf; None if there are none."""
     if not path.exists():
         return None
     try:

@@ -67,7 +67,6 @@ def minimise_on_simplex(matrix: Array) -> Solution:
     --------
     >>> minimise_on_simplex(np.diag([1.0, 3.0, 0.5])).weights.round(6)
     array([0.3, 0.1, 0.6])
-
     """
     diagonal = np.diag(matrix)
     if diagonal.min() <= 0:  # a PSD matrix has a zero row there: all weight on it attains the minimum 0

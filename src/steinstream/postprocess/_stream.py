@@ -111,7 +111,6 @@ def compared(sets: Sequence[Kept], mass: Array, kernel: Kernel, preconditioner: 
     -------
     ComparedSets
         Base vectors of the sets and of the streams.
-
     """
     summaries = [_summary_of(kept, _have_common_features(sets)) for kept in sets]
     first = summaries[0]
@@ -171,7 +170,6 @@ def compress(kernel: Kernel, points: Array, weights: Array, most: int = MOST_DRA
     -------
     tuple
         Rows of the points that are left, their weights, and a bound on the MMD to all points.
-
     """
     from steinstream._engine.base_row import base_tiles
     from steinstream._engine.compiled_kernel import compile_kernel

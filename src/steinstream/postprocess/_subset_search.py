@@ -121,7 +121,6 @@ def restarts(size: int, last: bool) -> int:
     --------
     >>> [restarts(size, True) for size in (50, 200, 1000)], restarts(50, False)
     ([48, 24, 8], 8)
-
     """
     few, many = _RESTARTS
     return max(few, min(many, _TRIED // size)) if last else few
@@ -139,7 +138,6 @@ def scattered(number: int, start: int) -> Integers:
     --------
     >>> scattered(6, 0).tolist(), scattered(6, 1).tolist()
     ([1, 5, 3, 0, 4, 2], [4, 3, 5, 2, 0, 1])
-
     """
     z = np.arange(number, dtype=np.uint64) + np.uint64((start + 1) << 32)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64

@@ -250,7 +250,6 @@ def _joined_subsample(sets: Sequence[Kept], mass: Array) -> Block | None:
 
 
 def _common_variables(parts: Sequence[Mapping[str, Variable]], rows: Integers) -> dict[str, Variable]:
-    """Return the variables that all parts have."""
     variables = {}
     for name, first in parts[0].items():
         if all(name in part for part in parts):

@@ -46,6 +46,7 @@ from steinstream.postprocess.run_outputs import (
 )
 from steinstream.result import Kept
 from steinstream.result.expectation import NO_OUTPUT
+from steinstream.validation import as_probabilities
 
 _MOST_LINES = 30  # outputs and failed runs that are printed
 _MIN_RUNS = 4  # for a standard error
@@ -71,7 +72,6 @@ class Runs(NamedTuple):
         Columns of the table that `save` writes, by name.
     ordered : bool
         Whether the kept set had an order of use. Then its runs have this order in every process.
-
     """
 
     run: Integers
@@ -95,7 +95,6 @@ class Runs(NamedTuple):
         -------
         Runs
             The runs.
-
         """
         ordered = kept if kept.order is not None else kept.ordered()
         by_id = np.lexsort(ordered.ids.T[::-1])
@@ -135,7 +134,6 @@ class Runs(NamedTuple):
         ----------
         path : path
             The file.
-
         """
         _write_csv(path, self.table)
 
@@ -157,8 +155,7 @@ class Runs(NamedTuple):
         processes: int = 1,
     ) -> Average:
         """Average the outputs of these runs: see `Kept.average`."""
-        if not all(0 <= q <= 1 for q in quantiles):
-            raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
+        as_probabilities(quantiles)
         found = find_outputs(self.table, self.draws, outputs, columns, ordered=self.ordered, processes=processes)
         values, reasons = found.values, found.reasons
         good = np.array([not why for why in reasons])
@@ -264,7 +261,6 @@ class Average:
         Number of runs after that one.
     ignored : dict
         Column that is not an output -> reason.
-
     """
 
     names: tuple[str, ...]
@@ -317,7 +313,6 @@ class Average:
         dict
             Name of the statistic -> one value per output, (m,): mean, se, sd, quantiles, and the means of the first
             quarter and the first half of the runs.
-
         """
         used = len(self.runs.run)
         columns = {"mean": self.mean, "se": self.standard_error, "sd": self.sd}
@@ -332,7 +327,6 @@ class Average:
         -------
         pandas.DataFrame
             One row per output, with the columns of `table`.
-
         """
         return need("pandas", "pandas").DataFrame(self.table(), index=self.names)
 
@@ -343,7 +337,6 @@ class Average:
         ----------
         path : path
             The file.
-
         """
         _write_csv(path, {"output": np.array(self.names, dtype=object), **self.table()})
 

@@ -108,7 +108,6 @@ def merge(
     Kept(50 of 12000 draws, 2 dimensions, KSD 0.04875)
     >>> kept.ksd <= kept.settings["merged"]["bound"]
     True
-
     """
     sets = [part.kept if isinstance(part, Thinner) else part for part in parts]
     for place, kept in enumerate(sets):
@@ -154,7 +153,6 @@ class PartFacts(NamedTuple):
 
     @classmethod
     def of(cls, kept: Kept) -> PartFacts:
-        """Return the facts about a kept set."""
         seen, skipped, initial = ({"seen": len(kept), **kept.settings}.get(name, 0) for name in COUNTS)
         kernel, preconditioner = kept.kernel or IMQ(), kept.preconditioner or Preconditioner.identity()
         has_scores, dim = kept.scores is not None, kept.draws.shape[1]
@@ -214,7 +212,6 @@ def groups(nodes: Sequence[T], fan_in: int) -> list[Sequence[T]]:
     --------
     >>> groups("abcde", 2), groups("abcdefghij", 4)
     (['ab', 'cd', 'e'], ['abc', 'def', 'gh', 'ij'])
-
     """
     most = fan_in
     while most * fan_in < len(nodes):

@@ -63,7 +63,6 @@ def optimise_weights(
     ------
     InputError
         If the set is empty or too large, or if an argument does not fit it.
-
     """
     if len(kept) == 0:
         raise InputError("The kept set is empty and cannot be weighted.", "Push draws first.")

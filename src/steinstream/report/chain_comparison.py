@@ -78,7 +78,6 @@ class ChainComparison:
         -------
         dict
             Name of the statistic, as in the summary, and the differences of the parameters.
-
         """
         if self.chain is None:
             raise ValueError("The set has no chain to compare with.")

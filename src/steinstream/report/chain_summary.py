@@ -30,34 +30,21 @@ class ChainSummary:
     """Evenly spaced draws of a chain and its inspection. Draws that are not finite are counted and skipped.
 
     A chain without scores is not inspected, and the diagnostic checks are made without scores.
-
-    Attributes
-    ----------
-    inspection : Inspection or None
-        Inspection of the chain, if it has scores.
-    seen : int
-        Number of draws read.
-    found : int
-        Number of kept draws that were found in the chain at their position.
-    from_thinner : bool
-        Whether the draws are those that the thinner held, and not a chain given by the user.
-
     """
 
-    from_thinner = False
+    from_thinner = False  # whether the draws are those that the thinner held, and not a chain given by the user
 
     def __init__(self, kept: Kept, title: str = "", has_scores: bool = True) -> None:
         dim = kept.draws.shape[1]
         self.title = title
         self.inspection: Inspection | None = Inspection(dim) if has_scores else None
-        self.seen = 0
-        self.found = 0
+        self.seen = 0  # draws read
+        self.found = 0  # kept draws that were found in the chain at their position
         self._for_figures, self._for_checks = Subsample(dim, max_draws=_MAX_DRAWS), Subsample(dim)
         self._kept = kept
         self._rows = {int(chain): np.flatnonzero(kept.ids[:, 0] == chain) for chain in np.unique(kept.ids[:, 0])}
 
     def add(self, block: Block) -> None:
-        """Add the next draws of the chain."""
         self.seen += len(block.draws)
         if self.inspection is not None:
             self.inspection.add(block)
@@ -101,12 +88,10 @@ class StoredSubsample(ChainSummary):
 
     @property
     def block(self) -> Block:
-        """The stored draws."""
         return self._stream
 
     @property
     def stream(self) -> Block:
-        """The stored draws."""
         return self._stream
 
 
@@ -129,7 +114,6 @@ def summarise_chain(
     ------
     InputError
         If the chain cannot be read or has another number of dimensions, or if scores are given without an array.
-
     """
     if isinstance(chain, list | tuple) and chain and all(isinstance(part, str | PathLike) for part in chain):
         chain = open_chains([Path(part) for part in chain])
@@ -163,7 +147,6 @@ def stream_subsample(kept: Kept, chain: ChainLike, scores: ArrayLike | None) -> 
     ------
     InputError
         If the chain has too few draws.
-
     """
     summary = summarise_chain(kept, chain, scores=scores)
     stream = None if summary is None else summary.stream

@@ -24,7 +24,6 @@ def text(value: object) -> Markup:
     --------
     >>> text("<b>"), text(Markup("<b>"))
     ('&lt;b&gt;', '<b>')
-
     """
     return value if isinstance(value, Markup) else Markup(escape(str(value)))
 
@@ -41,7 +40,6 @@ def element(tag: str, *content: object, **attributes: object) -> Markup:
     --------
     >>> element("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
-
     """
     named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items() if value is not None}
     rendered = "".join(f' {name}="{escape(str(value))}"' for name, value in named.items())

@@ -43,7 +43,6 @@ class Report:
         The whole report.
     title : str
         Its title.
-
     """
 
     def __init__(self, html: str, title: str) -> None:
@@ -98,7 +97,6 @@ def build_report(
     ------
     InputError
         If matplotlib is not installed, the set is empty, or the chain cannot be read.
-
     """
     require_matplotlib()
     if len(kept) == 0:

@@ -75,7 +75,6 @@ def trace(kept: Kept) -> Figure:
     >>> draws = np.random.default_rng(0).normal(size=(2000, 2))
     >>> len(trace(ss.thin(draws, -draws)).axes)
     2
-
     """
     with figure_style():
         figure, (left, right) = new_figure(8.4, 2.8, 1, 2)
@@ -101,7 +100,6 @@ def pairs(kept: Kept, chain: ChainLike = None, most: int = 5) -> Figure:
     -------
     Figure
         A matplotlib figure with one panel per pair.
-
     """
     comparison = ChainComparison(kept, summarise_chain(kept, chain))
     chosen = comparison.most_different(most)
@@ -134,7 +132,6 @@ def marginals(kept: Kept, chain: ChainLike = None, most: int = 12) -> Figure:
     -------
     Figure
         A matplotlib figure with one panel per parameter.
-
     """
     comparison = ChainComparison(kept, summarise_chain(kept, chain))
     chosen = comparison.most_different(most)
@@ -163,7 +160,6 @@ def kept_along_chain(kept: Kept, chain: ChainLike = None) -> Figure:
     -------
     Figure
         A matplotlib figure with one or two panels. Burn-in is visible as a descent.
-
     """
     comparison = ChainComparison(kept, summarise_chain(kept, chain))
     with figure_style():
@@ -339,7 +335,6 @@ def smoothed_density(
     >>> grid, density = smoothed_density(np.zeros(3), None, (-1.0, 1.0), 0.1)
     >>> round(float(density.sum() * (grid[1] - grid[0])), 3), float(abs(grid[np.argmax(density)])) < 0.01
     (1.0, True)
-
     """
     low, high = limits
     step = (high - low) / _BINS
@@ -369,7 +364,6 @@ def density_contours(
     list of float
         Increasing levels: the regions above them hold 95, 80, 50 and 20 % of the draws within the limits. Fewer if
         levels coincide.
-
     """
     counts, rows, columns = np.histogram2d(draws[:, 1], draws[:, 0], _CELLS, [y, x])
     bandwidth = 1.0 + 1.5 * min(1.0, 2000.0 / len(draws))  # in cells; larger for few draws

@@ -68,7 +68,6 @@ def python_code(kept: Kept, file: str = "kept.npz") -> str | None:
         kernel=ss.IMQ(c=1.0, beta=-0.5),
         preconditioner=ss.Kept.load("kept.npz").preconditioner,
     )
-
     """
     config = _config(kept)
     if not isinstance(config, ThinConfig):
@@ -96,7 +95,6 @@ def obstacle(kept: Kept) -> str | None:
     >>> draws = np.random.default_rng(0).normal(size=(500, 2))
     >>> obstacle(ss.merge([ss.thin(draws, -draws, size=20)]))
     'the set was merged from others'
-
     """
     found = _config(kept)
     return found if isinstance(found, str) else None

@@ -308,7 +308,6 @@ def format_value(value: float) -> str:
     --------
     >>> format_value(2253.4), format_value(-0.01234), format_value(1.0), format_value(1.25e9)
     ('2 253', '\N{MINUS SIGN}0.0123', '1.00', '1.25e+09')
-
     """
     words = count(round(value)) if 1000 <= abs(value) < 1e6 else f"{value:#.3g}".rstrip(".")
     return words.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else words
@@ -415,7 +414,6 @@ def _preconditioner(kept: Kept) -> list[Markup]:
 
 
 def _link(page: str, words: str) -> Markup:
-    """Return a link to a page of the documentation."""
     return element("a", words, href=_DOCS + page)
 
 

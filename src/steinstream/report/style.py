@@ -130,7 +130,6 @@ def shorten_name(name: str) -> str:
     --------
     >>> shorten_name("alpha"), shorten_name("a\nb"), shorten_name("concentration_of_protein[2,1]")
     ('alpha', 'a b', 'concentrati…otein[2,1]')
-
     """
     plain = "".join(" " if unicodedata.category(letter)[0] in "CZ" else letter for letter in name)
     half = _MAX_LABEL // 2  # names often differ at their end only: in an index

@@ -22,7 +22,6 @@ def verdict(comparison: ChainComparison, warnings: list[str], diagnosis: Diagnos
     -------
     Markup
         A headline, one sentence with the largest differences, the findings with advice, and a list of what was checked.
-
     """
     fired = () if diagnosis is None else diagnosis.fired
     if warnings or fired:

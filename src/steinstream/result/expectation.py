@@ -35,7 +35,6 @@ def expectation(draws: Array, f: Callable[[Array], ArrayLike] | ArrayLike, weigh
     float or array
         The weighted mean without draws for which the function failed or is not finite; a `FailedRunsWarning` says
         which.
-
     """
     mass = weights
     if callable(f):

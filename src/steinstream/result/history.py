@@ -31,7 +31,6 @@ class History(NamedTuple):
     >>> history = ss.thin(draws, -draws).history
     >>> int(history.step[-1]), int(history.size[-1])
     (1000, 84)
-
     """
 
     step: Integers

@@ -24,7 +24,7 @@ from steinstream.result.expectation import expectation
 from steinstream.result.history import History
 from steinstream.result.summarised_stream import SummarisedStream
 from steinstream.result.variables import MODEL_GROUPS, Variable, rows_of
-from steinstream.validation import SteinIdentity, as_draws_and_scores
+from steinstream.validation import SteinIdentity, as_draws_and_scores, as_probabilities, as_weights
 
 if TYPE_CHECKING:
     from steinstream.diagnostics import Diagnosis
@@ -61,7 +61,6 @@ class Kept:
         difference  +0.009  +0.009  +0.279  +0.023  -0.127       0.145
     50 kept draws, 1000 draws of the stream; differences in sds of the stream;
     se of mean: standard error of its difference if the kept draws were independent
-
     """
 
     draws: Array
@@ -150,7 +149,6 @@ class Kept:
         ------
         InputError
             If the kept draws are from several chains.
-
         """
         chains = np.unique(self.ids[:, 0])
         if len(chains) > 1:
@@ -177,7 +175,6 @@ class Kept:
         -------
         float or None
             The estimate; None also if the stream was corrected, or the set was started from a subsample.
-
         """
         error = self.settings.get("stream_error")
         return None if error is None else float(error)
@@ -214,7 +211,6 @@ class Kept:
         -------
         array of shape (d,)
             The means.
-
         """
         return np.asarray(self.shares() @ self.draws)
 
@@ -225,7 +221,6 @@ class Kept:
         -------
         array of shape (d, d)
             The covariance matrix.
-
         """
         centred = self.draws - self.mean()
         return np.asarray((self.shares()[:, None] * centred).T @ centred)
@@ -249,12 +244,8 @@ class Kept:
         ------
         InputError
             If a probability is not between 0 and 1, or the set is empty.
-
         """
-        wanted = np.asarray(q, dtype=np.float64)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            raise InputError(f"Probabilities must lie between 0 and 1, got {q!r}.")
-        return weighted_quantiles(self.draws, self.shares(), wanted)
+        return weighted_quantiles(self.draws, self.shares(), as_probabilities(q))
 
     def summary(self, quantiles: Sequence[float] = _QUANTILES) -> Summary:
         """Compare mean, standard deviation and quantiles of the kept draws with those of the stream.
@@ -275,10 +266,8 @@ class Kept:
         ------
         InputError
             If a probability is not between 0 and 1, or the set is empty.
-
         """
-        if not all(0 <= q <= 1 for q in quantiles):
-            raise InputError(f"Probabilities must lie between 0 and 1, got {quantiles!r}.")
+        as_probabilities(quantiles)
         names = self.names or tuple(f"x{i}" for i in range(self.draws.shape[1]))
         summary = self.stream_summary
         known = None if summary is None or summary.features is not None else (summary.draws, summary.weights)
@@ -326,9 +315,8 @@ class Kept:
         (5.0, 1.5)
         >>> float(kept.expect([1.0, 9.0]))
         5.0
-
         """
-        share = self.shares() if weights is None else _as_weights(weights, len(self))
+        share = self.shares() if weights is None else as_weights(weights, len(self))
         return expectation(self.draws, f, share, processes)
 
     def to_runs(self, path: str | PathLike[str] | None = None) -> Runs:
@@ -361,7 +349,6 @@ class Kept:
         energy  1.948  0.11  1.808  0.098  1.501  5.479     1.369     1.836
         49 of 50 runs are used.
         Failed and left out: run 32 (energy is nan); 2.0% of the weight. ...
-
         """
         from steinstream.postprocess.forward_runs import Runs  # facade
 
@@ -404,7 +391,6 @@ class Kept:
         ------
         InputError
             If the outputs do not belong to this kept set, or all runs failed.
-
         """
         return self.to_runs().average(outputs, columns=columns, quantiles=quantiles, processes=processes)
 
@@ -429,7 +415,6 @@ class Kept:
         ------
         InputError
             If the set is empty.
-
         """
         if len(self) == 0:
             raise InputError("The kept set is empty, so it has no expectations.", "Add draws first.")
@@ -462,7 +447,6 @@ class Kept:
         >>> first = ss.thin(draws, size=500)
         >>> ss.merge([first.with_scores(-first.draws)], size=50)
         Kept(50 of 5000 draws, 2 dimensions, KSD 0.04614)
-
         """
         one_of(("raise", "skip"), on_bad, "on_bad")
         x, s = as_draws_and_scores(self.draws, scores, self.draws.shape[1])
@@ -510,7 +494,6 @@ class Kept:
         >>> weighted = ss.thin(draws, -draws, size=100).weighted()
         >>> round(weighted.effective_size), weighted.settings["weights"]["gap"] < 1e-8
         (95, True)
-
         """
         from steinstream.postprocess.weighting import optimise_weights  # facade
 
@@ -524,7 +507,6 @@ class Kept:
         Kept
             The same draws in another order, with ``prefix_ksd`` and ``prefix_mmd``: the objective of every prefix is
             small, see :mod:`steinstream.postprocess.ordering`.
-
         """
         from steinstream.postprocess.ordering import order_draws  # facade
 
@@ -554,7 +536,6 @@ class Kept:
         ------
         InputError
             If the number is not between 1 and the size of the set, or the draws have no order.
-
         """
         if self.order is None:
             raise InputError("The kept draws have no order.", "Call ordered() first.")
@@ -592,7 +573,6 @@ class Kept:
         >>> kept = ss.thin(draws, -draws, size=50)
         >>> len(kept.take(kept.draws[:, 0] > 0))
         25
-
         """
         chosen = np.arange(len(self))[np.asarray(rows)]
         arrays: dict[str, Any] = {
@@ -634,7 +614,6 @@ class Kept:
         >>> draws = np.random.default_rng(0).normal(size=(1000, 2))
         >>> ss.thin(draws, -draws, size=50).with_names(["mu", "log_sigma"]).names
         ('mu', 'log_sigma')
-
         """
         return replace(self, names=_as_names(names, self.draws.shape[1]))
 
@@ -662,7 +641,6 @@ class Kept:
         ------
         InputError
             If the set has no subsample of its stream and no chain is given.
-
         """
         stream = self.stream
         if chain is not None:
@@ -698,7 +676,6 @@ class Kept:
         -------
         Report
             The report.
-
         """
         from steinstream.report.page import build_report  # facade
 
@@ -724,7 +701,6 @@ class Kept:
         -------
         xarray.DataTree
             The kept draws.
-
         """
         from steinstream.io import to_datatree  # facade
 
@@ -743,7 +719,6 @@ class Kept:
         ------
         InputError
             If pandas is not installed.
-
         """
         try:
             import pandas as pd
@@ -767,7 +742,6 @@ class Kept:
         layout : {"r", "chain-draw"}, optional
             Layout of csv for R, or of nc and zarr with the dimensions (chain, draw), which ArviZ 0.x needs: see
             :func:`steinstream.io.write_kept`.
-
         """
         from steinstream.io import write_kept  # facade
 
@@ -786,7 +760,6 @@ class Kept:
         -------
         Kept
             The kept set with kernel, preconditioner, history, weights and order.
-
         """
         from steinstream.io import read_kept  # facade
 
@@ -794,18 +767,6 @@ class Kept:
 
 
 def _as_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
-    """Validate parameter names and return them as a tuple."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len({*names}) != dim:
         raise InputError(f"names must be {dim} different strings, one per parameter, got {reprlib.repr(names)}.")
     return tuple(names)
-
-
-def _as_weights(weights: ArrayLike, count: int) -> Array:
-    wrong = InputError(f"Weights must be {count} non-negative numbers with a positive sum.")
-    try:
-        share = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise wrong from None
-    if share.shape != (count,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
-        raise wrong
-    return share

@@ -28,7 +28,6 @@ class Variable(NamedTuple):
     >>> import numpy as np
     >>> Variable(np.ones((2, 3)), ("kind",), {"kind": np.array(["a", "b", "c"])}).values.shape
     (2, 3)
-
     """
 
     values: AnyArray

@@ -54,7 +54,6 @@ class State(NamedTuple):
         Number of steps so far.
     accepted : int
         Number of accepted steps so far.
-
     """
 
     position: Array
@@ -76,7 +75,6 @@ class Draws(NamedTuple):
         Their scores.
     accepted : array of bool of shape (n,)
         Whether the step was accepted. A rejected step repeats the draw and the score before it.
-
     """
 
     draws: Array
@@ -101,7 +99,6 @@ class Sampler(Protocol):
         -------
         State
             State of the chain before its first step.
-
         """
 
     def sample(self, state: State, n: int) -> tuple[State, Draws]:
@@ -120,7 +117,6 @@ class Sampler(Protocol):
             State after the last step.
         Draws
             Draws, scores and acceptance of the steps.
-
         """
 
 

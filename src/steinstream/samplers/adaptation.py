@@ -67,7 +67,6 @@ def adapt_step(sampler: S, state: State, steps: int, acceptance: float | None = 
     >>> sampler, state = adapt_step(sampler, sampler.init(np.zeros(5), seed=0), 5000)
     >>> 0.05 < sampler.step < 0.2
     True
-
     """
     goal = getattr(sampler, "acceptance", None) if acceptance is None else acceptance
     if goal is None:

@@ -96,7 +96,6 @@ class MALA(Metropolis):
     >>> state, block = sampler.sample(sampler.init(np.zeros(2), seed=0), 1000)
     >>> block.draws.shape, state.accepted > 800
     ((1000, 2), True)
-
     """
 
     acceptance: ClassVar[float] = 0.574

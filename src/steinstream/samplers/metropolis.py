@@ -93,7 +93,6 @@ def _check_completed(state: State, block: Draws, log_density: float, done: int) 
 
 
 def _warn_if_stuck(block: Draws, step: float) -> None:
-    """Warn if a long block has no accepted proposal."""
     proposals = len(block.accepted)
     if proposals >= _STUCK and not block.accepted.any():
         warnings.warn(

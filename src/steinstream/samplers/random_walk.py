@@ -93,7 +93,6 @@ class RandomWalk(Metropolis):
     >>> state, block = sampler.sample(state, 1000)
     >>> block.draws.shape, state.steps
     ((1000, 2), 1000)
-
     """
 
     acceptance: ClassVar[float] = 0.234

@@ -92,7 +92,6 @@ class SGLD(Sampler):
     >>> state, block = sampler.sample(sampler.init(np.zeros(1), seed=0), 1000)
     >>> bool(abs(block.draws[200:].mean() - rows.mean()) < 0.02)
     True
-
     """
 
     target: HasScore | None

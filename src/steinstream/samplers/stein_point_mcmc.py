@@ -65,7 +65,6 @@ def spmcmc(sampler: Sampler, state: State, thinner: Thinner, steps: int, *, chai
     >>> state = spmcmc(sampler, sampler.init(np.zeros(2), seed=0), thinner, steps=500)
     >>> thinner.steps, state.steps
     (500, 5000)
-
     """
     dimension = len(state.position)
     if dimension != thinner.dim:

@@ -47,7 +47,6 @@ class Target(Protocol):
         -------
         float
             Log density, up to a constant; -inf outside the support.
-
         """
 
     def score(self, position: Array, /) -> Array:
@@ -62,7 +61,6 @@ class Target(Protocol):
         -------
         array of shape (d,)
             Gradient of the log density.
-
         """
 
 
@@ -81,7 +79,6 @@ class Functions(NamedTuple):
     >>> gaussian = Functions(lambda x: -0.5 * float(x @ x), lambda x: -x)
     >>> gaussian.log_density(np.ones(2))
     -1.0
-
     """
 
     log_density: Callable[[Array], float]
@@ -106,7 +103,6 @@ class CompiledTarget(NamedTuple):
         Parameters of the target: numbers and writable C-contiguous arrays.
     lanes : int, default 1
         Number of positions that ``log_densities`` evaluates together at little more than the cost of one.
-
     """
 
     log_densities: Any
@@ -124,7 +120,6 @@ class Sample(NamedTuple):
         Independent draws.
     scores : array of shape (n, d)
         Their scores.
-
     """
 
     draws: Array

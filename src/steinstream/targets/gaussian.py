@@ -32,7 +32,6 @@ class Gaussian(Mixture):
     array([ 0.25, -4.  ])
     >>> target.sample(5, seed=0).draws.shape
     (5, 2)
-
     """
 
     def __init__(self, mean: ArrayLike, covariance: ArrayLike) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from steinstream._engine.jit import inlined, jit
 from steinstream._typing import Array
 from steinstream.errors import InputError
-from steinstream.targets import CompiledTarget
+from steinstream.targets import CompiledTarget, Target
 
 TRUTH = (1.0, 3.0, 0.5, 1.0)
 LANES = 16
@@ -148,7 +148,7 @@ def log_density_and_score(parameters: tuple[Array], q: Array, score: Array) -> f
 
 
 @dataclass(frozen=True, eq=False)
-class Goodwin:
+class Goodwin(Target):
     r"""Posterior of :math:`q = \log(a, b, c, d)`, given observations of u and v at the times 1, 1.01, 1.02 and so on.
 
     Where the integration overflows, the log density is -inf and the score is undefined.
@@ -168,7 +168,6 @@ class Goodwin:
     >>> target = Goodwin.simulated(seed=0)
     >>> target.y.shape
     (2400, 2)
-
     """
 
     y: Array
@@ -197,7 +196,6 @@ class Goodwin:
         -------
         Goodwin
             The posterior given these observations.
-
         """
         solution = np.empty((observations, 2))
         trajectory(np.log(TRUTH), solution)
@@ -215,45 +213,18 @@ class Goodwin:
         -------
         array of shape (n, 2)
             The values of u and v at the observation times.
-
         """
         out = np.empty_like(self.y)
         trajectory(_position(q), out)
         return out
 
-    def log_density(self, q: Array) -> float:
-        """Log posterior at q (4,), up to a constant.
-
-        Parameters
-        ----------
-        q : array of shape (4,)
-            The logarithms of the rate constants a, b, c and d.
-
-        Returns
-        -------
-        float
-            Log posterior, up to a constant.
-
-        """
+    def log_density(self, position: Array) -> float:
         out = np.empty(LANES)  # all lanes: the same instructions, and therefore rounding, as in a chain
-        log_densities((self.y,), np.repeat(_position(q)[:, None], LANES, axis=1), out)
+        log_densities((self.y,), np.repeat(_position(position)[:, None], LANES, axis=1), out)
         return float(out[0])
 
-    def score(self, q: Array) -> Array:
-        """Gradient (4,) of the log posterior at q (4,).
-
-        Parameters
-        ----------
-        q : array of shape (4,)
-            The logarithms of the rate constants a, b, c and d.
-
-        Returns
-        -------
-        array of shape (4,)
-            Gradient of the log posterior.
-
-        """
-        return self.log_density_and_score(q)[1]
+    def score(self, position: Array) -> Array:
+        return self.log_density_and_score(position)[1]
 
     def log_density_and_score(self, q: Array) -> tuple[float, Array]:
         """Log posterior and its gradient (4,) at q (4,), at the cost of the gradient.
@@ -269,7 +240,6 @@ class Goodwin:
             Log posterior, up to a constant.
         array of shape (4,)
             Its gradient.
-
         """
         score = np.empty(4)
         return log_density_and_score((self.y,), _position(q), score), score
@@ -281,13 +251,11 @@ class Goodwin:
         -------
         CompiledTarget
             The functions and their parameters.
-
         """
         return CompiledTarget(log_densities, log_density_and_score, (self.y,), LANES)
 
 
 def _position(q: Array) -> Array:
-    """Validate a position."""
     q = np.ascontiguousarray(q, dtype=np.float64)
     if q.shape != (4,):
         raise InputError(f"q must have shape (4,), the logarithms of the parameters, got shape {q.shape}.")

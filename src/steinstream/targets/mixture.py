@@ -125,7 +125,6 @@ class Mixture(Target):
     >>> draws, scores = target.sample(20_000, seed=0)
     >>> round(float((draws.sum(axis=1) > 3).mean()), 2)
     0.75
-
     """
 
     def __init__(self, means: ArrayLike, covariances: ArrayLike, weights: ArrayLike | None = None) -> None:
@@ -162,7 +161,6 @@ class Mixture(Target):
         -------
         array of shape (n,)
             Log densities, including the normalising constant.
-
         """
         return self._at(points)[0]
 
@@ -178,7 +176,6 @@ class Mixture(Target):
         -------
         array of shape (n, d)
             Gradients of the log density.
-
         """
         return self._at(points)[1]
 
@@ -196,7 +193,6 @@ class Mixture(Target):
         -------
         Sample
             Draws and scores, both (n, d).
-
         """
         generator = np.random.default_rng(whole_number(seed, "seed"))
         dimension = self.means.shape[1]
@@ -214,7 +210,6 @@ class Mixture(Target):
         -------
         CompiledTarget
             The functions and their parameters.
-
         """
         return CompiledTarget(log_densities, log_density_and_score, self._parameters)
 

@@ -65,7 +65,6 @@ class Tempered(Target):
     >>> target = Tempered(Gaussian(np.zeros(2), 1.0), power=0.125)
     >>> target.score(np.array([8.0, -16.0]))
     array([-1.,  2.])
-
     """
 
     target: Target
@@ -88,7 +87,6 @@ class Tempered(Target):
         -------
         CompiledTarget or None
             The functions; None if the target has none.
-
         """
         inner = self.target.compiled() if hasattr(self.target, "compiled") else None
         if inner is None:

@@ -87,7 +87,6 @@ class Thinner:
     Several threads may use a thinner: one waits until the call of another one has returned. The kept draws then depend
     on the order of the calls. ``copy.copy``, ``copy.deepcopy`` and ``pickle`` return an independent thinner without the
     observer.
-
     """
 
     def __init__(
@@ -175,7 +174,6 @@ class Thinner:
         ------
         InputError
             If the draw is invalid, or has another number of dimensions.
-
         """
         x = validation.as_floats(draw, "draw")
         s = None if score is None else validation.as_floats(score, "score")
@@ -242,7 +240,6 @@ class Thinner:
         Notes
         -----
         After Ctrl-C, draws that were not processed stay pending and are processed first in the next call.
-
         """
         features = self._features_of(draws) if features is None else features
         new = NewDraws(
@@ -265,20 +262,12 @@ class Thinner:
     def extend_block(self, block: Block, new: NewMarks, *, in_range: bool = False) -> StepInfo:
         """Add draws whose shapes and types were validated before: see `extend`.
 
-        Parameters
-        ----------
-        block : Block
-            Draws with scores, ids and features.
-        new : NewMarks
-            Costs and pins of the draws.
-        in_range : bool, default False
-            Whether all values are known to be finite and in the range of the preconditioner.
+        If ``in_range``, all values are known to be finite and in the range of the preconditioner.
 
         Returns
         -------
         StepInfo
             What changed.
-
         """
         candidates = self.config.candidates
         with DeferredInterrupt():
@@ -331,7 +320,6 @@ class Thinner:
         ------
         InputError
             If the draws are invalid, or the thinner holds draws back.
-
         """
         if self.state.dictionary is None or len(self.state.pending.draws):
             raise InputError(
@@ -359,10 +347,7 @@ class Thinner:
         if self.features is None:
             return None
         x, _ = validation.as_draws_and_scores(draws, None, self.dim)
-        rows = [np.ravel(validation.as_floats(self.features(row), "features")) for row in x]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("The function of the features returned vectors of different lengths.")
-        return np.stack(rows) if rows else None
+        return validation.features_of(self.features, x) if len(x) else None
 
     @property
     def next_indices(self) -> dict[int, int]:
@@ -381,7 +366,6 @@ class Thinner:
         -------
         int
             The index.
-
         """
         return self.state.next_index.get(chain, 0)
 
@@ -393,7 +377,6 @@ class Thinner:
         ----------
         ids : array_like of int of shape (n, 2)
             Ids (chain, index) of kept draws.
-
         """
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), True)
 
@@ -405,7 +388,6 @@ class Thinner:
         ----------
         ids : array_like of int of shape (n, 2)
             Ids (chain, index) of kept draws.
-
         """
         self.state.require_dictionary().pin(validation.as_id_pairs(ids), False)
 
@@ -434,7 +416,6 @@ class Thinner:
         >>> once, _, twice = thinner.extend(draws, -draws), thinner.start_pass(), thinner.extend(draws, -draws)
         >>> f"{once.ksd:.4f} {twice.ksd:.4f}"
         '0.1141 0.1001'
-
         """
         return passes.start_pass(self.config, self.state, self.observer)
 
@@ -443,16 +424,12 @@ class Thinner:
     def accepts_all(self, largest: Magnitudes) -> bool:
         """Return whether all draws up to these magnitudes are valid, because the preconditioner does not change.
 
-        Parameters
-        ----------
-        largest : Magnitudes
-            Largest absolute values of draws, scores and features of the chain.
+        Blocks of such draws can be passed to `extend_block` as ``in_range``.
 
         Returns
         -------
         bool
-            Whether blocks of the chain can be passed to `extend_block` as ``in_range``.
-
+            Whether all are valid.
         """
         fixed = isinstance(self.state.preconditioner, Preconditioner) and self.state.estimator is None
         return fixed and all_in_range(self.config, self.state.preconditioner, largest)
@@ -462,45 +439,17 @@ class Thinner:
         self.state.sign_validated = True
 
     def starts_with_sample(self, has_pins_or_features: bool) -> bool:
-        """Return whether the settings require an initial set from a subsample of the chain: see ``start``.
-
-        Parameters
-        ----------
-        has_pins_or_features : bool
-            Whether draws of the chain are pinned, or have features.
-
-        Returns
-        -------
-        bool
-            Whether `start_with_sample` must be called.
-
-        """
+        """Return whether `start_with_sample` must be called, as the setting ``start`` requires."""
         return passes.starts_with_sample(self.config, self.state, has_pins_or_features)
 
     @exclusive
     def start_with_sample(self, sample: Block) -> None:
-        """Choose the initial set from a subsample of the chain.
-
-        Parameters
-        ----------
-        sample : Block
-            Evenly spaced draws of the chain.
-
-        """
+        """Choose the initial set from evenly spaced draws of the chain."""
         passes.start_with_sample(self.config, self.state, sample)
 
     @exclusive
     def correct_stream(self, sample: Block, has_pins_or_features: bool) -> None:
-        """If a finished chain mixes slowly, correct it by its scores: see :mod:`steinstream.thinner.corrected_stream`.
-
-        Parameters
-        ----------
-        sample : Block
-            Evenly spaced draws of the chain.
-        has_pins_or_features : bool
-            Whether draws of the chain are pinned, or have features.
-
-        """
+        """Correct a slow chain, given by evenly spaced draws, by its scores: see `thinner.corrected_stream`."""
         passes.correct_stream(self.config, self.state, sample, has_pins_or_features)
 
     # -- state ---------------------------------------------------------------------------------------------------------
@@ -621,7 +570,6 @@ class Thinner:
         -------
         tuple of array
             Step at which each kept draw was added, (n,), and its coordinates, (n, len(columns)), in no order.
-
         """
         kept = self.state.dictionary
         if kept is None:
@@ -701,7 +649,6 @@ class Thinner:
         -------
         Kept
             A copy: later draws do not change it.
-
         """
         return self._kept(checks=True)
 
@@ -730,7 +677,6 @@ class Thinner:
         ...     print(kept.draws.std(axis=0).round(2))
         [0.98 0.97]
         [0.99 0.98]
-
         """
         kept, state, config = self.kept, self.state, self.config
         chosen = config.preconditioner.kind if isinstance(config.preconditioner, Warmup) else config.preconditioner
@@ -754,7 +700,6 @@ class Thinner:
         -------
         Diagnosis
             The findings.
-
         """
         return self._kept(checks=False).diagnose()
 
@@ -780,7 +725,6 @@ class Thinner:
         -------
         Dashboard
             The running dashboard; its address is ``.url``.
-
         """
         from steinstream.live import Dashboard  # facade
 
@@ -794,7 +738,6 @@ class Thinner:
         ----------
         path : path
             The file, which is replaced.
-
         """
         from steinstream.io.checkpoint import save  # facade
 
@@ -829,7 +772,6 @@ class Thinner:
         ------
         CheckpointError
             If the file is damaged or is not a checkpoint, if a function is missing, or if a setting differs.
-
         """
         from steinstream.io.checkpoint import load  # facade
 
@@ -850,7 +792,6 @@ class Thinner:
         -------
         dict
             The entries ``"config"`` and ``"state"``.
-
         """
         return {"config": self.config.to_dict(), "state": self.state.to_dict(rows=rows)}
 

@@ -68,7 +68,6 @@ def bound(trace: Any, diagonal: float, stream: float = 0.0, has_scores: bool = T
     >>> step = thinner.extend(draws, -draws)
     >>> f"{thinner.objective ** 0.5:.3f} at most {thinner.bound:.3f}"
     '1.094 at most 2.830'
-
     """
     count = trace["count"] + trace["previous_count"]
     if count == 0:

@@ -83,14 +83,7 @@ class _ChainRecord:
 
 
 class ChainWorth:
-    """Effective sample size and burn-in of the chains in a stream.
-
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-
-    """
+    """Effective sample size and burn-in of the chains in a stream."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
@@ -212,7 +205,6 @@ def trust_in(effective_draws: float | None, kept: int, dim: int) -> float:
     --------
     >>> trust_in(250.0, 100, dim=2), round(trust_in(250.0, 100, dim=31), 2), trust_in(None, 100, dim=2)
     (0.25, 0.5, 1.0)
-
     """
     if effective_draws is None:
         return 1.0
@@ -240,7 +232,6 @@ def stream_factor(trust: float, dim: int) -> float:
     --------
     >>> stream_factor(1.0, 10), stream_factor(1.0, 60), stream_factor(0.1, 60)
     (1.0, 9.0, 0.1)
-
     """
     return trust * max(1.0, trust * _dimension_factor(dim))
 
@@ -264,7 +255,6 @@ def trust_of_factor(factor: float, dim: int) -> float:
     --------
     >>> trust_of_factor(0.5, 10), trust_of_factor(9.0, 60)
     (0.5, 1.0)
-
     """
     largest = _dimension_factor(dim)
     return factor if factor * largest <= 1.0 else math.sqrt(factor / largest)

@@ -21,14 +21,7 @@ from steinstream import __version__, schedules
 from steinstream._formatting import nearest
 from steinstream.errors import InputError, one_of, positive
 from steinstream.kernels import IMQ, RBF, Kernel, as_kernel
-from steinstream.preconditioning import (
-    STREAMING_KINDS,
-    Preconditioner,
-    Streaming,
-    Warmup,
-    as_kind,
-    as_preconditioner,
-)
+from steinstream.preconditioning import STREAMING_KINDS, Preconditioner, Streaming, Warmup, as_kind, as_preconditioner
 from steinstream.schedules import RULES, Schedule
 from steinstream.thinner.layout import STREAM_ON
 
@@ -124,7 +117,6 @@ class ThinConfig:
     True
     >>> config.differences(ThinConfig(size=50, kernel="rbf:h=2"))
     [Difference(name='size', mine='100', other='50')]
-
     """
 
     size: int | None = _setting(
@@ -242,7 +234,6 @@ class ThinConfig:
         ------
         InputError
             If a setting is unknown or has an invalid value.
-
         """
         if config is not None and not isinstance(config, ThinConfig):
             raise InputError(
@@ -300,7 +291,6 @@ class ThinConfig:
         -------
         dict
             Name and value of every setting. A user's function is described by its name.
-
         """
         values: dict[str, Any] = {name: getattr(self, name) for name in NAMES}
         values["kernel"] = {"name": type(self.kernel).__name__, **vars(self.kernel)}
@@ -329,7 +319,6 @@ class ThinConfig:
         ------
         InputError
             If a value is invalid, or describes a function or an array that is not given in ``settings``.
-
         """
         given = {name: value for name, value in values.items() if name not in settings}
         for name, read in _READERS.items():
@@ -349,7 +338,6 @@ class ThinConfig:
         -------
         list of Difference
             Name and both values, as text, in the order of the settings.
-
         """
         mine, others = self.to_dict(), other.to_dict()
         changed = [name for name in NAMES if not _same(mine[name], others[name])]
@@ -362,25 +350,12 @@ class ThinConfig:
         -------
         dict
             Function by name of the setting.
-
         """
         described = described_functions(self.to_dict(arrays=False))
         return {name: getattr(self, name) for name in described}
 
     def unsupported_by(self, part: str) -> str | None:
-        """Find a setting that is not the default and that a part of the package does not have.
-
-        Parameters
-        ----------
-        part : str
-            Name of the part, such as ``BASELINES``.
-
-        Returns
-        -------
-        str or None
-            The name of the first such setting; None if there is none.
-
-        """
+        """Find a setting that is not the default and that a part of the package, such as BASELINES, does not have."""
         own = settings_of(part)
         return next((one.name for one in self.differences(_DEFAULT) if one.name not in own), None)
 
@@ -413,7 +388,6 @@ class ThinConfig:
         ------
         InputError
             If a setting is unknown or invalid.
-
         """
         return replace(self, **settings)
 
@@ -447,7 +421,6 @@ def settings_of(part: str) -> tuple[str, ...]:
     --------
     >>> settings_of(PLAN)
     ('candidates', 'kernel', 'preconditioner', 'validate_scores')
-
     """
     return tuple(one.name for one in fields(ThinConfig) if part in one.metadata["parts"])
 
@@ -610,14 +583,11 @@ def _preconditioner_from_plain(name: str, value: Any) -> Any:
         case "Streaming":
             return Streaming(**values)
         case "Preconditioner" if "factor" in values:
-            return Preconditioner(np.asarray(values["factor"]), _optional_array(values.get("centre")))
+            centre = values.get("centre")
+            return Preconditioner(np.asarray(values["factor"]), None if centre is None else np.asarray(centre))
         case "Preconditioner" if value.get("description") == "identity":
             return Preconditioner.identity()
     raise InputError(f"{name} is described only, not stored.", f"Pass it again: {name}=....")
-
-
-def _optional_array(value: Any) -> Any:
-    return None if value is None else np.asarray(value)
 
 
 def _kernel_from_plain(name: str, value: Any) -> Any:

@@ -68,7 +68,6 @@ def corrected_stream(config: ThinConfig, preconditioner: Preconditioner, sample:
     -------
     CorrectedStream or None
         The corrected stream; None if the chain needs none, or if the correction would lose a part of the target.
-
     """
     if not sample.has_scores:
         return None

@@ -159,7 +159,6 @@ class Dictionary:
         -------
         StepRecords
             Sizes, KSD^2 and removed draws.
-
         """
         if marks is not None:
             self._add_penalties()
@@ -203,7 +202,6 @@ class Dictionary:
         return StepRecords(sizes, squared_ksds, squared_mmds, _joined(dropped))
 
     def _batch(self, block: Block, candidates: int, start: int, marks: CostsAndPins | None) -> Batch:
-        """Return the draws of a block for the engine."""
         draws, scores = self._coordinates(block)
         raw = self.layout.columns(block)[:, -self._columns :] if self._columns else np.zeros((len(draws), 0))
         draws, scores, raw, ids = map(_writable, (draws, scores, raw, block.ids))
@@ -292,7 +290,6 @@ class Dictionary:
         array
             Chain, index and step of arrival of the removed draws. Pinned and initial draws stay, and all draws stay if
             none would be left.
-
         """
         ids, marks = self.contents().ids, self._marks()
         early = is_burn_in(ids, burn_in) & (ids[:, 2] > 0)
@@ -496,7 +493,6 @@ class Dictionary:
         ------
         InputError
             If one of them is not kept.
-
         """
         labels = self._labels(range(int(self._state.scalars["slots"])))
         known = {(chain, draw): label for label, (chain, draw, _) in zip(labels, self._state.ids[labels], strict=True)}
@@ -603,12 +599,8 @@ class Dictionary:
         new.following[last] = NONE  # before that, each label is followed by the next
         new.oldest[:slots], new.newest[:slots] = last - state["copies"] + 1, last
         scalars = new.scalars
-        scalars["slots"], scalars["draws"], scalars["free"], scalars["latest"] = (
-            slots,
-            labels,
-            labels,
-            int(state["latest"]),
-        )
+        scalars["slots"], scalars["latest"] = slots, int(state["latest"])
+        scalars["draws"] = scalars["free"] = labels
         for name, value in zip(_TOTAL, state["total"], strict=True):
             scalars[name] = value
         restore_derived(new, self._kernel)
@@ -617,7 +609,6 @@ class Dictionary:
             self._restore_penalties(state)
 
     def _restore_penalties(self, state: dict[str, AnyArray]) -> None:
-        """Take over the penalties that :meth:`state` returned."""
         stream = None
         if self._stream_weight:
             seen, highest = map(int, state["stream_numbers"])

@@ -42,15 +42,9 @@ if TYPE_CHECKING:
 class DictionaryF32:
     """Kept draws in float32. The preconditioner is the identity, a length scale or scales.
 
-    The parameters are those of :class:`~steinstream.thinner.dictionary.Dictionary`; costs and a linear term of the
-    kernel are not available. The stream term compares features, or sketches of the draws
-    (:mod:`steinstream.thinner.stream_term`).
-
-    Raises
-    ------
-    InputError
-        If a setting is not available for float32 storage.
-
+    Parameters and methods are those of :class:`~steinstream.thinner.dictionary.Dictionary`; costs and a linear term of
+    the kernel are not available. The stream term compares features, or sketches of the draws
+    (:mod:`steinstream.thinner.stream_term`). A setting that is not available raises an `InputError`.
     """
 
     def __init__(
@@ -79,7 +73,6 @@ class DictionaryF32:
 
     @property
     def dim(self) -> int:
-        """Number of dimensions of a draw."""
         return self.layout.dim
 
     def _set_preconditioner(self, preconditioner: Preconditioner) -> None:
@@ -103,7 +96,6 @@ class DictionaryF32:
         marks: CostsAndPins | None = None,
         first_pass: bool = True,
     ) -> StepRecords:
-        """Run steps ``start + 1`` and on: insert the best of each group of candidates, remove others."""
         draws, scores = _as_float32(block.draws), _as_float32(block.scores)
         steps = len(limits.floor)
         sizes, squared_ksds, squared_mmds = np.zeros(steps, dtype=np.int64), np.zeros(steps), np.full(steps, np.nan)
@@ -142,7 +134,6 @@ class DictionaryF32:
         return [*map(float, self._stream.candidate_keys(group.features, sums) + np.array(influences))]
 
     def insert_all(self, block: Block) -> None:
-        """Insert all draws of a block and remove none."""
         count = len(block.draws)
         limits = StepLimits(np.full(count, NO_CAP), np.zeros(count), np.zeros(count))
         self.run(block, 1, -count, limits, first_pass=False)
@@ -161,12 +152,10 @@ class DictionaryF32:
             self._stream.change_coordinates()
 
     def refresh_stream_sums(self) -> None:
-        """Recompute the sums over the stream of all kept draws from the summary."""
         if self._stream is not None:
             self._stream.change_coordinates()
 
     def set_stream(self, stream: Block) -> None:
-        """Use these draws as the stream of the stream term, before the first draw is inserted."""
         if self._stream is not None and self.layout.features is not None:
             sketches = self.layout.features.sketch(stream.draws)
             self.layout.features.update(sketches)
@@ -252,7 +241,6 @@ class DictionaryF32:
         return int(min(places, key=lambda place: tuple(self._ids[place, :2])))
 
     def _objective_without(self, place: int) -> float:
-        """Return the objective after a removal."""
         total, _ = double_double.add_pair(*self._total, -2.0 * self._high[place], -2.0 * self._low[place])
         ksd = float(max(total, 0.0) / float(self.size - 1) ** 2) if self.layout.has_scores else 0.0
         return ksd if self._stream is None else ksd + self._stream.value(without=place)
@@ -261,19 +249,16 @@ class DictionaryF32:
 
     @property
     def size(self) -> int:
-        """Number of kept draws, repeated ones included."""
         return len(self._draws)
 
     @property
     def squared_ksd(self) -> float:
-        """KSD^2 of the kept draws; NaN if there are none, or without scores."""
         if not self.size or not self.layout.has_scores:
             return float("nan")
         return float(max(self._total[0], 0.0) / float(self.size) ** 2)
 
     @property
     def ksd(self) -> float:
-        """Square root of `squared_ksd`."""
         return math.sqrt(self.squared_ksd)
 
     @property
@@ -283,34 +268,28 @@ class DictionaryF32:
 
     @property
     def objective(self) -> float:
-        """KSD^2 plus the stream term; NaN if no draws are kept."""
         if not self.size or self._stream is None or not self._stream.count:
             return self.squared_ksd
         return float((self.squared_ksd if self.layout.has_scores else 0.0) + self._stream.value())
 
     @property
     def squared_mmd(self) -> float:
-        """Squared MMD to the stream by the running sums; NaN without a stream term."""
         return float("nan") if self._stream is None else max(self._stream.squared_mmd(), 0.0)
 
     @property
     def mmd(self) -> float:
-        """MMD between the kept draws and the summary of the stream; NaN without a stream term."""
         return float("nan") if self._stream is None else self._stream.mmd
 
     @property
     def summarised_stream(self) -> SummarisedStream | None:
-        """Copy of the summary of the stream; None without a stream term."""
         return None if self._stream is None else self._stream.summarised(self._order())
 
     @property
     def stream_error(self) -> float | None:
-        """Estimated MMD between the summary and the stream; None without a stream term."""
         return None if self._stream is None else self._stream.error
 
     @property
     def stream_weight(self) -> float:
-        """Weight of the stream term: gamma times `stream_factor`."""
         return 0.0 if self._stream is None else self._stream.gamma
 
     @stream_weight.setter
@@ -330,12 +309,10 @@ class DictionaryF32:
         ------
         InputError
             Always.
-
         """
         raise InputError('Draws stored as float32 cannot be pinned (storage="float32").', 'Use storage="float64".')
 
     def arrived_after(self, step: int) -> Integers:
-        """Return the ids (chain, draw) of the kept draws that arrived after a step, in order."""
         ids = self._ids[self._order()]
         return ids[ids[:, 2] > step, :2]
 
@@ -347,7 +324,6 @@ class DictionaryF32:
         return Contents(draws, scores, self._ids[order], np.zeros((len(order), 0)))
 
     def peek(self, columns: list[int]) -> tuple[Integers, Array]:
-        """Return the step of arrival of each kept draw (n,) and some of its coordinates (n, columns), in any order."""
         values = np.array([draw[columns] for draw in self._draws], dtype=np.float64)
         return self._ids[:, 2].copy(), values.reshape(-1, len(columns))
 
@@ -363,7 +339,6 @@ class DictionaryF32:
         return {"draws": contents.draws, "scores": contents.scores, **small}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over the state that :meth:`state` returned."""
         self._draws, self._scores = (list(state[name].astype(np.float32)) for name in ("draws", "scores"))
         self._set_matrix(state["matrix"], state["ids"])
         if self._stream is not None:
@@ -379,7 +354,6 @@ class DictionaryF32:
         self._total = total, math.fsum([*matrix.ravel(), -total])
 
     def _order(self) -> Integers:
-        """Return the places in the order of the ids."""
         return np.lexsort((self._ids[:, 1], self._ids[:, 0]))
 
 
@@ -395,5 +369,4 @@ def _enlarged(matrix: Array, size: int) -> Array:
 
 
 def _stacked(rows: list[Float32Array], order: Integers, dim: int) -> AnyArray:
-    """Stack rows in an order."""
     return np.stack([rows[i] for i in order]) if rows else np.zeros((0, dim), dtype=np.float32)

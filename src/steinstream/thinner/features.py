@@ -38,7 +38,6 @@ class FeatureMap:
 
     @property
     def sketch_width(self) -> int:
-        """Length of a sketch."""
         return min(self.width, _SKETCH)
 
     @property

@@ -25,7 +25,6 @@ class HistoryRecorder:
         self._parts: list[History] = []
 
     def add(self, steps: Integers, records: StepRecords) -> None:
-        """Add consecutive steps."""
         rows = self._recorded(steps)
         if len(rows):
             ksd, mmd = np.sqrt(records.squared_ksds[rows]), np.sqrt(records.squared_mmds[rows])

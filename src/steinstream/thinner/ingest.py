@@ -49,11 +49,9 @@ class CostsAndPins(NamedTuple):
 
     @classmethod
     def none(cls, count: int) -> CostsAndPins:
-        """Return zero costs and no pins."""
         return cls(np.zeros(count), np.zeros(count, dtype=np.bool_))
 
     def take(self, rows: slice | Flags | Integers) -> CostsAndPins:
-        """Return some of the rows."""
         return CostsAndPins(self.costs[rows], self.pinned[rows])
 
     def append(self, more: CostsAndPins) -> CostsAndPins:
@@ -82,7 +80,6 @@ def ingest(config: ThinConfig, state: ThinnerState, new: NewDraws, candidates: i
     -------
     Block
         The draws that take part in this pass, with second scores as further columns.
-
     """
     x, s = validation.as_draws_and_scores(new.draws, new.scores, state.dim)
     second = None if new.second_scores is None else validation.as_draws_and_scores(x, new.second_scores)[1]

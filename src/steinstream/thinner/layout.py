@@ -83,7 +83,6 @@ class DrawLayout:
         return np.hstack([part for part in parts if part is not None])
 
     def split(self, columns: Array) -> Columns:
-        """Split the result of `columns`."""
         dim = self.dim
         edges = np.cumsum([dim, dim * self.has_scores, dim * self.has_second_scores, int(self.has_ratios)])
         draws, scores, second_scores, ratios, sketches = np.split(columns, edges, axis=1)
@@ -122,13 +121,11 @@ class DrawLayout:
         return np.hstack([preconditioner.apply_to_draws(base[:, : self.dim]), features])
 
     def state(self) -> dict[str, Any]:
-        """Return the layout for a checkpoint."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         return {**plain, "features": None if self.features is None else self.features.state()}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> DrawLayout:
-        """Return the layout of a checkpoint."""
         features = None
         if state["features"] is not None:
             features = FeatureMap(int(state["features"]["width"]))

@@ -90,7 +90,6 @@ class Selection:
         return Block(self._draws.draws[places], self._draws.scores[places], self._draws.ids[places])
 
     def greedy(self) -> Self:
-        """Start with the greedy selection."""
         from steinstream._engine.local_search import choose_greedily
 
         choose_greedily(self._kernel, self._subset, np.arange(len(self.chosen)))

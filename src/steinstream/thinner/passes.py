@@ -78,7 +78,6 @@ class Pass:
         """Return the pass that follows, which starts with the draws ``ids``."""
         return Pass(
             number=self.number + 1,
-            received=0,
             held=len(ids),
             not_offered=ids,
             initial_root=math.sqrt(objective),
@@ -170,7 +169,6 @@ def correct_stream(config: ThinConfig, state: ThinnerState, sample: Block, marke
     -------
     bool
         Whether the chain was corrected.
-
     """
     wanted = config.start is None and config.stream_weight > 0 and config.storage == "float64"
     if not wanted or not _may_start_with_sample(config, state, marked):
@@ -214,7 +212,6 @@ def choose_from_sample(config: ThinConfig, preconditioner: Preconditioner, sampl
     -------
     SampleChoice or None
         The chosen draws.
-
     """
     size, weight = config.size or 0, config.stream_weight
     if weight:
@@ -251,7 +248,6 @@ def choose_by_corrected_stream(
     SampleChoice or None
         The chosen draws and the corrected stream. None also if the subsample is too small, or if more draws are kept
         than half of those of a corrected stream.
-
     """
     size = config.size or 0
     if len(sample.draws) < _SAMPLE_FACTOR * size or _SAMPLE_FACTOR * size > CORRECTED_DRAWS:

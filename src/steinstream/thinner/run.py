@@ -58,7 +58,6 @@ class StepInfo(NamedTuple):
     >>> step = thinner.push([0.0], [0.0])
     >>> step.added, step.dropped, step.size
     (((0, 1),), ((0, 0),), 1)
-
     """
 
     added: Ids

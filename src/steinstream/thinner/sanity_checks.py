@@ -43,7 +43,6 @@ class SanityChecks:
         str or None
             The problem, empty if there is none. None if the check was not made: it is not enabled, there are too few
             draws, or they have no scores.
-
         """
         if not self.scores or not stream.has_scores or len(stream.draws) < _MIN_DRAWS:
             return None

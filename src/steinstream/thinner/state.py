@@ -20,7 +20,7 @@ from steinstream.thinner.layout import DrawLayout, as_layout
 from steinstream.thinner.passes import Pass
 from steinstream.thinner.sanity_checks import SanityChecks
 from steinstream.thinner.subsample import Subsample
-from steinstream.validation import IDENTITY_MAX_DRAWS, Block, SteinIdentity, empty_block, id_tuples
+from steinstream.validation import IDENTITY_MAX_DRAWS, Block, SteinIdentity, empty_block, finite_rows, id_tuples
 
 if TYPE_CHECKING:
     from steinstream.thinner.config import ThinConfig
@@ -116,15 +116,13 @@ class ThinnerState:
 
     def start_with(self, config: ThinConfig, block: Block) -> None:
         """Use these draws as the initial set."""
-        from steinstream import validation
-
         if self.dictionary is None:
             raise InputError("An initial set needs a fixed preconditioner, not a warm-up.")
         if config.size is not None and len(block.draws) > config.size:
             raise InputError(
                 f"{len(block.draws)} initial draws were given, but size={config.size}.", "Thin them, or increase size."
             )
-        validation.finite_rows(block, "raise", config.kernel.linear > 0, config.storage)
+        finite_rows(block, "raise", config.kernel.linear > 0, config.storage)
         if self.layout is None:
             self.set_layout(config, as_layout(config, self.dim, block, False))
         if self.layout is not None and self.layout.sketches_draws:
@@ -172,7 +170,6 @@ class ThinnerState:
 
     @property
     def pinned_ids(self) -> Ids:
-        """Ids of the pinned draws."""
         return () if self.dictionary is None else id_tuples(self.dictionary.pinned)
 
     @property
@@ -199,7 +196,6 @@ class ThinnerState:
         -------
         dict
             The state, which `from_dict` restores.
-
         """
         identity, current = self.stein_identity, self.current_pass
         fixed = self.preconditioner if isinstance(self.preconditioner, Preconditioner) else None

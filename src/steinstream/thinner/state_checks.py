@@ -51,7 +51,8 @@ def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
     _draws(root, layout, dim)
     _history(root.part("history"))
     _pass(root.part("current_pass"), empty.part("current_pass"))
-    _moments_of(root, empty, "second_score_noise")
+    if root.agree(empty, "second_score_noise"):
+        _moments(root.part("second_score_noise"), empty.part("second_score_noise"))
     if root.agree(empty, "estimator"):
         root.part("estimator").wholes("changes")
         _window(root.part("estimator").part("window"), empty.part("estimator").part("window"))
@@ -97,7 +98,6 @@ class _Fields:
         self._rows: dict[str, int] = {}
 
     def wrong(self, name: str, what: str) -> InputError:
-        """Return the error for a value."""
         return InputError(f"{self._name}.{name} is invalid: {what}.")
 
     def __getitem__(self, name: str) -> Any:
@@ -106,7 +106,6 @@ class _Fields:
         return self._values[name]
 
     def values(self) -> dict[str, Any]:
-        """Return all values."""
         return dict(self._values)
 
     @property
@@ -115,7 +114,6 @@ class _Fields:
         return set(self._values)
 
     def part(self, name: str) -> _Fields:
-        """Return a part of the values."""
         return _Fields(f"{self._name}.{name}", self[name])
 
     def same_keys(self, other: _Fields) -> None:
@@ -131,7 +129,6 @@ class _Fields:
         return self[name] is not None
 
     def flag(self, name: str) -> bool:
-        """Return a bool."""
         if not isinstance(self[name], bool):
             raise self.wrong(name, "it is not true or false")
         return bool(self[name])
@@ -144,7 +141,6 @@ class _Fields:
         return value
 
     def wholes(self, name: str) -> list[int]:
-        """Return a list of whole numbers."""
         value = self[name]
         if not isinstance(value, list) or any(isinstance(item, bool) or not isinstance(item, int) for item in value):
             raise self.wrong(name, "it is not a list of whole numbers")
@@ -170,7 +166,6 @@ class _Fields:
         -------
         array
             Of this shape, in which None is any size, and a name one size, the same in all arrays of this part.
-
         """
         value = self[name]
         if not isinstance(value, np.ndarray):
@@ -339,11 +334,6 @@ def _pass(fields: _Fields, empty: _Fields) -> None:
         fields.flag(name)
 
 
-def _moments_of(root: _Fields, empty: _Fields, name: str) -> None:
-    if root.agree(empty, name):
-        _moments(root.part(name), empty.part(name))
-
-
 def _moments(fields: _Fields, empty: _Fields) -> int:
     """Check running moments, and return their number of draws."""
     fields.same_keys(empty)
@@ -409,7 +399,9 @@ def _kept(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) 
     if present:
         fields.array("cost", np.float64, ("labels",), 0.0)
         fields.array("pinned", np.bool_, ("labels",))
-        fields.array("penalty_scalars", np.float64, (_count_of_scalars(),))
+        from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
+
+        fields.array("penalty_scalars", np.float64, (len(PENALTY_SCALARS.names or ()),))
         fields.array("stream_sum", np.float64, ("slots",))
         _summary(fields, layout.base_width)
 
@@ -448,12 +440,6 @@ def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
         or numbers["pair_sum"] > largest * numbers["count"]
     ):
         raise fields.wrong("stream_sum", f"a sum over the stream is not between 0 and {largest:g}")
-
-
-def _count_of_scalars() -> int:
-    from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
-
-    return len(PENALTY_SCALARS.names or ())
 
 
 def _kept_float32(fields: _Fields, empty: _Fields, penalised: bool, layout: DrawLayout) -> None:

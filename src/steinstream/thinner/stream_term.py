@@ -94,7 +94,6 @@ class StreamTerm:
         -------
         array
             Sum of phi over the stream for each candidate.
-
         """
         points = self._features.apply(sketches)
         sums = stream_sums(self._kernel, self._summary, points)
@@ -218,7 +217,6 @@ class StreamTerm:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the state that :meth:`state` returned."""
         self._sketches, self._stream_sums = list(state["sketches"]), state["stream_sums"].tolist()
         self.gamma, *sums = state["sums"].tolist()
         for name, value in zip(_SUMS, sums, strict=True):

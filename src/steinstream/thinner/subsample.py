@@ -34,15 +34,7 @@ _OFFSET = 0x9E3779B1
 class Subsample:
     """Evenly spaced draws of a stream, at most 4096; above 1024 dimensions fewer, down to 512. Without features.
 
-    Parameters
-    ----------
-    dim : int
-        Number of dimensions.
-    enabled : bool, default True
-        Whether to hold any draws.
-    max_draws : int, default 4096
-        Largest number of draws.
-
+    If it is not ``enabled``, it holds no draws.
     """
 
     def __init__(self, dim: int, enabled: bool = True, max_draws: int = _MAX_DRAWS) -> None:
@@ -129,7 +121,6 @@ class Subsample:
         return held.take(keep)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         counts = np.array(sorted(self._next.items()), dtype=np.int64).reshape(-1, 2)
         indices = self._indices[: self._held]
         held = self.block
@@ -165,7 +156,6 @@ def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Precondition
     -------
     Preconditioner
         The preconditioner. If the kernel has a linear term, which depends on the origin, an estimate has a centre.
-
     """
     held = subsample.block
     if len(held.draws) == 0:

@@ -41,7 +41,7 @@ def compiled_functions():
 
 def counterparts(docstring):
     """Names after "Reference:", up to the end of the sentence."""
-    line = re.search(r"^Reference: (.*)$", docstring, flags=re.MULTILINE)
+    line = re.search(r"\bReference: (.*)$", docstring, flags=re.MULTILINE)
     return re.findall(r"`([\w.]+)`", line.group(1)) if line else []
 
 

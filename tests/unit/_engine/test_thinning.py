@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import steinstream as ss
 from steinstream._engine.reference import Reference, cumulative_squared_ksd
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import floor_at, ksd_thinner, limits_at, magnitude
+from tests.thinners import floor_at, groups, ksd_thinner, limits_at, magnitude
 
 
 @settings(max_examples=150, deadline=None)
@@ -28,9 +28,7 @@ def test_keeps_the_same_draws_as_the_reference(stream, kernel, growth, budget, c
         validate_scores=False,
     )
     reference = Reference(kernel)
-    for t in range(1, len(x) // candidates + 1):
-        group = slice((t - 1) * candidates, t * candidates)
-        names = [(0, i) for i in range(group.start, group.stop)]
+    for t, group, names in groups(len(x), candidates):
         before = set(reference.ids)
         limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
         reference.step(x[group], s[group], names, **limits)

@@ -18,7 +18,7 @@ from steinstream.thinner.features import FeatureMap
 from steinstream.thinner.stream_term import StreamTerm
 from steinstream.validation import consecutive_ids
 from tests.streams import budgets, growths, kernels, rules, streams
-from tests.thinners import ksd_thinner, limits_at, magnitude
+from tests.thinners import groups, ksd_thinner, limits_at, magnitude
 
 plain = kernels.filter(lambda kernel: not kernel.linear)
 
@@ -40,9 +40,7 @@ def test_keeps_the_same_draws_as_the_specification(stream, kernel, growth, budge
         x.shape[1], kernel=kernel, growth=growth, budget=budget, rule=rule, size=cap, candidates=candidates
     )
     reference = Reference(kernel)
-    for t in range(1, len(x) // candidates + 1):
-        group = slice((t - 1) * candidates, t * candidates)
-        names = [(0, i) for i in range(group.start, group.stop)]
+    for t, group, names in groups(len(x), candidates):
         before = set(reference.ids)
         limits = limits_at(t, growth, budget, len(reference.draws) + 1, cap, rule)
         reference.step(x[group], s[group], names, **limits)

@@ -87,7 +87,6 @@ class Posterior:
     ------
     InputError
         If the standard deviation or the number of examples is not positive.
-
     """
 
     def __init__(self, loss: Callable[..., Any], prior: float | Callable[[Any], Any], examples: int) -> None:
@@ -113,7 +112,6 @@ class Posterior:
         -------
         torch.Tensor or float
             Log prior, up to a constant.
-
         """
         if callable(self.prior):
             return self.prior(module)
@@ -128,7 +126,6 @@ class WeightSubspace(Protocol):
     ----------
     dim : int
         Dimension of the subspace.
-
     """
 
     dim: int
@@ -145,7 +142,6 @@ class WeightSubspace(Protocol):
         -------
         torch.Tensor
             Weight vector, differentiable by ``z``.
-
         """
 
 
@@ -216,7 +212,6 @@ class Collector:
     InputError
         If an argument is invalid, ``folder`` holds a run and ``resume`` is False, or the settings differ from those of
         the run.
-
     """
 
     def __init__(
@@ -322,7 +317,6 @@ class Collector:
         ------
         InputError
             If the score cannot be computed, or an earlier draw could not be stored.
-
         """
         if self._storage_failed:
             raise InputError(
@@ -373,7 +367,6 @@ class Collector:
         -------
         array
             The score, (d,).
-
         """
         return scale * self._weights.gradients(self.module)
 
@@ -522,7 +515,6 @@ class Collector:
         Kept
             ``settings["score"]`` is the kind of their scores, None without scores. ``settings["source"]`` holds the
             length of the chains, and R-hat and ESS of the worst of at most 64 weights.
-
         """
         kept = with_source(self.thinner.kept, "torch", self._convergence)
         score = None if kept.scores is None else self.score
@@ -535,7 +527,6 @@ class Collector:
         ------
         tuple
             Id (chain, index) and network.
-
         """
         if self.subspace is None:
             for id in self.ids:
@@ -551,7 +542,6 @@ class Collector:
         ------
         tuple
             Id (chain, index) and the dictionary that ``payload`` returned.
-
         """
         for id in self.ids:
             tensors = self._storage.read_all(id)

@@ -49,14 +49,8 @@ def _same_random_state(torch: Any, module: Any) -> Iterator[None]:
 class PredictionsOn:
     """Predictions on fixed inputs (n, ...), or on batches of them, as a function of the module.
 
-    Parameters
-    ----------
-    inputs : torch.Tensor or sequence of torch.Tensor
-        Inputs (n, ...), or batches of them.
-    kind : {"classes", "values"}, optional
-        ``"classes"``: the outputs are logits or probabilities, and probabilities are returned. ``"values"``: the
-        outputs are returned. Default: decided by the first outputs.
-
+    With the ``kind`` ``"classes"``, the outputs are logits or probabilities, and probabilities are returned; with
+    ``"values"``, the outputs are returned. With None, the first outputs decide.
     """
 
     def __init__(self, inputs: Any, kind: str | None) -> None:

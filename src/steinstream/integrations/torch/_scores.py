@@ -37,7 +37,6 @@ def scores(
     -------
     array
         Scores in the shape of ``draws``, for :func:`steinstream.thin`.
-
     """
     positive(batch, "batch")
     gradient: Any = batched_score("torch", log_density)

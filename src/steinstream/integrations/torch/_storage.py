@@ -42,7 +42,6 @@ class MemoryStorage:
         return self._tensors[id][name]
 
     def read_all(self, id: Id) -> Tensors:
-        """Return all tensors of a draw."""
         return self._tensors[id]
 
     def close(self) -> None:
@@ -90,7 +89,6 @@ class FileStorage:
             return file.get_tensor(name)
 
     def read_all(self, id: Id) -> Tensors:
-        """Return all tensors of a draw."""
         tensors: Tensors = self._torch.load_file(str(self._files.path(id)))
         return tensors
 

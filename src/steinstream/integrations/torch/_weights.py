@@ -31,11 +31,9 @@ class Weights:
         return [weight for weight in module.parameters() if weight.requires_grad]
 
     def tensor(self, module: Any) -> Any:
-        """Return the weights as one tensor."""
         return self._torch.cat([weight.detach().reshape(-1) for weight in self._of(module)])
 
     def vector(self, module: Any) -> Array:
-        """Return the weights as one array."""
         return np.asarray(self.tensor(module).cpu().double().numpy())
 
     def gradients(self, module: Any) -> Array:

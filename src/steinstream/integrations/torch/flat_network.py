@@ -32,7 +32,6 @@ class FlatNetwork:
     >>> network = FlatNetwork(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2)))
     >>> network.size, tuple(network(network.weights(), torch.zeros(5, 2)).shape)
     (17, (5, 2))
-
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -60,7 +59,6 @@ class FlatNetwork:
         -------
         FlatNetwork
             The network. The global random state of PyTorch is not changed.
-
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -73,7 +71,6 @@ class FlatNetwork:
         -------
         torch.Tensor of shape (size,)
             The weights.
-
         """
         return torch.cat([parameter.detach().reshape(-1) for parameter in self.model.parameters()])
 
@@ -92,7 +89,6 @@ class FlatNetwork:
         -------
         dict of str to torch.Tensor
             Views of the vector, by the name of the parameter.
-
         """
         parts = torch.split(weights, self._counts)
         return {name: part.view(shape) for name, part, shape in zip(self._names, parts, self._shapes, strict=True)}
@@ -104,6 +100,5 @@ class FlatNetwork:
         -------
         FlatNetwork
             The copy.
-
         """
         return FlatNetwork(deepcopy(self.model))

@@ -68,7 +68,6 @@ class SubspacePosterior(Target):
     >>> target = SubspacePosterior(network, plane, torch.ones(10, 1), torch.zeros(10, dtype=torch.long))
     >>> target.score(np.zeros(2)).shape, target.predict(np.zeros(2), torch.ones(3, 1)).shape
     ((2,), (3, 2))
-
     """
 
     def __init__(
@@ -119,7 +118,6 @@ class SubspacePosterior(Target):
         -------
         array of shape (n, k)
             One gradient per training example.
-
         """
         columns = []
         with torch.inference_mode():
@@ -149,7 +147,6 @@ class SubspacePosterior(Target):
         ------
         InputError
             If ``size`` is not between 1 and the number of examples.
-
         """
         if not 1 <= size <= len(self.labels):
             raise InputError(
@@ -181,7 +178,6 @@ class SubspacePosterior(Target):
         -------
         array of shape (n, classes)
             Class probabilities.
-
         """
         with torch.inference_mode():
             weights = self.subspace.weights(position)
@@ -205,7 +201,6 @@ class SubspacePosterior(Target):
         return np.asarray(total.numpy() / self.temperature, dtype=np.float64)
 
     def _log_likelihoods(self, weights: torch.Tensor) -> Array:
-        """Return the log likelihood of each example."""
         terms = [
             -functional.cross_entropy(
                 self.network(weights, self.inputs[rows]).double(), self.labels[rows], reduction="none"

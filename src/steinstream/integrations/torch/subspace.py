@@ -45,7 +45,6 @@ class Subspace:
     ([0.0, 0.0, 0.0], [1.0, 3.0, 0.0])
     >>> plane.coordinates(torch.tensor([1.0, 1.5, 7.0])).tolist()  # of the nearest point
     [0.0, 0.5]
-
     """
 
     base: torch.Tensor
@@ -87,7 +86,6 @@ class Subspace:
         -------
         Subspace
             The plane. Its base is (first + second) / 2.
-
         """
         base = (first + second) / 2
         return cls(base, torch.stack([first - base, midpoint - base]))
@@ -114,7 +112,6 @@ class Subspace:
         ------
         InputError
             If ``dim`` is not between 1 and the number of weights.
-
         """
         if not 1 <= whole_number(dim, "dim") <= len(base):
             raise InputError(f"dim is {dim} for {len(base)} weights.", f"Choose a dim from 1 to {len(base)}.")
@@ -141,7 +138,6 @@ class Subspace:
         ------
         InputError
             If ``dim`` is not between 1 and the number of weight vectors.
-
         """
         points = torch.stack(list(weights))
         if not 1 <= whole_number(dim, "dim") < len(points):
@@ -169,7 +165,6 @@ class Subspace:
         ------
         InputError
             If ``z`` does not have ``dim`` numbers.
-
         """
         z = torch.as_tensor(z).to(self.base)
         if z.shape != (self.dim,):
@@ -188,7 +183,6 @@ class Subspace:
         -------
         array of shape (k,)
             Coordinates of the nearest point of the subspace.
-
         """
         axes, offset = self.directions.double(), (weights - self.base).double()
         z = torch.linalg.solve(axes @ axes.T, axes @ offset)
@@ -206,6 +200,5 @@ class Subspace:
         -------
         Subspace
             The subspace with its tensors on that device.
-
         """
         return Subspace(self.base.to(device), self.directions.to(device))
