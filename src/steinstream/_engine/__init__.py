@@ -3,12 +3,19 @@
 Each module builds on the ones above it:
 
 ======================  ==============================================================================================
-``jit``                 compilation with numba and the cache of machine code
+``compile_clock``       time that compilation takes
+``code_cache``          files with machine code
+``jit``                 compilation with numba
+``by_reference``        named tuples that are passed as one address
+``translated_values``   values of translated functions
+``translation``         compilation of loops without type inference
+``late_calls``          functions that are compiled when compiled code first calls them
 ``double_double``       exact sums as pairs of doubles
 ``simd``                vector code from Python expressions
 ``kernel_pair``         Stein kernel of one pair of draws
 ``kernel_row``          Stein kernel of one draw with all stored draws, with sums and influences
 ``base_row``            base kernel of one draw with all stored draws, without scores
+``compiled_kernel``     parameters of a kernel and addresses of its rows
 ``stream_summary``      summary of the stream by kernel halving
 ``state``               the kept draws as arrays
 ``penalties``           stream term, costs and pins

@@ -12,23 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from steinstream._engine import double_double
-from steinstream._engine.jit import inlined, jit
+from steinstream._engine.compiled_kernel import CompiledKernel
+from steinstream._engine.jit import inlined
 from steinstream._engine.kernel_pair import value_of
 from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
+from steinstream._engine.pairwise import SumsBefore
 from steinstream._engine.simd import LANES
+from steinstream._engine.translation import translated
 from steinstream._typing import Array, Integers
 
 _PART = 64  # tiles whose kernel values remain in the first-level cache until they are added
 
 
 # -- tiles ---------------------------------------------------------------------------------------------------------
-
-
-@jit
-def fill_tiles(tiles, start, draws, scores) -> None:
-    """Write draws and scores (n, d) into the slots from ``start`` on. Storage bookkeeping."""
-    for i in range(draws.shape[0]):
-        write_draw(tiles, start + i, draws[i], scores[i])
 
 
 @inlined
@@ -52,33 +48,41 @@ def read_draw(tiles, slot, draw):
 # -- Stein thinning and kernel thinning ----------------------------------------------------------------------------
 
 
-@jit
-def add_row(kernel, tiles, chosen, sums) -> int:
-    """Add k0(., chosen) to the sums of all slots; return the first slot with the smallest sum.
+def add_row(kernel: CompiledKernel, tiles: Array, chosen: int, sums: Array) -> int:
+    """Add k0(., chosen) to the sums of all slots; return the first slot with the smallest sum."""
+    return int(_add_row(kernel, tiles, chosen, sums, np.zeros((2, tiles.shape[1]))))
+
+
+@translated
+def _add_row(kernel, tiles, chosen, sums, draw) -> int:
+    """Do what :func:`add_row` does; ``draw`` is scratch.
 
     Reference: `reference.stein_thinning`.
     """
-    draw, row, smallest = np.zeros((2, tiles.shape[1])), np.zeros(_PART * LANES), np.zeros(LANES)
-    lanes = new_lanes()
+    row, smallest, lanes = np.zeros(_PART * LANES), np.zeros(LANES), new_lanes()
     read_draw(tiles, chosen, draw)
     best, slot = np.inf, 0
     for start in range(0, tiles.shape[0], _PART):
-        count = min(_PART, tiles.shape[0] - start)
-        compute_row(kernel, STORE, store_arrays(draw, tiles[start : start + count], row, lanes), None, 0, count)
-        smallest[:] = np.inf
-        for at in range(0, count * LANES, LANES):
-            part, values = sums[start * LANES + at : start * LANES + at + LANES], row[at : at + LANES]
+        stop = min(start + _PART, tiles.shape[0])
+        compute_row(kernel, STORE, store_arrays(draw, tiles[start:stop], row, lanes), None, 0, stop - start)
+        for lane in range(LANES):
+            smallest[lane] = np.inf
+        for tile in range(start, stop):
+            part, values = sums[tile * LANES : (tile + 1) * LANES], row[(tile - start) * LANES : (_PART * LANES)]
             for lane in range(LANES):
                 part[lane] += values[lane]
-                smallest[lane] = part[lane] if part[lane] < smallest[lane] else smallest[lane]
-        if smallest.min() < best:
-            best, slot = smallest.min(), start * LANES
+                smallest[lane] = min(smallest[lane], part[lane])
+        here = np.inf
+        for lane in range(LANES):
+            here = min(here, smallest[lane])
+        if here < best:
+            best, slot = here, start * LANES
     while sums[slot] != best and slot + 1 < sums.shape[0]:
         slot += 1
     return slot
 
 
-@jit
+@translated
 def pairs(kernel, draws, one, other, out) -> None:
     """Write the Stein kernel of the draws ``one[i]`` and ``other[i]`` of (n, 2, d).
 
@@ -109,24 +113,26 @@ def empty_reservoir(size: int, dim: int) -> Reservoir:
     return Reservoir(np.zeros((-(-size // LANES), dim, 2, LANES)), np.zeros(size, dtype=np.int64), *sums)
 
 
-@jit
-def update_reservoir(kernel, draws, sums, reservoir, begin, end) -> None:
+def update_reservoir(
+    kernel: CompiledKernel, draws: Array, sums: SumsBefore, reservoir: Reservoir, begin: int, end: int
+) -> None:
     """Offer draws ``begin`` to ``end - 1`` of a chain (n, 2, d) to the reservoir.
 
-    ``sums`` (:class:`~steinstream._engine.pairwise.SumsBefore`) holds the kernel sums of each draw over those before
-    it, and its value with itself.
+    ``sums`` holds the kernel sums of each draw over those before it, and its value with itself.
+    """
+    row, removed = np.zeros(len(reservoir.tiles) * LANES), np.zeros((2, draws.shape[2]))
+    _update_reservoir(kernel, draws, sums, reservoir, begin, end, row, removed)
+
+
+@translated
+def _update_reservoir(kernel, draws, sums, reservoir, begin, end, row, removed) -> None:
+    """Do what :func:`update_reservoir` does; ``row`` and ``removed`` are scratch.
 
     Reference: `reference.reservoir`.
     """
     tiles, places, diagonal = reservoir.tiles, reservoir.places, reservoir.diagonal
-    inside, inside_low, toward, toward_low = (
-        reservoir.inside,
-        reservoir.inside_low,
-        reservoir.toward,
-        reservoir.toward_low,
-    )
-    size = places.shape[0]
-    row, lanes, removed = np.zeros(tiles.shape[0] * LANES), new_lanes(), np.zeros((2, draws.shape[2]))
+    inside, inside_low, toward = reservoir.inside, reservoir.inside_low, reservoir.toward
+    toward_low, size, lanes = reservoir.toward_low, places.shape[0], new_lanes()
     for t in range(begin, end):
         held, share = min(t, size), size / (t + 1.0)
         own = sums.diagonal[t]

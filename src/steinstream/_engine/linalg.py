@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from steinstream._engine.compiled_kernel import CompiledKernel
-from steinstream._engine.jit import jit
 from steinstream._engine.kernel_row import STORE, compute_row, new_lanes, store_arrays
 from steinstream._engine.pairwise import as_tiles
 from steinstream._engine.simd import LANES
@@ -34,7 +33,7 @@ def _multiply(matrix, rows, out):
                 result[j] += factor * line[j]
 
 
-@jit
+@translated
 def solve_cholesky(lower, right) -> None:
     """Replace each row b of ``right`` by the solution of L L^T x = b. Reference: `numpy.linalg.solve`."""
     for k in range(right.shape[0]):
@@ -45,24 +44,26 @@ def solve_cholesky(lower, right) -> None:
                 total += line[j] * x[j]
             x[i] = (x[i] - total) / line[i]
         for i in range(lower.shape[0] - 1, -1, -1):
-            line, value = lower[i], x[i] / lower[i, i]
+            value = x[i] / lower[i, i]
             x[i] = value
             for j in range(i):
-                x[j] -= line[j] * value
+                x[j] -= lower[i, j] * value
 
 
 def stein_matrix(kernel: CompiledKernel, draws: Array, scores: Array) -> Array:
     """Return k0 of all pairs of draws, (n, n); symmetric to the last bit."""
-    matrix = np.empty((len(draws), len(draws)))
-    _fill(kernel, as_tiles(draws, scores), np.stack([draws, scores], axis=1), matrix)
-    return matrix
+    tiles, count = as_tiles(draws, scores), len(draws)
+    matrix = np.zeros((count, len(tiles) * LANES))
+    _fill(kernel, tiles, np.stack([draws, scores], axis=1), matrix)
+    return np.ascontiguousarray(matrix[:, :count])
 
 
-@jit
+@translated
 def _fill(kernel, tiles, draws, matrix):
-    """Write the kernel values of all pairs. Reference: `kernels.Kernel.matrix`."""
-    row, lanes = np.zeros(tiles.shape[0] * LANES), new_lanes()
+    """Write the kernel values of all pairs, with those of the padding.
+
+    Reference: `kernels.Kernel.matrix`.
+    """
+    lanes = new_lanes()
     for i in range(draws.shape[0]):
-        compute_row(kernel, STORE, store_arrays(draws[i], tiles, row, lanes), None, 0, tiles.shape[0])
-        for j in range(draws.shape[0]):
-            matrix[i, j] = row[j]
+        compute_row(kernel, STORE, store_arrays(draws[i], tiles, matrix[i], lanes), None, 0, tiles.shape[0])

@@ -157,14 +157,17 @@ def _halve(kernel, tiles, base, selected, signs) -> float:
         product -= row_total(kernel, base[first + 1], tiles, signs, lanes, first)
         signs[first] = 1.0 if product <= 0.0 else -1.0
         signs[first + 1] = -signs[first]
-        square += 2.0 * signs[first] * product + 2.0 * (own - base_value(kernel, base, first, first + 1))
+        square += 2.0 * signs[first] * product + 2.0 * (own - unrounded_phi(kernel, base, first, first + 1))
         selected[first], selected[first + 1] = product <= 0.0, product > 0.0
     return max(square, 0.0)
 
 
 @inlined
-def base_value(kernel, base, i, j):
-    """Return phi of two base vectors. Reference: `reference.base_values`."""
+def unrounded_phi(kernel, base, i, j):
+    """Return phi of two base vectors.
+
+    Reference: `reference.base_values`.
+    """
     u = 0.0
     for k in range(base.shape[1]):
         difference = base[i, k] - base[j, k]

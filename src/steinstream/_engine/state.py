@@ -15,6 +15,7 @@ do not depend on the order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def record_values(record: Any) -> Array:
     return np.array(record.tolist(), dtype=np.float64)
 
 
-def set_record(record: Any, values: Array) -> None:
+def set_record(record: Any, values: Iterable[float]) -> None:
     """Set the fields of a record, in their order."""
     for name, value in zip(record.dtype.names, values, strict=True):
         record[name] = value

@@ -43,7 +43,7 @@ from steinstream._engine.jit import inlined
 from steinstream._engine.kernel_pair import profile_at
 from steinstream._engine.late_calls import called_late
 from steinstream._engine.simd import LANES
-from steinstream._engine.state import aligned
+from steinstream._engine.state import aligned, new_record, set_record
 from steinstream._engine.translation import translated
 from steinstream._typing import AnyArray, Array, Flags, Integers
 
@@ -51,6 +51,18 @@ RADIUS = 512  # r: half the capacity of the highest level
 LEVELS = 48
 _DECAY = 0.574  # ratio of the capacities of neighbouring levels
 _SMALLEST = 32  # capacity
+
+
+#: Numbers of a summary.
+SUMMARY_SCALARS = np.dtype(
+    [
+        ("free", np.int64),  # number of free slots
+        ("highest", np.int64),  # level
+        ("used", np.int64),  # number of slots that were ever used
+        ("seen", np.int64),  # draws of the stream
+        ("squared_error", np.float64),  # sum of the squared errors of all halvings
+    ]
+)
 
 
 @by_reference
@@ -68,8 +80,7 @@ class StreamSummary(NamedTuple):
     lanes: Array  # (2, 16): exact sum of a row, one pair per lane
     point: Array  # (d,): scratch
     ids: Integers  # (slots, 2): chain and index of each draw
-    numbers: Integers  # (4,): free slots, highest level, slots that were ever used, draws of the stream
-    squared_error: Array  # (1,): sum of the squared errors of all halvings
+    scalars: Any  # a record of SUMMARY_SCALARS
 
 
 def capacity(level: int, highest: int) -> int:
@@ -106,10 +117,9 @@ def empty_summary(dim: int, raw: int, draws: int | None = None) -> StreamSummary
         lanes=aligned(2, LANES),
         point=np.zeros(dim),
         ids=np.zeros((slots, 2), dtype=np.int64),
-        numbers=np.zeros(4, dtype=np.int64),
-        squared_error=np.zeros(1),
+        scalars=new_record(SUMMARY_SCALARS),
     )
-    summary.numbers[0] = slots
+    summary.scalars["free"] = slots
     return summary
 
 
@@ -124,14 +134,15 @@ def with_space(summary: StreamSummary, draws: int) -> StreamSummary:
     Memory grows with the number of draws up to that of a full summary, which is large if draws have many coordinates.
     The new slots are used after all that were free before, so that the slot of each draw does not depend on the growth.
     """
-    before, (free, _, used, _) = len(summary.free), summary.numbers.tolist()
-    slots = _slots_for(used + draws)
+    before, free = len(summary.free), summary.scalars.free
+    slots = _slots_for(int(summary.scalars.used) + draws)
     if slots <= before:
         return summary
     slots = max(slots, _slots_for(2 * before))
     stack = np.concatenate([np.arange(slots - 1, before - 1, -1), summary.free[:free]])
-    numbers = summary.numbers.copy()
-    numbers[0] = len(stack)
+    scalars = new_record(SUMMARY_SCALARS)
+    set_record(scalars, summary.scalars)
+    scalars["free"] = len(stack)
     return summary._replace(
         tiles=_extended(summary.tiles, slots // LANES),
         weights=_extended(summary.weights, slots),
@@ -139,7 +150,7 @@ def with_space(summary: StreamSummary, draws: int) -> StreamSummary:
         free=np.concatenate([stack, np.zeros(slots - len(stack), dtype=np.int64)]),
         scratch=aligned(min(slots, _LARGEST_LEVEL) // LANES, *summary.scratch.shape[1:]),
         ids=_extended(summary.ids, slots),
-        numbers=numbers,
+        scalars=scalars,
     )
 
 
@@ -152,8 +163,11 @@ def _extended(array: AnyArray, length: int) -> AnyArray:
 
 @inlined
 def sum_over_stream(kernel, summary, point):
-    """Return the sum of phi(point, y) over the stream, by its summary. Reference: `reference.ReferenceSummary.sum`."""
-    return row_total(kernel, point, summary.tiles, summary.weights, summary.lanes, summary.numbers[2])
+    """Return the sum of phi(point, y) over the stream, by its summary.
+
+    Reference: `reference.ReferenceSummary.sum`.
+    """
+    return row_total(kernel, point, summary.tiles, summary.weights, summary.lanes, summary.scalars.used)
 
 
 @inlined
@@ -162,23 +176,23 @@ def add_to_summary(kernel, summary, draws, raw, ids, i):
 
     Reference: `reference.ReferenceSummary.add`.
     """
-    numbers = summary.numbers
-    numbers[0] -= 1
-    slot = summary.free[numbers[0]]
-    numbers[2] = max(numbers[2], slot + 1)
+    scalars = summary.scalars
+    scalars.free -= 1
+    slot = summary.free[scalars.free]
+    scalars.used = max(scalars.used, slot + 1)
     tile, lane = slot // LANES, slot % LANES
     for k in range(draws.shape[1]):
         summary.tiles[tile, k, lane] = draws[i, k]
     for k in range(raw.shape[1]):
         summary.raw[slot, k] = raw[i, k]
     summary.weights[slot], summary.ids[slot, 0], summary.ids[slot, 1] = 1.0, ids[i, 0], ids[i, 1]
-    numbers[3] += 1
+    scalars.seen += 1
     summary.members[0, summary.counts[0]] = slot
     summary.counts[0] += 1
     level = 0
-    while summary.counts[level] >= _CAPACITIES[numbers[1] - level]:
-        if level == numbers[1]:
-            numbers[1] += 1
+    while summary.counts[level] >= _CAPACITIES[scalars.highest - level]:
+        if level == scalars.highest:
+            scalars.highest += 1
         halve_level(kernel, summary, level)
         level += 1
 
@@ -227,7 +241,7 @@ def halve_level(kernel, summary, level):
     weight = 1.0
     for _ in range(level):
         weight *= 4.0
-    summary.squared_error[0] += weight * max(square, 0.0)
+    summary.scalars.squared_error += weight * max(square, 0.0)
     for i in range(count):
         slot = members[level, i]
         if signs[i] > 0.0:
@@ -236,8 +250,8 @@ def halve_level(kernel, summary, level):
             summary.counts[level + 1] += 1
         else:
             summary.weights[slot] = 0.0
-            summary.free[summary.numbers[0]] = slot
-            summary.numbers[0] += 1
+            summary.free[summary.scalars.free] = slot
+            summary.scalars.free += 1
     if summary.counts[level] > count:
         members[level, 0] = members[level, count]
     summary.counts[level] -= count
@@ -248,7 +262,7 @@ def stream_sums(kernel: Any, summary: StreamSummary, points: Array) -> Array:
 
     Reference: `reference.ReferenceSummary.sum`.
     """
-    tiles = -(-int(summary.numbers[2]) // LANES)
+    tiles = -(-int(summary.scalars.used) // LANES)
     return base_row_sums(kernel, summary.tiles[:tiles], summary.weights[: tiles * LANES], points)
 
 
@@ -295,18 +309,23 @@ class SummaryDraws(NamedTuple):
 def summary_draws(summary: StreamSummary) -> SummaryDraws:
     """Return the draws of a summary."""
     slots, levels = slots_by_level(summary), np.repeat(np.arange(LEVELS), summary.counts)
-    seen, highest = int(summary.numbers[3]), int(summary.numbers[1])
-    error = float(summary.squared_error[0])
-    return SummaryDraws(summary.raw[slots], levels, summary.ids[slots], seen, highest, error)
+    return SummaryDraws(
+        draws=summary.raw[slots],
+        levels=levels,
+        ids=summary.ids[slots],
+        seen=int(summary.scalars.seen),
+        highest=int(summary.scalars.highest),
+        squared_error=float(summary.scalars.squared_error),
+    )
 
 
 def filled_summary(content: SummaryDraws, scaled: Array) -> StreamSummary:
     """Return a summary with these draws; ``scaled`` (n, d) are the draws in the coordinates of the kernel."""
     draws, level = content.draws, content.levels
     summary, counts = empty_summary(scaled.shape[1], draws.shape[1], len(draws)), np.bincount(level, minlength=LEVELS)
-    summary.numbers[:] = len(summary.free) - len(draws), content.highest, len(draws), content.seen
     summary.counts[:] = counts
-    summary.squared_error[0] = content.squared_error
+    free = len(summary.free) - len(draws)
+    set_record(summary.scalars, (free, content.highest, len(draws), content.seen, content.squared_error))
     slot = np.arange(len(draws))
     summary.ids[slot] = content.ids
     summary.tiles[slot // LANES, :, slot % LANES] = scaled

@@ -656,18 +656,19 @@ def _kernel_thinning(problem: SelectionProblem) -> Block:
     Requires ``pip install "steinstream[kernel-thinning]"``.
     """
     from steinstream._engine.baseline_loops import pairs
+    from steinstream._engine.compiled_kernel import compile_kernel
 
     kt = _goodpoints()
     rounds = int(problem.total // problem.size).bit_length() - 1
     chain = problem.take(_spaced(problem.total, problem.size << rounds))
-    parameters = problem.kernel.parameters(problem.dim)
+    compiled = compile_kernel(problem.kernel, problem.dim)
     states = np.stack(problem.preconditioner.apply(chain.draws, chain.scores), axis=1)
 
     def stein_kernel(some: Integers, others: Integers) -> Array:
         """Stein kernel of draws that are given to goodpoints by their indices."""
         one, other = (np.array(part) for part in np.broadcast_arrays(some[:, 0], others[:, 0]))
         out = np.empty(len(one))
-        pairs(parameters, states, one, other, out)
+        pairs(compiled, states, one, other, out)
         return out
 
     numbers = np.arange(len(states), dtype=np.int64)[:, None]

@@ -26,8 +26,9 @@ def greedy_order(
     draws: Array, scores: Array, size: int, kernel: Kernel, preconditioner: Preconditioner, *, unique: bool
 ) -> Integers:
     """Return the indices of ``size`` draws (n, d) in order of selection; with ``unique`` none is selected twice."""
-    from steinstream._engine.baseline_loops import add_row, fill_tiles
+    from steinstream._engine.baseline_loops import add_row
     from steinstream._engine.compiled_kernel import compile_kernel
+    from steinstream._engine.pairwise import as_tiles
     from steinstream._engine.simd import LANES
 
     total, dim = draws.shape
@@ -36,7 +37,7 @@ def greedy_order(
     for start in range(0, total, _BLOCK):
         rows = slice(start, min(start + _BLOCK, total))
         x, s = preconditioner.apply(draws[rows], scores[rows])
-        fill_tiles(tiles, start, x, s)
+        tiles[start // LANES : -(-rows.stop // LANES)] = as_tiles(x, s)
         sums[rows] = half_diagonal(kernel, x, s)
     return select_smallest(partial(add_row, compile_kernel(kernel, dim), tiles), sums, size, unique)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steinstream._engine.jit import inlined, jit
+from steinstream._engine.translation import translated
 from steinstream._typing import Array
 from steinstream.errors import InputError
 from steinstream.targets import CompiledTarget, Sample, Target, whole_number
@@ -31,7 +32,7 @@ def _component(parameters: Parameters, k: int, x: Array, z: Array) -> float:
     """Return the log of a component's weighted density at x; write z = W (x - mean)."""
     means, factors, constants = parameters
     square = 0.0
-    for i in range(z.size):
+    for i in range(z.shape[0]):
         if factors.shape[1] == 1:
             z[i] = factors[k, 0, i] * (x[i] - means[k, i])
         else:
@@ -39,15 +40,14 @@ def _component(parameters: Parameters, k: int, x: Array, z: Array) -> float:
             for j in range(i + 1):
                 z[i] += factors[k, i, j] * (x[j] - means[k, j])
         square += z[i] * z[i]
-    value: float = constants[k] - 0.5 * square
-    return value
+    return float(constants[k] - 0.5 * square)
 
 
 @inlined
 def _add_slope(parameters: Parameters, k: int, share: float, z: Array, score: Array) -> None:
     """Add ``share`` times the score of a component, -W^T z."""
     _, factors, _ = parameters
-    for i in range(z.size):
+    for i in range(z.shape[0]):
         if factors.shape[1] == 1:
             score[i] -= share * (factors[k, 0, i] * z[i])
         else:
@@ -59,16 +59,16 @@ def _add_slope(parameters: Parameters, k: int, share: float, z: Array, score: Ar
 def _shares(parameters: Parameters, x: Array, z: Array, shares: Array) -> float:
     """Return the log density at x; write z (k, d) and the share (k,) of each component in the density."""
     largest = -math.inf
-    for k in range(shares.size):
+    for k in range(shares.shape[0]):
         shares[k] = _component(parameters, k, x, z[k])
         largest = max(largest, shares[k])
     if not largest > -math.inf:  # underflow, or not a number
         return largest
     total = 0.0
-    for k in range(shares.size):
+    for k in range(shares.shape[0]):
         shares[k] = math.exp(shares[k] - largest)
         total += shares[k]
-    for k in range(shares.size):
+    for k in range(shares.shape[0]):
         shares[k] /= total
     return largest + math.log(total)
 
@@ -82,23 +82,29 @@ def log_densities(parameters: Parameters, positions: Array, out: Array) -> None:
         out[lane] = _shares(parameters, positions[:, lane], z, shares)
 
 
-@jit
-def log_density_and_score(parameters: Parameters, position: Array, score: Array) -> float:
-    """Evaluate the log density and its gradient at a position (d,), see `steinstream.targets.CompiledTarget`."""
-    components, dimension = parameters[0].shape
-    z, shares = np.empty((components, dimension)), np.empty(components)
-    log_density = _shares(parameters, position, z, shares)
-    score[:] = 0.0
-    for k in range(components):
+@inlined
+def _density_and_score(parameters: Parameters, x: Array, score: Array, z: Array, shares: Array) -> float:
+    """Return the log density at x; write the score; ``z`` (k, d) and ``shares`` (k,) are scratch."""
+    log_density = _shares(parameters, x, z, shares)
+    for i in range(score.shape[0]):
+        score[i] = 0.0
+    for k in range(shares.shape[0]):
         _add_slope(parameters, k, shares[k], z[k], score)
     return log_density
 
 
 @jit
-def _at_points(parameters: Parameters, points: Array, densities: Array, scores: Array) -> None:
-    """Evaluate log densities and scores at points (n, d)."""
-    for i in range(len(points)):
-        densities[i] = log_density_and_score(parameters, points[i], scores[i])
+def log_density_and_score(parameters: Parameters, position: Array, score: Array) -> float:
+    """Evaluate the log density and its gradient at a position (d,), see `steinstream.targets.CompiledTarget`."""
+    components, dimension = parameters[0].shape
+    return _density_and_score(parameters, position, score, np.empty((components, dimension)), np.empty(components))
+
+
+@translated
+def _at_points(parameters: Parameters, points: Array, densities: Array, scores: Array, z: Array, shares: Array) -> None:
+    """Evaluate log densities and scores at points (n, d); ``z`` and ``shares`` are scratch."""
+    for i in range(points.shape[0]):
+        densities[i] = _density_and_score(parameters, points[i], scores[i], z, shares)
 
 
 class Mixture(Target):
@@ -219,7 +225,7 @@ class Mixture(Target):
         if x.ndim != 2 or x.shape[1] != dimension:
             raise InputError(f"Points must have shape (n, {dimension}), got shape {x.shape}.")
         densities, scores = np.empty(len(x)), np.empty_like(x)
-        _at_points(self._parameters, x, densities, scores)
+        _at_points(self._parameters, x, densities, scores, np.empty_like(self.means), np.empty(len(self.means)))
         return densities, scores
 
 

@@ -43,34 +43,18 @@ class Selection:
         counts: Array | None = None,
     ) -> None:
         from steinstream._engine.compiled_kernel import compile_kernel  # compiled: only where it is used
-        from steinstream._engine.local_search import Subset, add_stream_term
+        from steinstream._engine.local_search import empty_subset, with_stream_term
         from steinstream._engine.pairwise import as_tiles
 
-        size, kernel = config.size or 0, config.kernel
-        x = preconditioner.apply_to_draws(draws.draws)
+        x, kernel = preconditioner.apply_to_draws(draws.draws), config.kernel
         s = preconditioner.apply_to_scores(draws.scores) if draws.has_scores else np.zeros_like(x)
-        tiles = as_tiles(x, s)
-        own = np.full(tiles.shape[0] * tiles.shape[3], np.inf)  # padding is never the best draw
-        diagonal = kernel.diagonal(s, x)
-        own[: len(x)] = diagonal if draws.has_scores else 0.0
+        diagonal = kernel.diagonal(s, x) if draws.has_scores else np.zeros(len(x))
         self._draws, self._kernel = draws, compile_kernel(kernel, x.shape[1])
-        chosen, taken = np.zeros(size, dtype=np.int64), np.zeros(len(own), dtype=bool)
-        row, base_row, weights = np.zeros(len(own)), np.zeros(len(own)), np.array([float(draws.has_scores), 0.0])
-        self._subset = Subset(
-            tiles=tiles,
-            chosen=chosen,
-            taken=taken,
-            sums=0.5 * own,
-            half=0.5 * own,
-            diagonal=own,
-            row=row,
-            base_row=base_row,
-            weights=weights,
-        )
+        self._subset = empty_subset(as_tiles(x, s), diagonal, config.size or 0, float(draws.has_scores))
         if stream_weight:
             counts = np.ones(len(x)) if counts is None else counts
             scale = stream_weight * float((diagonal * counts).sum() / counts.sum()) if draws.has_scores else 1.0
-            add_stream_term(self._kernel, self._subset, counts, scale)
+            self._subset = with_stream_term(self._kernel, self._subset, counts, scale)
 
     @property
     def chosen(self) -> Integers:

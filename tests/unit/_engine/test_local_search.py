@@ -21,20 +21,7 @@ def test_a_search_is_the_specification(seed, count, kernel, data):
     s = -x + 0.3 * rng.normal(size=x.shape)
     matrix, compiled = kernel.matrix(x, s, x, s), compile_kernel(kernel, 2)
     size = data.draw(st.integers(1, count - 1))
-    tiles = as_tiles(x, s)
-    own = np.full(len(tiles) * 16, np.inf)
-    own[:count] = np.diag(matrix)
-    subset = local_search.Subset(
-        tiles,
-        chosen=np.zeros(size, dtype=np.int64),
-        taken=np.zeros(len(own), dtype=bool),
-        sums=0.5 * own,
-        half=0.5 * own,
-        diagonal=own,
-        row=np.zeros(len(own)),
-        base_row=np.zeros(len(own)),
-        weights=np.array([1.0, 0.0]),
-    )
+    subset = local_search.empty_subset(as_tiles(x, s), np.diag(matrix), size)
 
     def assert_chosen(expected):
         assert sorted(subset.chosen.tolist()) == sorted(expected)

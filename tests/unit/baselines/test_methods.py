@@ -214,6 +214,24 @@ def test_kernel_thinning_is_the_packages_own(number):
     assert baselines.kernel_thinning(draws, scores, 11, seed=5, **how)[:, 1].tolist() == places[chosen].tolist()
 
 
+@settings
+def test_kernel_thinning_evaluates_the_stein_kernel(number, monkeypatch):
+    """A stand-in for goodpoints, which is not always installed, compares the kernel that it receives."""
+    draws, scores, how, matrix = setting(number)
+    places = np.array([i * 90 // 88 - 1 for i in range(1, 89)])
+
+    class Goodpoints:
+        @staticmethod
+        def thin_X(numbers, rounds, split_kernel, swap_kernel, seed, meanK):
+            expected = matrix[places[3:8], places[40:45]]
+            assert split_kernel(numbers[3:8], numbers[40:45]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+            assert swap_kernel(numbers[3:8], numbers[40:45]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+            return np.arange(11)
+
+    monkeypatch.setattr(methods, "_goodpoints", lambda: Goodpoints)
+    assert baselines.kernel_thinning(draws, scores, 11, **how)[:, 1].tolist() == places[:11].tolist()
+
+
 def test_kernel_thinning_beats_a_stride():
     pytest.importorskip("goodpoints")
     x = np.random.default_rng(0).normal(size=(800, 2))
