@@ -39,7 +39,7 @@ from steinstream.targets import Mixture
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from experiments.results import read_table, write_table  # noqa: E402
+from experiments.results import estimate, read_table, write_table  # noqa: E402
 
 RESULTS = HERE / "results.parquet"
 ALGORITHMS = ("published", "corrected")
@@ -378,7 +378,7 @@ def _estimate(values: list[float], digits: int) -> str:
     """Return the mean ± one standard error, the value of a single run, or nothing."""
     if len(values) < 2:
         return f"{values[0]:.{digits}f}" if values else ""
-    return f"{mean(values):.{digits}f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
+    return estimate(np.array(values), digits)
 
 
 def picture(rows: list[Result]) -> None:
