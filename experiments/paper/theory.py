@@ -1,7 +1,7 @@
 """Rate of convergence of KSD and its bound (section 3): slopes of E KSD^2 on n.
 
 The bound: let F_t = |D_t|^2 KSD^2(D_t). Adding an independent draw increases E F by at most kappa = E k0(x, x), and a
-removal increases it by at most |D~_t|^2 eps_t. Hence, with the kept set at its floor, the smallest integer from f(t) on,
+removal increases it by at most |D~_t|^2 eps_t. Hence, with the kept set at its floor ceil(f),
 
     E KSD^2(D_n) <= (n kappa + sum over t <= n of (ceil(f(t)) + 1)^2 eps_t) / f(n)^2.
 

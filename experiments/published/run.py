@@ -286,11 +286,11 @@ def main() -> None:
     """Run the problems or read the stored results, then write the summary and draw the figure."""
     parser = argparse.ArgumentParser(description="The algorithm as published, next to the corrected one.")
     parser.add_argument("--data", type=Path, help="folder with goodwin/goodwin_rw_stride100.npz")
-    parser.add_argument("--read", action="store_true", help=f"use the existing {RESULTS.name}")
+    parser.add_argument("--show", action="store_true", help=f"use the existing {RESULTS.name}")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"number of repeats (default: {REPEATS})")
     arguments = parser.parse_args()
     stored = read() if RESULTS.exists() else []
-    if arguments.read:
+    if arguments.show:
         rows = stored
     else:
         repeats = arguments.repeats
