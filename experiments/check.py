@@ -47,12 +47,12 @@ SHOWN: dict[str, list[str]] = {
     "distributed/quality.py": ["--show"],
     "linear/run.py": ["--seeds", "2"],
     "networks/predictions.py": [],
-    "noisy-scores/run.py": ["--read"],
+    "noisy-scores/run.py": ["--show"],
     "passes/run.py": [],
     "scales/run.py": [],
     "weights/run.py": ["--show"],
-    "weights/forward.py": ["--draw"],
-    "weights/surrogate.py": ["--draw"],
+    "weights/forward.py": ["--show"],
+    "weights/surrogate.py": ["--show"],
     "without-scores/run.py": ["--show"],
 }
 NEEDS_DATA = ("goodwin-published", "published/run.py", "goodwin-mala/steps.py")

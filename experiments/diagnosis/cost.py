@@ -6,6 +6,7 @@ that of ``diagnose``.
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import numpy as np
@@ -20,6 +21,7 @@ ADD = Subsample.add
 
 def main() -> None:
     """Print one row per block size, then the diagnosis and its time."""
+    argparse.ArgumentParser(description="Cost of the stream subsample with 1000 kept draws.").parse_args()
     draws = np.random.default_rng(0).normal(size=(KEPT + DRAWS, DIM))
     print("| draws per call | microseconds per draw with the subsample | without | ratio |\n|---|---|---|---|")
     for block in (1, 100, 3000):

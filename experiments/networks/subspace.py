@@ -7,6 +7,7 @@ docs/network-errors.md. One to two minutes; requires torch and matplotlib.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import doctest
 from pathlib import Path
@@ -30,6 +31,7 @@ WIDTH, DRAWS, BATCH = 1.3, 400_000, 20_000
 
 def main() -> None:
     """Run the page, measure the errors and draw the figure."""
+    argparse.ArgumentParser(description="Networks in a subspace, in docs/networks.md.").parse_args()
     torch.set_num_threads(1)
     page = run_page()
     truth = importance(page)

@@ -1,4 +1,4 @@
-"""Bias of KSD with noisy scores: ``python experiments/noisy-scores/run.py [--read]``.
+"""Bias of KSD with noisy scores: ``python experiments/noisy-scores/run.py [--show]``.
 
 The true scores of both targets are known, and hence the true KSD of the kept draws: a normal with noise added to its
 scores, and logistic regression sampled by SGLD with minibatches. Writes results.csv and results.png to the folder of
@@ -50,8 +50,8 @@ class NoisyStream(NamedTuple):
 def main() -> None:
     """Measure or read results.csv, then print the table and draw the figure."""
     parser = argparse.ArgumentParser(description="Bias of KSD with noisy scores.")
-    parser.add_argument("--read", action="store_true", help="use the existing results.csv")
-    rows = read() if parser.parse_args().read else list(measure())
+    parser.add_argument("--show", action="store_true", help="use the existing results.csv")
+    rows = read() if parser.parse_args().show else list(measure())
     write(rows)
     print(table(rows))
     picture(rows)

@@ -169,7 +169,7 @@ class ChainDescription:
         from experiments.paper import plots
 
         titles = {"whole": "whole chain"}
-        if self.burn_in:
+        if self._burn_ins != "0":
             titles["settled"] = f"without {self._burn_ins} moves of burn-in"
         labels = {"first": "", "best": f", SPMCMC (m = {self.candidates})"}
         moves = self.stride * self.candidates
@@ -194,7 +194,8 @@ class ChainDescription:
             "| kernel | stream | chain | method | steps | kept | KSD | normalised KSD |",
             "|---|---|---|---|---|---|---|---|",
         ]
-        for kernel, stream, part, method in product(KERNELS, STREAMS, PARTS, GROWTHS):
+        parts = PARTS if self._burn_ins != "0" else PARTS[:1]  # without burn-in both are the same
+        for kernel, stream, part, method in product(KERNELS, STREAMS, parts, GROWTHS):
             curve = select(results, kernel=kernel, stream=stream, part=part, method=method)
             last = last_steps(curve)
             measures = [_significant(last[name]) for name in ("ksd", "normalised")]

@@ -39,7 +39,7 @@ from steinstream.targets import Mixture
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from experiments.results import read_table, write_table  # noqa: E402
+from experiments.results import estimate, read_table, write_table  # noqa: E402
 
 RESULTS = HERE / "results.parquet"
 ALGORITHMS = ("published", "corrected")
@@ -285,11 +285,11 @@ def main() -> None:
     """Run the problems or read the stored results, then write the summary and draw the figure."""
     parser = argparse.ArgumentParser(description="The algorithm as published, next to the corrected one.")
     parser.add_argument("--data", type=Path, help="folder with goodwin/goodwin_rw_stride100.npz")
-    parser.add_argument("--read", action="store_true", help=f"use the existing {RESULTS.name}")
+    parser.add_argument("--show", action="store_true", help=f"use the existing {RESULTS.name}")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"number of repeats (default: {REPEATS})")
     arguments = parser.parse_args()
     stored = read() if RESULTS.exists() else []
-    if arguments.read:
+    if arguments.show:
         rows = stored
     else:
         repeats = arguments.repeats
@@ -377,7 +377,7 @@ def _estimate(values: list[float], digits: int) -> str:
     """Return the mean ± one standard error, the value of a single run, or nothing."""
     if len(values) < 2:
         return f"{values[0]:.{digits}f}" if values else ""
-    return f"{mean(values):.{digits}f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
+    return estimate(np.array(values), digits)
 
 
 def picture(rows: list[Result]) -> None:

@@ -3,7 +3,7 @@
 The Goodwin oscillator is observed at 60, 150 or 2400 times. With fewer observations, its posterior is wider and
 less Gaussian. It is sampled by a random walk that starts far out and mixes slowly. Each selected draw requires a
 simulation up to t = 25, from which three numbers are computed. Writes forward.csv to the folder of this file and
-docs/forward-simulation.png; with --draw it only draws the existing csv file. About twenty minutes.
+docs/forward-simulation.png; with --show it only draws the existing csv file. About twenty minutes.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def errors(posterior: Goodwin, seed: int, exact: ForecastTruth) -> Iterator[Fore
 def main() -> None:
     """Measure, print the tables and draw the figure."""
     parser = argparse.ArgumentParser(description="Error of a forecast against the number of simulations.")
-    parser.add_argument("--draw", action="store_true", help="only draw the existing csv file")
-    if not parser.parse_args().draw:
+    parser.add_argument("--show", action="store_true", help="only draw the existing csv file")
+    if not parser.parse_args().show:
         rows = []
         for observed in OBSERVED:
             posterior = Goodwin.simulated(seed=0, observations=observed)

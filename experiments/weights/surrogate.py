@@ -8,7 +8,7 @@ Two posteriors, each with a simulation of three outputs:
   observed at seven points. The simulation is another source on a grid of 1024 cells; the surrogate has 32 cells.
 
 The outputs of the surrogate at all draws of a chain are its features. Writes surrogate.csv to the folder of this file
-and docs/forward-surrogate.png; with --draw it only draws the existing csv file. About ten minutes.
+and docs/forward-surrogate.png; with --show it only draws the existing csv file. About ten minutes.
 """
 
 from __future__ import annotations
@@ -325,8 +325,8 @@ def picture(rows: list[ForecastRow]) -> None:
 def main() -> None:
     """Measure, print the tables and draw the figure."""
     parser = argparse.ArgumentParser(description="Error of a forecast with and without a surrogate.")
-    parser.add_argument("--draw", action="store_true", help="only draw the existing csv file")
-    if not parser.parse_args().draw:
+    parser.add_argument("--show", action="store_true", help="only draw the existing csv file")
+    if not parser.parse_args().show:
         write(measure())
     rows = read()
     for problem in PROBLEMS:

@@ -45,10 +45,19 @@ def test_every_experiment_of_the_paper_is_checked(tmp_path):
     assert "adaptivity" in without and not without & {*check.NEEDS_DATA}
 
 
+def scripts():
+    """The scripts in the folders of the experiments."""
+    names = [path.relative_to(check.HERE).as_posix() for path in check.HERE.glob("*/*.py")]
+    return sorted(name for name in names if '"__main__"' in (check.HERE / name).read_text())
+
+
 def test_every_script_is_checked(tmp_path):
-    scripts = {path.relative_to(check.HERE).as_posix() for path in check.HERE.glob("*/*.py")}
-    scripts = {name for name in scripts if '"__main__"' in (check.HERE / name).read_text()}
-    assert scripts - {"networks/subspace.py", "diagnosis/cost.py"} <= {one.name for one in check.checks(tmp_path)}
+    assert {*scripts()} - {"networks/subspace.py", "diagnosis/cost.py"} <= {one.name for one in check.checks(tmp_path)}
+
+
+@pytest.mark.parametrize("name", scripts())
+def test_a_script_that_is_asked_for_help_does_not_measure(name):
+    assert "ArgumentParser(" in (check.HERE / name).read_text()
 
 
 @pytest.fixture

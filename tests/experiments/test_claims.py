@@ -279,6 +279,13 @@ EXPECTED = {
     "Goodwin, random walk": goodwin,
     "and on normalised KSD": lambda: goodwin(measure="normalised", digits=(1, -2, -1)),
     "the same after SPMCMC": lambda: goodwin("best", digits=(3, 0, 2)),
+    "after SPMCMC on normalised KSD": lambda: goodwin("best", "normalised", (1, -2, 0)),
+    "the same on the [published chain]": lambda: [
+        f"KSD {three('goodwin-published')}, SPMCMC {three('goodwin-published', stream='best')}",
+        f"normalised {three('goodwin-published', measure='normalised')}",
+        f"SPMCMC {three('goodwin-published', stream='best', measure='normalised')}",
+        f"Without burn-in after SPMCMC, KSD {three('goodwin-published', stream='best', part='settled')}",
+    ],
     "KSDT-LINEAR is below KSDT-SQRT": lambda: [
         f"random walk {two('goodwin-rwm')}; {two('goodwin-rwm', measure='normalised')}",
         paired_methods(),
@@ -292,6 +299,10 @@ EXPECTED = {
     "Goodwin, MALA": lambda: [
         f"slow step: {three('goodwin-mala-slow')}, SPMCMC {three('goodwin-mala-slow', stream='best')}",
         f"fast step: {three('goodwin-mala')}, SPMCMC {three('goodwin-mala', stream='best')}",
+    ],
+    "MALA on normalised KSD": lambda: [
+        f"{step}: {three(name, measure='normalised')}, SPMCMC {three(name, stream='best', measure='normalised')}"
+        for step, name in (("slow step", "goodwin-mala-slow"), ("fast step", "goodwin-mala"))
     ],
     "calcium: both thinned": lambda: [
         three("calcium", measure="normalised"),
@@ -365,6 +376,8 @@ EXPECTED = {
     "CIFAR-10: higher agreement": lambda: [
         *(difference("cifar10", step) for step in (100, 200, 500, 1000, 2000)),
         difference("cifar10", 2000, method="KSDT-LINEAR"),
+        *(difference("cifar10", step, stream="SPMCMC") for step in (200, 2000)),
+        difference("cifar10", 2000, method="KSDT-LINEAR", stream="SPMCMC"),
         *stated("cifar10", "0.979", "0.0139"),
     ],
     "CIFAR-10: agreement with the posterior": lambda: of_authors("cifar10-authors", "0.046"),
@@ -373,17 +386,28 @@ EXPECTED = {
         difference("imdb-authors", 2000, stream="SPMCMC"),
     ],
     "CIFAR-10: total variation": lambda: [
-        difference("cifar10", 100, "total_variation"),
-        difference("cifar10", 2000, "total_variation"),
+        *(difference("cifar10", step, "total_variation") for step in (100, 200, 2000)),
         difference("cifar10", 2000, "total_variation", "KSDT-LINEAR"),
         *stated("cifar10", "0.0139"),
     ],
-    "CIFAR-10: accuracy": lambda: [difference("cifar10", 2000, "accuracy", method) for method in PAIR],
+    "CIFAR-10: accuracy": lambda: of_pair("accuracy"),
     "CIFAR-10: expected calibration": lambda: [
-        difference("cifar10", 2000, "expected_calibration_error", method) for method in PAIR
+        difference("cifar10", 1000, "expected_calibration_error"),
+        *of_pair("expected_calibration_error"),
     ],
     "RBF: calcium": lambda: [against_every("KSDT-SQRT", kernel="rbf")],
     "RBF: $\\alpha$": lambda: [f"the lowest KSD at {best_exponent('rbf')}"],
+    "RBF: IMDB": lambda: [
+        difference("imdb", step, measure, stream=stream, kernel="rbf")
+        for measure in ("agreement", "total_variation")
+        for step, stream in ((2000, "SGLD"), (100, "SGLD"), (2000, "SPMCMC"))
+    ],
+    "RBF: CIFAR-10": lambda: [
+        *(difference("cifar10", step, kernel="rbf") for step in (200, 2000)),
+        difference("cifar10", 2000, stream="SPMCMC", kernel="rbf"),
+        difference("cifar10", 2000, method="KSDT-LINEAR", kernel="rbf"),
+        *(difference("cifar10", 2000, "total_variation", method, kernel="rbf") for method in PAIR),
+    ],
     "RBF: adaptivity": lambda: [
         "10.0 or 10.1",
         f"{of_code('adaptivity', '4', 'kept', 1, 'rbf')} and {of_code('adaptivity', '10', 'kept', 1, 'rbf')}",
@@ -395,6 +419,11 @@ def best_exponent(kernel):
     """The exponent with the lowest mean KSD."""
     table = select(results("alpha"), kernel=kernel, rule="paper", step=20_000)
     return min(np.unique(table["alpha"]), key=lambda alpha: select(table, alpha=alpha)["ksd"].mean())
+
+
+def of_pair(measure):
+    """Differences of both thinned sets from the unthinned chain on CIFAR-10 at step 2000."""
+    return [difference("cifar10", 2000, measure, *of) for of in product(PAIR, ("SGLD", "SPMCMC"))]
 
 
 def of_authors(name, interpolant):

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.network_models import WordVectors, load_cifar10, load_imdb
+from experiments.network_models.cifar10 import load_cifar10
 from experiments.network_models.datasets import balanced_rows, downsample, standardise, synthetic_images
-from experiments.network_models.text import Vocabulary, split_words
+from experiments.network_models.imdb import load_imdb
+from experiments.network_models.text import Vocabulary, WordVectors, split_words
 from steinstream.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -9,9 +9,9 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 import torch
 
-from experiments.network_models import MLP
 from experiments.network_models.exact_posterior import ExactPosterior
 from experiments.network_models.interpolation import ChebyshevGrid, GaussianPrior, InterpolatedPosterior, Rectangle
+from experiments.network_models.models import MLP
 from experiments.paper.networks.node_logits import NodeLogits
 from steinstream.integrations.torch import FlatNetwork, Subspace, SubspacePosterior
 

@@ -9,17 +9,10 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 import torch
 
-from experiments.network_models import (
-    MLP,
-    ConvolutionLSTM,
-    FilterResponseNorm,
-    ResNet20,
-    TrainingConfig,
-    train_curve,
-    train_network,
-)
+from experiments.network_models.models import MLP, ConvolutionLSTM, FilterResponseNorm, ResNet20
 from experiments.network_models.newton import find_mode, negative_hessian
-from experiments.network_models.training import TrainingData, on_curve
+from experiments.network_models.training import TrainingData, on_curve, train_curve, train_network
+from experiments.network_models.training_config import TrainingConfig
 from experiments.runner import Stopped
 from steinstream.errors import InputError
 from steinstream.integrations.torch import FlatNetwork, Subspace, SubspacePosterior

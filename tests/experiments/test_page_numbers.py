@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +98,18 @@ def test_the_decimal_numbers_of_a_page_are_those_of_the_results(name):
         if number not in STATED.get(name, ()) and not any(rounds_to(source, number) for source in sources)
     ]
     assert not unknown
+
+
+def test_the_tables_of_the_page_on_passes_are_those_of_the_results():
+    spec = spec_from_file_location("passes", EXPERIMENTS / "passes" / "run.py")
+    passes = module_from_spec(spec)
+    spec.loader.exec_module(passes)
+    rows = passes.read()
+    printed = [passes.synthetic_table(rows), passes.real_table(rows, "auto")]
+    expected = {f"{float(number):g}" for number in re.findall(r"\d\.\d+|\de-\d+", "\n".join(printed))}
+    page = (EXPERIMENTS / "passes" / "README.md").read_text()
+    tables = page[page.index("| target |") : page.index("Cases in which")]
+    numbers = re.findall(r"\d\.\d+", re.sub(r"stein-thinning \S+", "", tables))
+    written = [f"{float(number):g}" for number in numbers]
+    assert len(written) > 100
+    assert not {*written} - expected

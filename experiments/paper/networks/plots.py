@@ -81,9 +81,8 @@ def variants(title: str, results: ResultTable, kernel: str) -> Any:
     for axes, measure in zip(pair, _ON_LOG_AXIS, strict=True):
         common = {"kernel": kernel, "stream": "SGLD"}
         _curve(axes, results, measure, {**common, **UNTHINNED}, "every draw", color=COLOURS[0])
-        for (colour, preconditioner), (rule, style) in product(
-            zip(COLOURS[1:], ("identity", "streaming"), strict=False), zip(RULES, ("-", "--"), strict=True)
-        ):
+        lines = zip(COLOURS[1:], ("identity", "streaming"), (3.0, 1.5), strict=False)  # no line hides another
+        for (colour, preconditioner, width), (rule, style) in product(lines, zip(RULES, ("-", "--"), strict=True)):
             chosen = {**common, "method": "KSDT-SQRT", "preconditioner": preconditioner}
             same = _same_curve(*(select(results, **chosen, rule=name) for name in RULES))
             text = f"{rule} rule, {preconditioner} preconditioner"
@@ -92,7 +91,7 @@ def variants(title: str, results: ResultTable, kernel: str) -> Any:
                 continue
             if same:
                 text = f"{preconditioner} preconditioner\n(both rules, less than 1 % apart)"
-            _curve(axes, results, measure, {**chosen, "rule": rule}, text, color=shade, ls=style)
+            _curve(axes, results, measure, {**chosen, "rule": rule}, text, color=shade, ls=style, lw=width)
         axes.set_xlabel("kept networks")
         _finish(axes, measure)
     legend_outside(figure, pair[0])
@@ -149,7 +148,7 @@ def _curve(axes: Any, results: ResultTable, measure: str, chosen: Mapping[str, s
     error = 2.0 * error_over_repeats(some, measure)
     last = np.append(np.diff(kept) != 0.0, True)  # several steps may keep the same number: the last of them
     kept, mean, error = kept[last], mean[last], error[last]
-    axes.plot(kept, mean, lw=1.5, label=label, **style)
+    axes.plot(kept, mean, label=label, **{"lw": 1.5, **style})
     lower = lower_end(axes, mean, error) if measure in _ON_LOG_AXIS else mean - error
     axes.fill_between(kept, lower, mean + error, color=style["color"], alpha=0.15, lw=0)
 
