@@ -143,7 +143,7 @@ readme: $(VENV)/bench ## the README's pictures and numbers: two minutes
 
 NAME ?= # of an experiment: python -m experiments --list
 ARGS ?= # its options
-reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=goodwin-rwm ARGS=--full
+reproduce: $(ALL)/all-tools ## one experiment of the paper: make reproduce NAME=adaptivity ARGS=--full
 	$(ALLBIN)/python -m experiments $(if $(strip $(NAME)),$(NAME),--list) $(ARGS)
 
 reproduce-check: $(ALL)/all-tools ## compare cheap experiments with the committed results, run the others quickly
