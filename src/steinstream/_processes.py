@@ -7,9 +7,12 @@ ends its process, as a solver in C may do, fails for this argument alone.
 from __future__ import annotations
 
 import pickle
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import current_process, get_context
 from typing import Any, NamedTuple
@@ -110,3 +113,26 @@ def _finished(place: int, future: Future[Any]) -> Evaluation:
     elif error is not None and not isinstance(error, Exception):
         raise error
     return Evaluation(place, None if error is not None else future.result(), error)
+
+
+@contextmanager
+def sigint_blocked() -> Iterator[None]:
+    """Defer SIGINT until the block exits; processes and threads that are started in the block never receive it."""
+    if not hasattr(signal, "pthread_sigmask"):  # not POSIX
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # started with the first process, which would unblock SIGINT
+    received: list[int] = []  # another thread may receive it, and then Python calls the handler in the main thread
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, frame: received.append(number)) if in_main else None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if in_main:
+            signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+            if received:
+                signal.raise_signal(signal.SIGINT)

@@ -121,7 +121,17 @@ class Inspection:
         sign = self.sign()
         lines = [] if not self.has_scores or sign.startswith("sign as expected") else [f"scores: {sign}"]
         lines += [f"bad values: {self.bad()}"] if self.bad_draws else []
-        return lines + ([f"repeats: {self.repeats()}"] if self.repeated > _MANY_REPEATS * self.draws else [])
+        return lines + ([f"repeats: {self.repeats()}"] if self._many_repeats else [])
+
+    @property
+    def problems(self) -> set[str]:
+        """Labels of the `lines` that describe a problem of the chain."""
+        found = {"axes": True, "scores": self.negated, "invalid": self.bad_draws > 0, "repeats": self._many_repeats}
+        return {label for label, wrong in found.items() if wrong}
+
+    @property
+    def _many_repeats(self) -> bool:
+        return self.repeated > _MANY_REPEATS * self.draws
 
     def lines(self, chain: Chain) -> list[tuple[str, str]]:
         """Describe a chain after all its blocks were added, as pairs of a label and a line of text.

@@ -57,6 +57,8 @@ from steinstream.preconditioning import Preconditioner
 from steinstream.thinner.config import PLAN, ThinConfig, settings_of
 
 BOUND_KINDS = ("planned", "any")
+_GROWTHS = "Plan with power:A (1 < A < 2), linear or sqrt."
+_BUDGETS = "Plan with constant, share or share:ETA."
 
 _MAX_DRAWS = 10**12
 _MIN_STEPS = 100  # in the second half of the warm-up
@@ -415,7 +417,10 @@ def _validate(radius: float, config: ThinConfig, bound_for: str) -> None:
 
 def _as_growth(choice: str | float, bound_for: str) -> schedules.Schedule:
     """Return the growth; raise if no bound is known for it."""
-    growth = None if isinstance(choice, int | float | np.number) else schedules.growth(choice)
+    try:
+        growth = None if isinstance(choice, int | float | np.number) else schedules.growth(choice)
+    except InputError as error:
+        raise InputError(error.problem, _GROWTHS) from None
     exponent = choice if growth is None else growth.alpha if isinstance(growth, schedules.Power) else None
     if exponent is not None:
         if not 1 < float(exponent) < 2:
@@ -430,7 +435,7 @@ def _as_growth(choice: str | float, bound_for: str) -> schedules.Schedule:
             'Use a power between 1 and 2, or bound_for="planned" (--bound-for planned).',
         )
     if not isinstance(growth, schedules.SquareRoot | schedules.Linear):
-        raise InputError(f"No bound is known for growth {choice!r}.", "Plan with power:A (1 < A < 2), linear or sqrt.")
+        raise InputError(f"No bound is known for growth {choice!r}.", _GROWTHS)
     return growth
 
 
@@ -439,9 +444,12 @@ def _as_criterion(budget: str, growth: schedules.Schedule) -> Callable[[float], 
         return LargestConstantBudget
     if budget == "share":
         return lambda kappa: FewestStepsWithShare(kappa, _round_down(kappa))
-    share = schedules.budget(budget, growth)
+    try:
+        share = schedules.budget(budget, growth)
+    except InputError as error:
+        raise InputError(error.problem, _BUDGETS) from None
     if not isinstance(share, schedules.Share) or not math.isfinite(share.eta):
-        raise InputError(f"No bound is known for budget {budget!r}.", "Plan with constant, share or share:ETA.")
+        raise InputError(f"No bound is known for budget {budget!r}.", _BUDGETS)
     return lambda kappa: FewestStepsWithShare(kappa, share.eta)
 
 

@@ -179,7 +179,7 @@ def test_axes_in_another_order(name, case, steinstream, tmp_path):
     right = "np.swapaxes(draws, 0, 1)" if case == "swapped" else "draws.T"
     ran = steinstream("thin", name, "-o", "kept.npz", "--size", 100)
     refused(ran, question, right)
-    described = steinstream("inspect", name).stdout
+    described = steinstream("inspect", name).stderr
     assert question in described and right in described
     if case == "transposed":
         assert steinstream("thin", name, "-o", "kept.npz", "--size", 2).returncode == 0

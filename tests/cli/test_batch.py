@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import warnings
+from pathlib import Path
 
 import click
 import numpy as np
@@ -220,3 +221,29 @@ def test_options_for_batch_use_have_the_same_names_in_all_commands(name):
     batch = {"json", "quiet", "strict"} & found.keys()
     assert len(batch) == (0 if name in ("demo", "r-file", "completion") else 3)
     assert all(found[option].opts == [f"--{option}"] and found[option].is_flag for option in batch)
+
+
+def test_every_entry_of_json_is_documented(steinstream, chain, tmp_path):
+    page = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
+    section = page[page.index("## Printing") : page.index("## Files")]
+    (tmp_path / "model.py").write_text("def score(x):\n    return -x\n")
+    lines = (
+        ["thin", chain, "-o", "kept.npz", "--size", 30],
+        ["inspect", chain],
+        ["scores", chain, "--score", "model.py:score", "-o", "scored.npz"],
+        ["merge", "kept.npz", "-o", "merged.npz"],
+        ["refine", "kept.npz", "-o", "refined.npz", "--order"],
+        ["ksd", chain, "--cumulative", "curve.csv"],
+        ["plan", chain, "--radius", 0.5, "-o", "preconditioner.npz"],
+        ["compare", chain, "--methods", "stride", "--sizes", 20],
+        ["runs", "kept.npz", "-o", "runs.csv"],
+        ["average", "refined.npz", "outputs.npy", "-o", "table.csv"],
+    )
+    np.save(tmp_path / "outputs.npy", np.arange(30.0))
+    for words in lines:
+        ran = steinstream(*words, "--json")
+        assert ran.returncode == 0, ran.stderr
+        result = json.loads(ran.stdout)
+        assert result["command"] == words[0]
+        unknown = [name for name in (*result, *result["paths"]) if f"`{name}`" not in section]
+        assert not unknown, (words[0], unknown)

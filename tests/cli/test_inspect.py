@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import numpy as np
@@ -25,11 +26,11 @@ def test_shape_sign_repeats_and_memory_are_printed(steinstream, tmp_path):
 
 def test_problems_are_printed(steinstream, tmp_path):
     write_chain(tmp_path / "c.npz", sign=-1.0)
-    assert "negated" in steinstream("inspect", "c.npz").stdout
+    assert "negated" in steinstream("inspect", "c.npz").stderr
     x = np.zeros((50, 2))
     x[7, 1] = np.nan
     np.savez(tmp_path / "c.npz", draws=x, scores=-x)
-    ran = steinstream("inspect", "c.npz").stdout
+    ran = steinstream("inspect", "c.npz").stderr
     assert "1 of 50 draws" in ran and "chain 0, draw 7" in ran
 
 
@@ -128,3 +129,24 @@ def test_kept_sets_and_checkpoints_are_described(steinstream, chain, tmp_path):
     np.savez(tmp_path / "state.npz", **arrays)
     ran = steinstream("inspect", "state.npz")
     assert ran.returncode == 2 and "its checksum does not match" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_problems_are_warnings_for_scripts(steinstream, tmp_path):
+    write_chain(tmp_path / "c.npz", sign=-1.0)
+    ran = steinstream("inspect", "c.npz", "--strict", "--json")
+    assert ran.returncode == 3 and "negated" in json.loads(ran.stdout)["warnings"][0]
+    assert "negated" in steinstream("inspect", "c.npz", "--quiet").stderr
+    write_chain(tmp_path / "c.npz")
+    ran = steinstream("inspect", "c.npz", "--strict", "--quiet")
+    assert ran.returncode == 0 and ran.stderr == ran.stdout == ""
+    np.savez(tmp_path / "transposed.npz", draws=np.random.default_rng(0).normal(size=(3, 900)))
+    assert "warning: axes:" in steinstream("inspect", "transposed.npz", "--quiet").stderr
+
+
+def test_a_pattern_of_chains_is_not_called_a_damaged_kept_set(steinstream, tmp_path):
+    for number in range(2):
+        write_chain(tmp_path / f"c{number}.npz")
+    ran = steinstream("inspect", "c*.npz")
+    assert ran.returncode == 0 and "2 chains" in ran.stdout and "kept set" not in ran.stdout
+    ran = steinstream("inspect", "c0*.npz")
+    assert ran.returncode == 0 and "kept set" not in ran.stdout

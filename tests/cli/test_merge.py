@@ -54,8 +54,8 @@ def test_sets_that_cannot_be_merged_are_refused(steinstream, parts, tmp_path):
         (["part-0.npz", "chain.npz"], "chain.npz"),
         (["part-0.npz", "--masses", "length"], "--masses must be a number or several, got 'length'"),
         (["part-0.npz", "--merge-budget", "-1"], "merge_budget must be"),
-        (["part-0.npz", "--size", "0"], "size must be"),
-        (["part-0.npz", "--fan-in", "1"], "fan_in must be"),
+        (["part-0.npz", "--size", "0"], "--size: 0 is out of range"),
+        (["part-0.npz", "--fan-in", "1"], "--fan-in: 1 is out of range"),
         (["part-0.npz", "--stream-weight", -1], "stream_weight must be"),
         (["part-0.npz", "--masses", "1,2"], "masses must be 1 positive numbers"),
     ):

@@ -112,3 +112,21 @@ def test_options_of_the_file_reach_the_workers(steinstream, tmp_path):
     assert ran.returncode == 0, ran.stderr
     kept = ss.Kept.load(tmp_path / "kept.npz")
     assert np.array_equal(kept.draws, -kept.scores)
+
+
+@pytest.mark.parametrize("address", ["head", "head:", "http://head:8786"])
+def test_an_invalid_address_of_a_scheduler_ends_at_once(steinstream, files, address):
+    pytest.importorskip("distributed")
+    ran = steinstream("thin", "chains/chain-0.npz", "-o", "kept.npz", "--client", address, env={**os.environ})
+    assert ran.returncode == 2 and "error: no Dask scheduler answers at" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 2
+
+
+def test_an_invalid_draw_in_a_worker_is_one_message(steinstream, files, tmp_path):
+    pytest.importorskip("distributed")
+    x, s = chains(2)
+    x[1, 5] = np.nan
+    np.savez(tmp_path / "bad.npz", draws=x, scores=s)
+    ran = steinstream("thin", "bad.npz", "-o", "kept.npz", "--size", 20, "--workers", 2, env={**os.environ})
+    assert ran.returncode == 2 and "chain 1, draw 5 is nan" in ran.stderr
+    assert next(line for line in ran.stderr.splitlines() if "ompil" not in line).startswith("error: ")

@@ -143,3 +143,12 @@ def test_the_report_of_the_demo_opens_without_errors(demo, folder):
         assert complaints(browser) == []
         shown = browser.find_element("css selector", "[data-number=ksd]").get_attribute("data-value")
         assert json.loads(shown) == kept.ksd
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are not valid UTF-8")
+def test_a_file_name_that_is_not_valid_utf8_can_be_reported(steinstream, chain, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / chain).rename(tmp_path / "bad\udcff.npz")
+    ran = steinstream("thin", "bad\udcff.npz", "-o", "kept.npz", "--size", 20, "--report", "report.html")
+    assert ran.returncode == 0, ran.stderr
+    assert "bad?.npz" in (tmp_path / "report.html").read_text()

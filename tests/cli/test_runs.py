@@ -69,3 +69,21 @@ def test_mistakes_get_one_message(steinstream, kept, chain, tmp_path):
     ):
         ran = steinstream(*words)
         assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
+
+
+def test_the_index_of_a_data_frame_is_not_an_output(steinstream, kept, tmp_path):
+    steinstream("runs", kept, "-o", "runs.csv")
+    rows = simulate(tmp_path / "runs.csv", tmp_path / "outputs.csv")
+    lines = [f"{at},{row['run']},{at}" for at, row in enumerate(rows)]
+    (tmp_path / "indexed.csv").write_text("\n".join([",run,peak", *lines]) + "\n")
+    ran = steinstream("average", kept, "indexed.csv", "--json")
+    assert ran.returncode == 0 and json.loads(ran.stdout)["outputs"].keys() == {"peak"}, ran.stderr
+    (tmp_path / "indexed.csv").write_text("\n".join(["__index_level_0__,run,peak", *lines]) + "\n")
+    ran = steinstream("average", kept, "indexed.csv")
+    assert "Not outputs: __index_level_0__ (row numbers)." in ran.stdout, ran.stderr
+
+
+def test_standard_output_is_no_file_of_runs(steinstream, kept, tmp_path):
+    ran = steinstream("runs", kept, "-o", "-")
+    assert ran.returncode == 2 and "error: --output cannot be standard output." in ran.stderr
+    assert not (tmp_path / "-").exists()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import numpy as np
 import pytest
 
@@ -191,3 +194,29 @@ def test_a_function_that_ends_the_program_is_an_error(steinstream, tmp_path, dra
     (tmp_path / f"{name}.py").write_text("def f(x): raise SystemExit(1)")
     done = steinstream("scores", "draws.csv", "--score", f"{name}:f", "-o", "scored.npz")
     assert done.returncode == 2 and "failed: SystemExit: 1" in done.stderr
+
+
+def test_scores_that_are_of_no_use_are_an_error(steinstream, tmp_path, draws):
+    (tmp_path / "useless.py").write_text("def constant(x):\n    return 3.0\n\ndef nan(x):\n    return float('nan')\n")
+    for name, problem in {"constant": "every score is zero", "nan": "no draw has a finite score"}.items():
+        for size in ([], ["--size", 20]):
+            ran = steinstream("scores", "draws.csv", "--log-density", f"useless.py:{name}", "-o", "scored.npz", *size)
+            assert ran.returncode == 2 and problem in ran.stderr and "warning" not in ran.stderr
+            assert not (tmp_path / "scored.npz").exists()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_text_that_the_log_density_prints_does_not_spoil_json(steinstream, tmp_path, draws, processes):
+    (tmp_path / "chatty.py").write_text(
+        "import os\nprint('hello')\n\ndef f(x):\n    print('step')\n    os.write(1, b'raw')\n    return -x @ x / 2\n"
+    )
+    options = ["--log-density", "chatty.py:f", "-o", "scored.npz", "--json", "--processes", processes]
+    ran = steinstream("scores", "draws.csv", *options, env={**os.environ})
+    assert ran.returncode == 0 and json.loads(ran.stdout)["draws"] == 120, ran.stderr
+    assert "hello" in ran.stderr and "step" in ran.stderr and "raw" in ran.stderr
+
+
+def test_an_error_of_the_log_density_is_one_line(steinstream, tmp_path, draws):
+    (tmp_path / "long.py").write_text("def f(x):\n    raise ValueError('too stiff\\nsee the log')\n")
+    ran = steinstream("scores", "draws.csv", "--log-density", "long.py:f", "-o", "scored.npz")
+    assert ran.returncode == 2 and "error: the function long.py:f failed: ValueError: too stiff.\n" in ran.stderr

@@ -243,3 +243,36 @@ def test_a_missing_preconditioner_has_one_message(desk, monkeypatch, line, name)
     monkeypatch.chdir(desk)
     with pytest.raises(InputError, match=f"The preconditioner {name} does not exist"):
         commands.main([*shlex.split(line), "--preconditioner", name], standalone_mode=False)
+
+
+def test_a_file_that_is_given_twice_is_refused(steinstream, tmp_path):
+    write_chain(tmp_path / "a.npz", draws=200)
+    (tmp_path / "link.npz").symlink_to("a.npz")
+    for command in (["thin", "a.npz", "link.npz"], ["thin", "*.npz"], ["merge", "a.npz", "./a.npz"]):
+        ran = steinstream(*command, "-o", "out.npz")
+        assert ran.returncode == 2 and "is given twice" in ran.stderr and not (tmp_path / "out.npz").exists()
+
+
+def test_remedies_name_options_and_both_limits(steinstream, tmp_path):
+    write_chain(tmp_path / "c.npz", draws=200)
+    ran = steinstream("thin", "c.npz", "-o", "k.npz", "--serve", "--port", 70000)
+    assert "Give a whole number from 0 to 65535." in ran.stderr
+    ran = steinstream("thin", "c.npz", "-o", "k.npz", "--burn-in", 200)
+    assert "Use a smaller --burn-in." in ran.stderr and "burn_in" not in ran.stderr
+    ran = steinstream("merge", "c.npz", "-o", "k.npz", "--fan-in", 0)
+    assert "Give a whole number of at least 2." in ran.stderr
+    for option, kinds in {"--budget": "constant, share or share:ETA", "--growth": "linear or sqrt"}.items():
+        ran = steinstream("plan", "c.npz", "--radius", 0.5, option, "unknown")
+        assert ran.returncode == 2 and f"{kinds}." in ran.stderr and "decaying" not in ran.stderr
+
+
+@pytest.mark.parametrize("option", ["--until-idle", "--every"])
+def test_nan_seconds_are_refused(steinstream, tmp_path, option):
+    (tmp_path / "c.csv").write_text("a,score_a\n" + "1.0,-1.0\n" * 5)
+    ran = steinstream("follow", "c.csv", "-o", "k.npz", "--until-idle", 0.1, option, "nan")
+    assert ran.returncode == 2 and f"error: {option}: nan is not a number." in ran.stderr
+
+
+def test_a_message_about_standard_input_names_no_temporary_file(steinstream):
+    ran = steinstream("thin", "-", "-o", "k.npz", input="")
+    assert ran.returncode == 2 and "error: standard input: the chain is empty" in ran.stderr

@@ -197,7 +197,7 @@ def test_deterministic_variables_are_left_out_with_a_warning(steinstream, tmp_pa
         ran = steinstream("thin", "fit.nc", "-o", "kept.npz", "--size", 20, "--strict", *more)
         assert ran.returncode == 3, ran.stderr
         assert ran.stderr.count("Left out as functions of other variables: posterior/theta.") == 1
-        assert "name all parameters with parameters (--parameters" in ran.stderr
+        assert "name all parameters with --parameters a,b,c." in ran.stderr
         assert ss.Kept.load(tmp_path / "kept.npz").draws.shape == (20, 10)
     ran = steinstream("thin", "fit.nc", "-o", "kept.npz", "--size", 20, "--parameters", "mu,tau,theta")
     assert ran.returncode == 0 and "Left out" not in ran.stderr

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from steinstream._processes import sigint_blocked
 from steinstream._typing import Array, Integers
 from steinstream.baselines import METHODS, method_name, selector
 from steinstream.baselines.methods import (
@@ -276,11 +276,11 @@ def rows_of_process(
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(problem, reference, name, sizes, sender), daemon=True)
-    with _block_sigint():  # inherited by the process: only this process handles Ctrl-C, and ends the other
-        process.start()
-    sender.close()
     waiting = list(sizes)
     try:
+        with sigint_blocked():  # inherited by the process: only this process handles Ctrl-C, and ends the other
+            process.start()
+        sender.close()
         while waiting:
             yield receiver.recv()
             del waiting[0]
@@ -292,25 +292,10 @@ def rows_of_process(
         for size in waiting:
             yield ComparisonRow(name, size, problem=reason)
     finally:
-        process.terminate()
-        process.join()
+        if process.pid is not None:  # it was started
+            process.terminate()
+            process.join()
         receiver.close()
-
-
-@contextmanager
-def _block_sigint() -> Iterator[None]:
-    """Defer SIGINT until the block exits; a process started in the block never receives it."""
-    if not hasattr(signal, "pthread_sigmask"):  # not POSIX
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # started with the first process, which would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run(

@@ -12,7 +12,7 @@ import click
 
 from steinstream.cli._config import setting_options
 from steinstream.cli.checkpoints import Checkpoint, head_fingerprint, reading_note
-from steinstream.cli.help import CHECKPOINTS, Command, option
+from steinstream.cli.help import CHECKPOINTS, Command, NumberRange, option
 from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import (
     STANDARD,
@@ -60,14 +60,14 @@ class FollowRequest(NamedTuple):
 @setting_options(without=("passes", "start"))
 @option(
     "--until-idle",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="SECONDS",
     help="Treat a file as finished after SECONDS without new data.",
     section=CHECKPOINTS,
 )
 @option(
     "--every",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=30.0,
     metavar="SECONDS",
     help="Time between two writes of the kept set.",

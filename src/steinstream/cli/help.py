@@ -43,6 +43,17 @@ class Option(click.Option):
             self.metavar = "N" if isinstance(self.type, click.types.IntParamType) else "NUMBER"
 
 
+class NumberRange(click.FloatRange):
+    """A range of numbers without NaN, which compares as false with both ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Convert the value, or raise an error of click."""
+        number: float = super().convert(value, param, ctx)
+        if number != number:
+            self.fail("nan is not a number.", param, ctx)
+        return number
+
+
 #: Declares an option; ``section`` is its section in the help.
 option = partial(click.option, cls=Option)
 

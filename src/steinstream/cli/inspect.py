@@ -12,6 +12,7 @@ from steinstream.cli._config import setting_options
 from steinstream.cli.help import Command, option
 from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import InputOptions, as_typed, chains_options
+from steinstream.cli.paths import data_files
 from steinstream.cli.progress import bar, count
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def inspect(
     """
     from steinstream.inspection import Inspection, checkpoint_lines, kept_lines
 
-    state = checkpoint_lines(chain[0]) if len(chain) == 1 else []
+    found = data_files(chain, InputOptions())
+    state = checkpoint_lines(found[0]) if len(found) == 1 else []
     for label, text in state:
         _line(messages, label, text)
     if state:
@@ -50,9 +52,14 @@ def inspect(
     kept = size or inspection.expected_size()
     unchecked = "" if config.validate_scores else "  (not checked when thinning: --no-validate-scores)"
     for label, text in inspection.lines(source):
-        if label != "parameters" or not source.has_scores:  # the first line has their names
-            _line(messages, label, text + (unchecked if label == "scores" and source.has_scores else ""))
-    for label, text in kept_lines(chain[0], files.format) if len(chain) == 1 else []:
+        if label == "parameters" and source.has_scores:  # the first line has their names
+            continue
+        text += unchecked if label == "scores" and source.has_scores else ""
+        if label in inspection.problems:
+            messages.warn(f"{label}: {text}")
+        else:
+            _line(messages, label, text)
+    for label, text in kept_lines(found[0], files.format) if len(found) == 1 else []:
         _line(messages, label, text)
     _line(messages, "memory", f"{inspection.megabytes(kept)} MB for {count(kept)} kept draws")
     options = files._replace(negate_scores=files.negate_scores or inspection.negated).command_line()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steinstream.cli.help import Command, option
+from steinstream.cli.help import Command, NumberRange, option
 from steinstream.cli.messages import Messages, message_options
 from steinstream.cli.options import PATH, completions, output_option, reject_unused
-from steinstream.cli.paths import check_distinct, check_kept_output, save_kept
+from steinstream.cli.paths import check_distinct, check_kept_output, require_different, save_kept
 from steinstream.cli.progress import count
 from steinstream.cli.summary import measure_of, merged_measures_of, print_result
 from steinstream.errors import InputError
@@ -25,7 +25,7 @@ _LISTED = 20  # parts that are listed
 @click.command(cls=Command, short_help="Merge kept sets into one.")
 @click.argument("kept", type=PATH, nargs=-1, required=True)
 @output_option
-@option("--size", type=int, help="Keep exactly N of all draws.  [default: all]")
+@option("--size", type=click.IntRange(min=1), help="Keep exactly N of all draws.  [default: all]")
 @option(
     "--merge-budget",
     metavar="EPS",
@@ -37,10 +37,10 @@ _LISTED = 20  # parts that are listed
     shell_complete=completions("lengths", "kept"),
     help="Mass of each set: lengths (the length of its stream), kept (its number of draws), or numbers: A,B,...",
 )
-@option("--fan-in", type=int, help="Merge in a tree, N sets at a time.  [default: all at once]")
+@option("--fan-in", type=click.IntRange(min=2), help="Merge in a tree, N sets at a time.  [default: all at once]")
 @option(
     "--spare",
-    type=float,
+    type=NumberRange(min=1),
     default=2.0,
     help="With --fan-in and --size: sets below the root of the tree keep this many times --size draws.",
 )
@@ -75,6 +75,7 @@ def merge(
 
     check_kept_output(output, messages)
     check_distinct({"-o": output}, kept)
+    require_different(kept)
     if fan_in is None or size is None:
         reject_unused(["spare"], "without --fan-in and --size")
     parts = with_distinct_chains([read_kept(path) for path in kept])

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from steinstream.cli.help import CHECKPOINTS, INPUT, MOST_USED, option
-from steinstream.errors import InputError
+from steinstream.errors import InputError, SteinstreamError
 
 if TYPE_CHECKING:
     from steinstream.io import Chain
@@ -283,7 +283,11 @@ def _reading_stdin(command: F) -> F:
             copy = Path(folder) / STDIN_NAME
             with copy.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
-            return command(chain=(copy,) if isinstance(chain, tuple) else copy, **values)
+            try:
+                return command(chain=(copy,) if isinstance(chain, tuple) else copy, **values)
+            except SteinstreamError as error:
+                error.problem = error.problem.replace(str(copy), "standard input")
+                raise
 
     return cast(F, with_stdin)
 

@@ -14,7 +14,7 @@ import click
 
 from steinstream.cli._thin_request import ThinRequest, ThinResult
 from steinstream.cli.checkpoints import Checkpoint
-from steinstream.cli.help import MOST_USED, WORKERS, option
+from steinstream.cli.help import MOST_USED, WORKERS, NumberRange, option
 from steinstream.cli.options import CheckpointOptions, grouped, reject_unused
 from steinstream.cli.progress import bar, count
 from steinstream.cli.summary import kept_of, merged_measures_of
@@ -81,7 +81,7 @@ worker_options = grouped(
     ),
     option(
         "--spare",
-        type=click.FloatRange(min=1),
+        type=NumberRange(min=1),
         default=2.0,
         help="Each chain keeps this many times --size draws until the sets are merged.",
         section=WORKERS,
@@ -121,9 +121,10 @@ def thin_with_workers(
         clear(saving.checkpoint)
         if not any(saving.checkpoint.iterdir()):
             saving.checkpoint.rmdir()
-    chains = count(len(kept.settings["leaves"]))
+    leaves = len(kept.settings["leaves"])
+    chains = f"{count(leaves)} {'chain' if leaves == 1 else 'chains'}"
     seconds = time.perf_counter() - started
-    headline = f"kept {kept_of(kept)} in {chains} chains in {seconds:.1f} s  ·  {merged_measures_of(kept)}"
+    headline = f"kept {kept_of(kept)} in {chains} in {seconds:.1f} s  ·  {merged_measures_of(kept)}"
     return ThinResult(kept, None, headline)
 
 

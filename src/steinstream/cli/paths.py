@@ -23,7 +23,17 @@ def data_files(chain: Iterable[Path], files: InputOptions) -> list[Path]:
     """Return the files of draws and scores; a pattern stands for the files that it matches."""
     from steinstream.io.multi_file import matching_files
 
-    return [file for path in chain for file in matching_files(path)] + ([] if files.scores is None else [files.scores])
+    found = [file for path in chain for file in matching_files(path)]
+    require_different(found)
+    return found + ([] if files.scores is None else [files.scores])
+
+
+def require_different(files: Sequence[Path]) -> None:
+    """Raise an `InputError` if a file is given twice, so that its draws would be counted twice."""
+    places = [os.path.realpath(file) for file in files]
+    twice = next((file for at, file in enumerate(files) if places[at] in places[:at]), None)
+    if twice is not None:
+        raise InputError(f"{twice} is given twice.", "Give each file once.")
 
 
 def input_files(chain: Iterable[Path], files: InputOptions, initial: Path | None = None) -> list[Path]:
@@ -112,6 +122,8 @@ def is_complete(output: Path) -> bool:
 
 def check_writable(option: str, path: Path) -> None:
     """Raise an `OutputError` if no file can be written at ``path``, the value of ``option``."""
+    if path == STANDARD:
+        raise OutputError(f"{option} cannot be standard output.", f"Give {option} the name of a file.")
     if path.exists() and not path.is_file():
         raise OutputError(f"cannot write {path}: it is not a file.", f"Give {option} the name of a file.")
     place = Path(os.path.realpath(path))

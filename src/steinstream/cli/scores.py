@@ -6,8 +6,10 @@ With ``--size`` it thins in two stages: first without scores, to the draws whose
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,7 +148,8 @@ def scores(
         if first is not None and first < size:
             raise InputError(f"--first {first} is smaller than --size {size}.", "Compute more scores, or keep fewer.")
     check_distinct({"--output": output, "--checkpoint": checkpoint}, input_files(chain, files))
-    function = load_function(log_density or score or "")
+    with _printing_to_stderr():
+        function = load_function(log_density or score or "")
     finite = {"accuracy": accuracy, "processes": processes, "on_error": on_error, "checkpoint": checkpoint}
     evaluate = partial(_evaluated, function, log_density or score or "", "score" if score is not None else by, finite)
     source = files.open(chain, burn_in)
@@ -196,10 +199,20 @@ def _thin_in_two_stages(
 
 
 def _count_bad(scores: Array, consequence: str, messages: Messages) -> int:
-    """Return the number of draws without a finite score, and warn if there are any."""
+    """Return the number of draws without a finite score, and warn if there are any; raise if no score is of use."""
     import numpy as np
 
     bad = int((~np.isfinite(scores).all(axis=1)).sum())
+    if bad == len(scores):
+        raise InputError(
+            "No draw has a finite score: the log density failed or is not finite near all of them.",
+            "Check what the function returns for the first draw, and the order of the parameters.",
+        )
+    if not scores.any():
+        raise InputError(
+            "Every score is zero: the function does not depend on the draw.",
+            "Compute the log density from its argument, without detach or stop_gradient.",
+        )
     if bad:
         messages.warn(
             f"{count(bad)} of {count(len(scores))} draws have no finite score, because the log density failed or is "
@@ -215,14 +228,14 @@ def _evaluated(function: Callable[[Any], Any], title: str, by: str, finite: dict
     log = logging.getLogger("steinstream")
     level = log.level
     log.setLevel(logging.ERROR)  # the command itself reports invalid scores
-    with bar("scores", 1.0) as progress:
+    with bar("scores", 1.0) as progress, _printing_to_stderr():
         try:
             return _scores(function, draws, by, finite, lambda share: progress.show(share, f"{share:.0%}"))
         except SteinstreamError:
             raise
         except (Exception, SystemExit) as error:  # of the user's function
             raise InputError(
-                f"The function {title} failed: {type(error).__name__}: {error}.",
+                f"The function {title} failed: {_first_line(error)}.",
                 "Finished scores are in the checkpoint; --on-error nan continues without this one."
                 if finite["checkpoint"] is not None
                 else "Correct it."
@@ -231,6 +244,27 @@ def _evaluated(function: Callable[[Any], Any], title: str, by: str, finite: dict
             ) from error
         finally:
             log.setLevel(level)
+
+
+@contextmanager
+def _printing_to_stderr() -> Iterator[None]:
+    """Send what the user's code prints to standard error, which other processes and compiled code inherit, too."""
+    with redirect_stdout(sys.stderr):
+        try:
+            stdout = os.dup(1)
+        except OSError:  # closed
+            yield
+            return
+        os.dup2(2, 1)
+        try:
+            yield
+        finally:
+            os.dup2(stdout, 1)
+            os.close(stdout)
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".rstrip(".: ")
 
 
 def load_function(text: str) -> Callable[[Any], Any]:
@@ -256,7 +290,7 @@ def load_function(text: str) -> Callable[[Any], Any]:
             f", line {one.lineno}" for one in traceback.extract_tb(error.__traceback__) if path.stem in one.filename
         ]
         raise InputError(
-            f"{module}{''.join(where[-1:])} cannot be imported: {type(error).__name__}: {error}.", "Correct the module."
+            f"{module}{''.join(where[-1:])} cannot be imported: {_first_line(error)}.", "Correct the module."
         ) from error
     function = getattr(loaded, name, None)
     if not callable(function):

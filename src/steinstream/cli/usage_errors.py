@@ -39,7 +39,7 @@ class UsageProblem(click.ClickException):
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _OF_COMMAND = re.compile(r"steinstream (\w+)[^.;,]*$")
-_SETTING = re.compile(r"\b\w+=\S+ \((--[^)]+)\)")
+_SETTING = re.compile(r"\b(\w+)(=\S+)? \((--([\w-]+)[^)]*)\)")
 
 
 def for_command(text: str, context: click.Context) -> str:
@@ -54,7 +54,9 @@ def for_command(text: str, context: click.Context) -> str:
         The message: for ``steinstream ksd``, ``on_bad="skip" (--on-bad skip)`` becomes ``steinstream thin --on-bad
         skip``.
     """
-    text = _SETTING.sub(r"\1", text)
+    text = _SETTING.sub(
+        lambda found: found[3] if found[2] or found[1] == found[4].replace("-", "_") else found[0], text
+    )
     group = context.find_root().command
     if not isinstance(group, Commands):
         return text
@@ -117,8 +119,9 @@ def _remedy(error: click.BadParameter) -> str:
         return "Check the path."
     numbers = {click.types.IntParamType: "a whole number", click.types.FloatParamType: "a number"}
     what = next((text for each, text in numbers.items() if isinstance(kind, each)), "")
-    least = getattr(kind, "min", None)
-    return f"Give {what}{'' if least is None else f' of at least {least:g}'}." if what else ""
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    limits = "" if least is None else f" of at least {least:g}" if most is None else f" from {least} to {most}"
+    return f"Give {what}{limits}." if what else ""
 
 
 def _example(context: click.Context | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,10 @@ from steinstream._typing import AnyArray, Array, Integers
 from steinstream.errors import InputError
 from steinstream.io.base import printable
 from steinstream.kernels import IMQ, RBF, Kernel
-from steinstream.result import History, Kept, Variable
+from steinstream.result import History, Kept, SummarisedStream, Variable
 from steinstream.validation import Block, finite_rows
 
+SUMMARY_DRAWS, SUMMARY_WEIGHTS = "stream_summary_draws", "stream_summary_weights"
 VARIABLE_KINDS = "biufcUSOMm"  # of the NumPy types of variables
 _SUM_TOLERANCE = 1e-6
 _LARGEST_WEIGHT = 2e30  # of a stream term
@@ -66,6 +68,7 @@ def checked_kept(kept: Kept, where: str) -> Kept:
         history=check.history(kept.history),
         weights=None if kept.weights is None else check.weights(kept.weights, rows),
         prefix_ksd=None if kept.prefix_ksd is None else check.floats("prefix_ksd", kept.prefix_ksd, (rows,)),
+        stream_summary=None if kept.stream_summary is None else check.summary(kept.stream_summary, dim),
         variables={printable(name): check.variable(name, one, rows) for name, one in kept.variables.items()},
     )
 
@@ -130,6 +133,14 @@ class _Check:
             raise self.wrong("weights must be at least 0 and have the sum 1")
         return weights
 
+    def summary(self, summary: SummarisedStream, dim: int) -> SummarisedStream:
+        """Return finite draws with positive weights."""
+        draws = self.floats(SUMMARY_DRAWS, summary.draws, (None, dim))
+        weights = self.floats(SUMMARY_WEIGHTS, summary.weights, (len(draws),))
+        if len(draws) == 0 or not (np.isfinite(draws).all() and np.isfinite(weights).all() and (weights > 0).all()):
+            raise self.wrong("the summary of the stream is empty, not finite, or has weights that are not positive")
+        return replace(summary, draws=draws, weights=weights)
+
     def settings(self, settings: Any) -> None:
         """Require the types of those settings that other code uses."""
         if not isinstance(settings, dict):
@@ -175,6 +186,20 @@ class _Check:
             if dim not in dims or np.shape(labels) != (values.shape[1 + dims.index(dim)],):
                 raise self.wrong(f"the labels {dim} of the variable {name} have shape {np.shape(labels)}")
         return Variable(values, dims, coords)
+
+
+def summary_to_arrays(summary: SummarisedStream | None) -> dict[str, Array]:
+    """Return the summary of the stream; a summary of features is not written, because the map would be missing."""
+    if summary is None or summary.features is not None:
+        return {}
+    return {SUMMARY_DRAWS: summary.draws, SUMMARY_WEIGHTS: summary.weights}
+
+
+def summary_from_arrays(arrays: Mapping[str, Any]) -> SummarisedStream | None:
+    """Return the summary of the stream; None if it was not written."""
+    if not {SUMMARY_DRAWS, SUMMARY_WEIGHTS} <= arrays.keys():
+        return None
+    return SummarisedStream(arrays[SUMMARY_DRAWS], arrays[SUMMARY_WEIGHTS])
 
 
 def parse_kernel(text: object) -> Kernel | None:

@@ -1,11 +1,11 @@
 """Kept sets in the layout of ArviZ: their groups and attributes, written and read.
 
-Group ``posterior`` contains the variables of the user's model, or the unconstrained parameters if there
-are none; ``sample_stats`` contains ``unconstrained_draw``, and ``gradient`` (the score), ``second_gradient``,
-``weight`` and ``prefix_ksd`` if the kept set has them; ``steinstream`` contains the preconditioner and the history; the
-attributes contain KSD, MMD and all settings. Chains are thinned to different sizes, so there is one dimension
-``sample``, with the coordinates ``chain`` and ``draw``. In the layout chain-draw, the kept draws are a single chain.
-Statistics of the sampler, and the groups ``log_likelihood``, ``log_prior``, ``posterior_predictive`` and
+Group ``posterior`` contains the variables of the user's model, or the unconstrained parameters if there are none;
+``sample_stats`` contains ``unconstrained_draw``, and ``gradient`` (the score), ``second_gradient``, ``weight`` and
+``prefix_ksd`` if the kept set has them; ``steinstream`` contains the preconditioner, the summary of the stream and the
+history; the attributes contain KSD, MMD and all settings. Chains are thinned to different sizes, so there is one
+dimension ``sample``, with the coordinates ``chain`` and ``draw``. In the layout chain-draw, the kept draws are a single
+chain. Statistics of the sampler, and the groups ``log_likelihood``, ``log_prior``, ``posterior_predictive`` and
 ``predictions`` are those of the chains at the kept draws; observed and constant data are copied.
 """
 
@@ -34,7 +34,14 @@ from steinstream.io._arviz_layout import (
     groups_of_tree,
     labelled_variable,
 )
-from steinstream.io._kept_checks import checked_kept, parse_kernel
+from steinstream.io._kept_checks import (
+    SUMMARY_DRAWS,
+    SUMMARY_WEIGHTS,
+    checked_kept,
+    parse_kernel,
+    summary_from_arrays,
+    summary_to_arrays,
+)
 from steinstream.io._labelled_arrays import ArrayTree, DrawIds, StoredArray, require_rows_held, text_as_str
 from steinstream.io._limits import require_length
 from steinstream.io.base import default_names
@@ -219,8 +226,10 @@ def _parameter_labels(names: Sequence[str]) -> dict[str, Labelled]:
 
 
 def _own_arrays(kept: Kept) -> dict[str, Labelled]:
-    """Return the history and the preconditioner."""
+    """Return the history, the summary of the stream and the preconditioner."""
     arrays = {f"history_{name}": Labelled(("step",), part) for name, part in kept.history._asdict().items()}
+    for name, values in summary_to_arrays(kept.stream_summary).items():
+        arrays[name] = Labelled(("stream_draw", "row")[: values.ndim], values)
     if kept.preconditioner is not None:
         factor = np.asarray(kept.preconditioner.factor)
         arrays["preconditioner"] = Labelled(("row", "column")[: factor.ndim], factor)
@@ -290,6 +299,9 @@ def _read_kept(tree: ArrayTree, where: str) -> Kept:
         prefix_mmd=optional("prefix_mmd"),
         bound=settings.get("bound"),
         second_scores=optional("second_gradient"),
+        stream_summary=summary_from_arrays(
+            {name: own[name].values() for name in {SUMMARY_DRAWS, SUMMARY_WEIGHTS} & own.keys()}
+        ),
         variables=variables,
         groups=groups_of_tree(tree, ids, path),
     )

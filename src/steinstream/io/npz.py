@@ -19,7 +19,7 @@ from numpy.lib import format as npy_format
 from steinstream._formatting import listing, nearest
 from steinstream._typing import AnyArray, Array
 from steinstream.errors import InputError, NotKeptError, SteinstreamError
-from steinstream.io._kept_checks import checked_kept, parse_kernel
+from steinstream.io._kept_checks import checked_kept, parse_kernel, summary_from_arrays, summary_to_arrays
 from steinstream.io._limits import check_archive, require_distinct, require_held, require_length
 from steinstream.io.base import (
     NAMES_HINT,
@@ -34,11 +34,10 @@ from steinstream.io.base import (
 from steinstream.io.errors import DAMAGE, reading, truncated
 from steinstream.io.npy import ChainShape, NpyHeader, as_new_floats
 from steinstream.preconditioning import Preconditioner
-from steinstream.result import History, Kept, SummarisedStream, Variable
+from steinstream.result import History, Kept, Variable
 from steinstream.validation import Block
 
 _IDS, _NAMES, _LOG_DENSITY = "ids", "names", "log_density"
-_STREAM = "stream_summary_"  # start of the names of its arrays
 _VARIABLE = "variable/"  # followed by the name of a variable, and by /dims or /coords/DIM
 _UNCOMPRESSED = "Write it without compression, for example with np.savez."
 
@@ -233,7 +232,7 @@ def write_npz(kept: Kept, file: IO[bytes]) -> None:
         "order": kept.order,
         "prefix_ksd": kept.prefix_ksd,
         "prefix_mmd": kept.prefix_mmd,
-        **_summary_to_arrays(kept.stream_summary),
+        **summary_to_arrays(kept.stream_summary),
         **_variables_to_arrays(kept.variables),
         "draws": kept.draws,
         "scores": kept.scores,
@@ -271,7 +270,7 @@ def read_npz(path: Path) -> Kept:
             weights=arrays.get("weights"),
             prefix_ksd=arrays.get("prefix_ksd"),
             prefix_mmd=arrays.get("prefix_mmd"),
-            stream_summary=_summary_from_arrays(path, arrays),
+            stream_summary=summary_from_arrays(arrays),
             variables=_variables_from_arrays(arrays),
         )
         return checked_kept(kept, str(path))
@@ -303,24 +302,6 @@ def _require_kept(path: Path, names: set[str]) -> None:
             f"{path} is not a kept set: missing arrays {listing(sorted(missing))}.",
             "Use a file that steinstream thin or Kept.save wrote as npz.",
         )
-
-
-def _summary_to_arrays(summary: SummarisedStream | None) -> dict[str, AnyArray]:
-    """Return the summary of the stream; a summary of features is not written, because the map would be missing."""
-    if summary is None or summary.features is not None:
-        return {}
-    return {f"{_STREAM}draws": summary.draws, f"{_STREAM}weights": summary.weights}
-
-
-def _summary_from_arrays(path: Path, arrays: dict[str, AnyArray]) -> SummarisedStream | None:
-    draws, weights = (arrays.get(f"{_STREAM}{name}") for name in ("draws", "weights"))
-    if draws is None or weights is None:
-        return None
-    numbers = draws.dtype == weights.dtype == np.float64
-    shapes = draws.shape == (len(weights), arrays["draws"].shape[1]) and weights.ndim == 1 and len(weights) > 0
-    if not (numbers and shapes and np.isfinite(draws).all() and (weights > 0).all() and np.isfinite(weights).all()):
-        raise InputError(f"{path}: the summary of the stream is damaged.", "Write it again.")
-    return SummarisedStream(draws, weights)
 
 
 def _variables_to_arrays(variables: dict[str, Variable]) -> dict[str, AnyArray]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
+from steinstream._processes import sigint_blocked
 from steinstream.errors import InputError, SteinstreamError, require_main_guard
 from steinstream.io.errors import need
 
@@ -216,10 +215,15 @@ def connect(client: Any, workers: int | None, tell: Callable[[str], None] | None
             )
         yield DaskBackend(_with_workers(client, tell))
     elif client is not None:
+        from distributed.comm import resolve_address
+
         try:
+            resolve_address(client)  # a client that fails with a wrong address waits for a minute when it is deleted
             own = Client(client, timeout=CONNECT_TIMEOUT, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise ClusterError(f"No Dask scheduler answers at {client}: {error}.", "Check the address.") from None
+            raise ClusterError(
+                f"No Dask scheduler answers at {client}: {error}.", "Check the address: tcp://HOST:PORT."
+            ) from None
         with own:
             yield DaskBackend(_with_workers(own, tell))
     else:
@@ -249,29 +253,16 @@ def local_client(workers: int, **options: Any) -> Iterator[Any]:
         "distributed.admin.system-monitor.gil.enabled": False,
         "distributed.worker.memory.monitor-interval": "500ms",
     }
-    with dask.config.set(settings):
-        with _children_ignore_interrupts():
+    with dask.config.set(settings), ExitStack() as stack:
+        with sigint_blocked():  # only this process handles Ctrl-C, and ends the others
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,  # errors of tasks are raised here
                 **{"dashboard_address": "127.0.0.1:0", **options},
             )
-        with cluster, Client(cluster, set_as_default=False) as client:
-            yield client
-
-
-@contextmanager
-def _children_ignore_interrupts() -> Iterator[None]:
-    """Let processes that are started within ignore Ctrl-C: this process handles it, and ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+            stack.enter_context(cluster)
+        yield stack.enter_context(Client(cluster, set_as_default=False))
 
 
 def _with_workers(client: Any, tell: Callable[[str], None] | None) -> Any:

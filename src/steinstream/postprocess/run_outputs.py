@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -33,6 +34,7 @@ RESERVED = (RUN, CHAIN, DRAW, WEIGHT, MULTIPLICITY, STATUS, KEPT_SET)
 SUCCESSES = ("ok", "success", "successful", "succeeded", "complete", "completed", "done", "finished", "true")
 
 _MISSING = ("", "nan", "na", "none", "null", "inf", "-inf")  # outputs of failed runs, in lower case
+_ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # the index of a DataFrame, as pandas writes it
 _OTHER_SET = "Use the kept set for which the table of runs was written."
 
 #: The table of runs: columns by name, with one row per run in order of use.
@@ -73,7 +75,7 @@ def find_outputs(
         if not ordered:  # a file may not contain what determines the order
             raise InputError(
                 "An array of outputs requires kept draws with an order of use, which identifies its rows.",
-                f"Pass a table with a column {RUN}, or call ordered() before to_runs().",
+                f"Pass a table with a column {RUN}, or order the set before its runs are listed: ordered(), --order.",
             )
         values, reasons, shape = rows_of_array(outputs, len(draws), "run")
     places = ["".join(f"[{at}]" for at in place) for place in np.ndindex(*shape)]
@@ -188,7 +190,8 @@ def _output_columns(
         return list(columns), {}
     copied = [name for name in table if name in of_runs and _same(table[name], of_runs[name][place])]
     others = [name for name in table if name not in (*RESERVED, *copied)]
-    texts = {name: "not numbers" for name in others if all(math.isnan(_number(value)) for value in table[name])}
+    texts = {name: "row numbers" for name in others if _ROW_NUMBERS.fullmatch(name)}
+    texts |= {name: "not numbers" for name in others if all(math.isnan(_number(value)) for value in table[name])}
     names = [name for name in others if name not in texts]
     if not names:  # of failed runs, all outputs are missing
         names = [name for name in texts if all(str(value).strip().lower() in _MISSING for value in table[name])]

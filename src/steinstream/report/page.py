@@ -51,7 +51,7 @@ class Report:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the report to one HTML file. An existing file is replaced once the new one is complete."""
         with replacing(path) as file:
-            file.write(self.html.encode())
+            file.write(self.html.encode(errors="replace"))  # file names that are not valid UTF-8
 
     def __repr__(self) -> str:
         return f"Report({self.title}, {len(self.html) / 1e6:.1f} MB; save(path) writes it)"

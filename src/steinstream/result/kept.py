@@ -260,7 +260,7 @@ class Kept:
         Summary
             Weighted statistics of the kept draws and of the stream without its burn-in; printing it shows a table with
             the differences in standard deviations of the stream. A set that was read from a file is compared with its
-            summary of the stream (npz), or shown alone.
+            summary of the stream (npz, nc, zarr), or shown alone.
 
         Raises
         ------

@@ -159,7 +159,7 @@ def fit_preconditioner(subsample: Subsample, config: ThinConfig) -> Precondition
     """
     held = subsample.block
     if len(held.draws) == 0:
-        raise InputError("No draw is valid.")
+        raise InputError("No draw is valid: each has a value that is not finite.", "Correct the sampler's output.")
     if config.validate_scores and held.has_scores:
         identity = SteinIdentity(held.draws.shape[1])
         identity.updated(held.draws, held.scores).require_plausible()

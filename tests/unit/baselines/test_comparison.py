@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,23 @@ def test_rows_of_a_process_that_died_give_the_reason():
     rows = list(rows_of_process(problem, reference_of(alive, [5, 6]), "stride", [5, 6]))
     assert [row.size for row in rows] == [5, 6]
     assert all("ended with code 9" in row.problem for row in rows)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="POSIX")
+def test_an_interrupt_while_a_process_starts_ends_it(monkeypatch):
+    draws = np.random.default_rng(0).normal(size=(100, 2))
+    problem = problem_from_arrays(draws, -draws, 5, preconditioner="identity")
+    started, start = [], SpawnProcess.start
+
+    def interrupted_start(process):
+        os.kill(os.getpid(), signal.SIGINT)
+        start(process)
+        started.append(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted_start)
+    with pytest.raises(KeyboardInterrupt):
+        next(rows_of_process(problem, reference_of(problem, [5]), "stride", [5]))
+    assert not started[0].is_alive()
 
 
 def test_arrays_give_the_rows_of_a_file_and_bad_draws_can_be_skipped(tmp_path):
