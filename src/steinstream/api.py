@@ -315,19 +315,15 @@ class ChainSource:
 
 def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], ArrayLike]) -> list[Block]:
     """Add features, given as an array (n, ...) or (chains, n, ...), or as a function of a draw."""
-    count = sum(len(block.draws) for block in blocks)
+    lengths = [len(block.draws) for block in blocks]
     if callable(features):
-        rows = [np.ravel(validation.as_floats(features(draw), "features")) for block in blocks for draw in block.draws]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("The function of the features returned vectors of different lengths.")
-        table = np.stack(rows)
+        table = validation.features_by(features, np.concatenate([block.draws for block in blocks]))
     else:
         values = validation.as_floats(features, "features")
-        lengths = [len(block.draws) for block in blocks]
         if len(blocks) > 1 and values.shape[:2] == (len(blocks), lengths[0]):
-            values = values.reshape(count, -1)
-        table = validation.as_features(values, count)
-    parts = np.split(table, np.cumsum([len(block.draws) for block in blocks])[:-1])
+            values = values.reshape(sum(lengths), -1)
+        table = validation.as_features(values, sum(lengths))
+    parts = np.split(table, np.cumsum(lengths)[:-1])
     return [block._replace(features=part) for block, part in zip(blocks, parts, strict=True)]
 
 

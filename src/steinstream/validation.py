@@ -6,7 +6,7 @@ All public entry points call these functions. Internal code assumes valid input.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, NamedTuple
@@ -466,6 +466,23 @@ def as_features(features: ArrayLike, count: int) -> Array:
     if z.ndim != 2 or len(z) != count or z.shape[1] == 0:
         raise InputError(f"features must have one row per draw ({count} rows), got shape {np.shape(features)}.")
     return z
+
+
+def features_by(function: Callable[[Array], ArrayLike], draws: Array) -> Array:
+    """Return the features (n, p) of draws (n, d), n > 0, by a function of one draw; NaN at draws that are not finite."""
+    finite = np.isfinite(draws).all(axis=1)
+    if not finite.any():
+        finite[:] = True  # the length of a feature vector is not known otherwise
+    rows = [np.ravel(as_floats(function(draw), "features")) for draw in draws[finite]]
+    lengths = {len(row) for row in rows}
+    if lengths == {0} or len(lengths) > 1:
+        found = "empty vectors" if lengths == {0} else "vectors of different lengths"
+        raise InputError(
+            f"The function of the features returned {found}.", "Return as many numbers for every draw, at least one."
+        )
+    table = np.full((len(draws), len(rows[0])), np.nan)
+    table[finite] = rows
+    return table
 
 
 def _wrong_scores(draws: Array, scores: Array) -> InputError:

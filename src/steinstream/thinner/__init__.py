@@ -101,7 +101,8 @@ class Thinner:
         self._set(chosen, ThinnerState.create(positive(dim, "dim"), chosen), features)
         if initial is not None:
             x, s = validation.as_draws_and_scores(*initial, self.dim)
-            self.state.start_with(self.config, Block(x, s, validation.consecutive_ids(-1, 0, len(x))))
+            ids = validation.consecutive_ids(-1, 0, len(x))
+            self.state.start_with(self.config, Block(x, s, ids, self._features_of(x)))
             self.state.external_initial = len(x)
 
     @classmethod
@@ -357,10 +358,7 @@ class Thinner:
         if self.features is None:
             return None
         x, _ = validation.as_draws_and_scores(draws, None, self.dim)
-        rows = [np.ravel(validation.as_floats(self.features(row), "features")) for row in x]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("The function of the features returned vectors of different lengths.")
-        return np.stack(rows) if rows else None
+        return validation.features_by(self.features, x) if len(x) else None
 
     @property
     def next_indices(self) -> dict[int, int]:
