@@ -320,7 +320,7 @@ def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], 
         table = validation.features_by(features, np.concatenate([block.draws for block in blocks]))
     else:
         values = validation.as_floats(features, "features")
-        if len(blocks) > 1 and values.shape[:2] == (len(blocks), lengths[0]):
+        if values.ndim > 1 and len(values) == len(blocks) and {values.shape[1]} == {*lengths}:
             values = values.reshape(sum(lengths), -1)
         table = validation.as_features(values, sum(lengths))
     parts = np.split(table, np.cumsum(lengths)[:-1])

@@ -469,7 +469,7 @@ def as_features(features: ArrayLike, count: int) -> Array:
 
 
 def features_by(function: Callable[[Array], ArrayLike], draws: Array) -> Array:
-    """Return the features (n, p) of draws (n, d), n > 0, by a function of one draw; NaN at draws that are not finite."""
+    """Return the features (n, p) of draws (n, d), n > 0, by a function of one draw; NaN at invalid draws."""
     finite = np.isfinite(draws).all(axis=1)
     if not finite.any():
         finite[:] = True  # the length of a feature vector is not known otherwise

@@ -310,6 +310,15 @@ def test_features_that_cannot_be_used_are_refused():
         thinner.extend(x, features=x)
 
 
+def test_features_of_chains_have_the_shape_of_the_chains():
+    x = np.random.default_rng(0).normal(size=(2, 100, 2))
+    for chains in (1, 2):
+        draws, features = x[:chains], np.sum(x[:chains], axis=2)
+        kept = ss.thin(draws, size=9, features=features)
+        assert np.array_equal(kept.ids, ss.thin(draws, size=9, features=np.sum).ids)
+        assert np.array_equal(kept.ids, ss.thin(draws, size=9, features=features.ravel()).ids)
+
+
 def test_the_function_of_the_features_is_not_called_at_invalid_draws():
     x = np.random.default_rng(0).normal(size=(200, 2))
     x[7], calls = np.nan, []
