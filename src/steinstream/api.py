@@ -313,16 +313,15 @@ class ChainSource:
 
 def _with_features(blocks: list[Block], features: ArrayLike | Callable[[Array], ArrayLike]) -> list[Block]:
     """Add features, given as an array (n, ...) or (chains, n, ...), or as a function of a draw."""
-    count = sum(len(block.draws) for block in blocks)
+    lengths = [len(block.draws) for block in blocks]
     if callable(features):
-        table = validation.features_of(features, np.concatenate([block.draws for block in blocks]))
+        table = validation.features_by(features, np.concatenate([block.draws for block in blocks]))
     else:
         values = validation.as_floats(features, "features")
-        lengths = [len(block.draws) for block in blocks]
-        if len(blocks) > 1 and values.shape[:2] == (len(blocks), lengths[0]):
-            values = values.reshape(count, -1)
-        table = validation.as_features(values, count)
-    parts = np.split(table, np.cumsum([len(block.draws) for block in blocks])[:-1])
+        if values.ndim > 1 and len(values) == len(blocks) and {values.shape[1]} == {*lengths}:
+            values = values.reshape(sum(lengths), -1)
+        table = validation.as_features(values, sum(lengths))
+    parts = np.split(table, np.cumsum(lengths)[:-1])
     return [block._replace(features=part) for block, part in zip(blocks, parts, strict=True)]
 
 

@@ -478,14 +478,6 @@ def as_probabilities(values: ArrayLike) -> Array:
     return probabilities
 
 
-def features_of(function: Callable[[Array], ArrayLike], draws: Array) -> Array:
-    """Return the features (n, k) of draws (n, d), given a function of one draw."""
-    rows = [np.ravel(as_floats(function(draw), "features")) for draw in draws]
-    if len({len(row) for row in rows}) > 1:
-        raise InputError("The function of the features returned vectors of different lengths.")
-    return np.stack(rows)
-
-
 def as_features(features: ArrayLike, count: int) -> Array:
     """Convert the features of ``count`` draws to a (count, p) float64 array."""
     z = as_floats(features, "features")
@@ -493,6 +485,23 @@ def as_features(features: ArrayLike, count: int) -> Array:
     if z.ndim != 2 or len(z) != count or z.shape[1] == 0:
         raise InputError(f"features must have one row per draw ({count} rows), got shape {np.shape(features)}.")
     return z
+
+
+def features_by(function: Callable[[Array], ArrayLike], draws: Array) -> Array:
+    """Return the features (n, p) of draws (n, d), n > 0, by a function of one draw; NaN at invalid draws."""
+    used = np.flatnonzero(np.isfinite(draws).all(axis=1))
+    if len(used) == 0:  # the length of a feature vector is not known otherwise
+        used = np.arange(len(draws))
+    rows = [np.ravel(as_floats(function(draw), "features")) for draw in draws[used]]
+    lengths = {len(row) for row in rows}
+    if lengths == {0} or len(lengths) > 1:
+        found = "empty vectors" if lengths == {0} else "vectors of different lengths"
+        raise InputError(
+            f"The function of the features returned {found}.", "Return as many numbers for every draw, at least one."
+        )
+    table = np.full((len(draws), len(rows[0])), np.nan)
+    table[used] = rows
+    return table
 
 
 def wrong_scores(draws: Array, scores: Array) -> InputError:

@@ -294,6 +294,7 @@ def test_features_that_cannot_be_used_are_refused():
             x, size=5, features=np.where(np.arange(50) == 3, np.nan, 1.0)
         ),
         "different lengths": lambda: ss.thin(x, size=5, features=lambda v: np.ones(1 + (v[0] > 0))),
+        "empty vectors": lambda: ss.thin(x, size=5, features=lambda v: []),
     }.items():
         with pytest.raises(ss.SteinstreamError, match=message):
             call()
@@ -303,6 +304,45 @@ def test_features_that_cannot_be_used_are_refused():
         thinner.extend(x, features=x)
     with pytest.raises(ss.SteinstreamError, match="with features and others without"):
         thinner.extend(x)
+    thinner = ss.Thinner(2, size=5, initial=(x[:3], None), preconditioner=IDENTITY)
+    with pytest.raises(ss.SteinstreamError, match=r"Those of an initial set .* Thinner\(features=function\)"):
+        thinner.extend(x, features=x)
+
+
+def test_features_of_chains_have_the_shape_of_the_chains():
+    x = np.random.default_rng(0).normal(size=(2, 100, 2))
+    for chains in (1, 2):
+        draws, features = x[:chains], np.sum(x[:chains], axis=2)
+        kept = ss.thin(draws, size=9, features=features)
+        assert np.array_equal(kept.ids, ss.thin(draws, size=9, features=np.sum).ids)
+        assert np.array_equal(kept.ids, ss.thin(draws, size=9, features=features.ravel()).ids)
+
+
+def test_the_function_of_the_features_is_not_called_at_invalid_draws():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    x[7], calls = np.nan, []
+
+    def predict(draw):
+        calls.append(draw[0])
+        return [int(10 * draw[0]), draw[1]]
+
+    kept = ss.thin(x, size=9, features=predict, on_bad="skip")
+    thinner = ss.Thinner(2, size=9, features=predict, on_bad="skip", preconditioner=kept.preconditioner)
+    thinner.extend(x)
+    assert np.array_equal(kept.ids, thinner.kept.ids) and kept.settings["skipped"] == thinner.skipped == 1
+    assert np.isfinite(calls).all()
+    with pytest.raises(ss.SteinstreamError, match="draw of chain 0, draw 7 is nan"):
+        ss.thin(x, size=9, features=predict)
+
+
+def test_an_initial_set_has_the_features_of_the_function():
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    thinner = ss.Thinner(2, size=20, features=np.sum, initial=(x[:20], None), preconditioner=IDENTITY)
+    for rows in (slice(0, 5), slice(5, None)):  # the first ones replace few of the initial draws
+        thinner.extend(x[rows])
+        kept = thinner.kept
+        assert np.array_equal(kept.stream_summary.kept[:, 0], kept.draws.sum(axis=1))
+    assert abs(kept.draws.sum(axis=1).mean() - x.sum(axis=1).mean()) < 0.2
 
 
 # -- float32 storage -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from steinstream._typing import Array, Integers
 from steinstream.diagnostics.context import DiagnosticContext
 from steinstream.validation import Block
 
-_MIN_STREAM = 2  # draws
+_MIN_STREAM = 3  # draws: the second half of two is a single one
 _ROUNDING = 1e-12  # of a distribution function
 
 

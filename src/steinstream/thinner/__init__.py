@@ -102,7 +102,8 @@ class Thinner:
         self._set(chosen, ThinnerState.create(positive(dim, "dim"), chosen), features)
         if initial is not None:
             x, s = validation.as_draws_and_scores(*initial, self.dim)
-            self.state.start_with(self.config, Block(x, s, validation.consecutive_ids(-1, 0, len(x))))
+            ids = validation.consecutive_ids(-1, 0, len(x))
+            self.state.start_with(self.config, Block(x, s, ids, self._features_of(x)))
             self.state.external_initial = len(x)
 
     @classmethod
@@ -347,7 +348,7 @@ class Thinner:
         if self.features is None:
             return None
         x, _ = validation.as_draws_and_scores(draws, None, self.dim)
-        return validation.features_of(self.features, x) if len(x) else None
+        return validation.features_by(self.features, x) if len(x) else None
 
     @property
     def next_indices(self) -> dict[int, int]:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 _SMALLEST_COST = 1e-50  # smallest positive cost: the objective divides by the mean cost
 
+# Remedies for a thinner with an initial set.
+_OF_INITIAL = {
+    "scores": "The initial set counts: initial=(draws, scores), or initial=(draws, None).",
+    "second scores": "An initial set has none.",
+    "features": "Those of an initial set are computed by a function: Thinner(features=function).",
+}
+
 
 class NewDraws(NamedTuple):
     """Draws as a user passes them to `Thinner.extend`."""
@@ -107,6 +114,8 @@ def ingest_block(
     If ``in_range``, all values are known to be finite and in range. Returns the same as `ingest`.
     """
     x, ids, second = block.draws, block.ids, second_scores
+    if len(x) == 0:
+        return state.pending.take(slice(0, 0))  # without scores and features: those of the draws are not known
     layout = _as_layout(config, state, block, second is not None)
     marks = _as_costs_and_pins(new.costs, new.pinned, len(x), config.cost_weight > 0)
     if config.storage == "float32" and (marks is not None or second is not None):
@@ -183,8 +192,10 @@ def _as_layout(config: ThinConfig, state: ThinnerState, block: Block, has_second
     }
     for what, (now, before) in given.items():
         if now != before:
+            initial = f" {_OF_INITIAL[what]}" if state.external_initial and what in _OF_INITIAL else ""
             raise InputError(
-                f"Some draws were given with {what} and others without.", f"Pass {what} with every draw, or with none."
+                f"Some draws were given with {what} and others without.",
+                f"Pass {what} with every draw, or with none.{initial}",
             )
     if block.features is not None and known.features is not None and block.features.shape[1] != known.features.width:
         raise InputError(f"Expected {known.features.width} features per draw, got {block.features.shape[1]}.")

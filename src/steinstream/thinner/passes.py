@@ -131,10 +131,11 @@ def starts_with_sample(config: ThinConfig, state: ThinnerState, marked: bool = F
     """Return whether the initial set is chosen from a subsample; raise an `InputError` if it must be, but cannot."""
     possible = _may_start_with_sample(config, state, marked)
     if config.start == "sample" and not possible:
+        remedy = "Set size (--size)" if config.size is None else "Leave out what does not fit"
         raise InputError(
             'start="sample" needs a fixed size, no growth, no initial set, no costs, pins or features, and a '
             "preconditioner that does not change.",
-            "Set size (--size), or leave out start (--start).",
+            f"{remedy}, or leave out start (--start).",
         )
     automatic = config.start is None and config.passes == "auto" and not config.stream_weight
     return possible and (config.start == "sample" or automatic)

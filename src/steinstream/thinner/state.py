@@ -123,10 +123,10 @@ class ThinnerState:
                 f"{len(block.draws)} initial draws were given, but size={config.size}.", "Thin them, or increase size."
             )
         finite_rows(block, "raise", config.kernel.linear > 0, config.storage)
+        layout = self.layout or as_layout(config, self.dim, block, False)
         if self.layout is None:
-            self.set_layout(config, as_layout(config, self.dim, block, False))
-        if self.layout is not None and self.layout.sketches_draws:
-            block = self.layout.with_sketches(block)
+            self.set_layout(config, layout)
+        block = layout.with_sketches(block)
         self.initial_size = len(block.draws)
         self.require_dictionary().insert_all(block)
 

@@ -81,6 +81,14 @@ def test_a_set_without_its_stream_shows_the_kept_draws_only():
     assert list(table.to_dict()["mu"]) == ["kept"]
 
 
+@pytest.mark.parametrize("scored", [True, False])
+def test_a_chain_of_one_or_two_draws_has_a_summary(scored):
+    x = np.array([[1.0, 2.0], [4.0, 8.0]])
+    for count in (1, 2):
+        table = ss.thin(x[:count], -x[:count] if scored else None, size=2).summary()
+        assert table.stream.count == count and np.allclose(table.stream.mean, x[:count].mean(axis=0))
+
+
 def test_weights_count():
     kept = kept_set()
     weights = np.where(np.arange(60) < 20, 3.0, 1.0)

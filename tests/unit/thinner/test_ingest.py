@@ -77,6 +77,17 @@ def test_every_draw_has_scores_or_none_has():
         ingest(config, state, NewDraws(normal(3)[0]), None)
 
 
+@pytest.mark.parametrize("features", [None, np.sum])
+def test_a_block_without_draws_decides_nothing(features):
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    plain, other = (ss.Thinner(2, size=5, features=features) for _ in range(2))
+    other.extend(x[:0])
+    plain.extend(x, -x)
+    other.extend(x, -x)
+    other.extend(x[:0])
+    assert plain.kept_ids == other.kept_ids and plain.seen == other.seen == 30
+
+
 def test_costs_and_pins_are_taken_and_joined_together():
     marks = CostsAndPins(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
     both = marks.take(np.array([2, 0])).append(CostsAndPins.none(1))

@@ -190,7 +190,8 @@ def test_a_start_with_a_sample_for_any_number_of_passes():
     assert auto.settings.get("ksd_after_passes", [auto.ksd])[0] == sampled.ksd
     assert streamed.settings["ksd_after_passes"][0] == thin_by_ksd(x, s, size=60).ksd
     for wrong in ({}, {"size": 5, "growth": "sqrt"}, {"size": 5, "preconditioner": "streaming"}):
-        with pytest.raises(ss.SteinstreamError, match="needs a fixed size"):
+        remedy = "Leave out what does not fit" if wrong else "Set size"
+        with pytest.raises(ss.SteinstreamError, match=f"needs a fixed size, .* {remedy}"):
             thin_by_ksd(x, s, start="sample", **wrong)
     with pytest.raises(ss.SteinstreamError, match="start must be"):
         thin_by_ksd(x, s, size=5, start="greedy")
