@@ -423,6 +423,7 @@ def thin_source(
         "thinning %s: %d dimensions, %s, preconditioner %s", source.title, source.dim, config, thinner.preconditioner
     )
     _run_pass(source, thinner, hooks, in_range)
+    thinner.require_pins()
     while thinner.needs_another_pass:
         _log.info("pass %d: kept %d draws, KSD %.4g", thinner.current_pass.number, len(thinner), thinner.ksd)
         thinner.start_pass()

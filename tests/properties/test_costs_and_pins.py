@@ -218,6 +218,18 @@ def test_a_pinned_candidate_is_taken():
         by_select.select(x[:4], -x[:4], pinned=both)
 
 
+@pytest.mark.parametrize("settings", [{}, {"passes": 2}, {"preconditioner": ss.Warmup(draws=20)}])
+def test_a_pin_among_too_few_candidates_at_the_end_is_refused(settings):
+    x = np.random.default_rng(0).normal(size=(103, 2))
+    for pinned in (99, 101):
+        options = {"size": 20, "candidates": 5, "pinned": np.arange(103) == pinned, **settings}
+        if pinned == 101:
+            with pytest.raises(ss.SteinstreamError, match="last 3 draws, but one step takes 5 candidates"):
+                ss.thin(x, -x, **options)
+        else:
+            assert [0, 99] in ss.thin(x, -x, **options).ids.tolist()
+
+
 def test_marks_wait_with_their_draws(tmp_path):
     """Through a warm-up, a checkpoint in it, and draws that are skipped."""
     x = np.random.default_rng(5).normal(size=(300, 2))

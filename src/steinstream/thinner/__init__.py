@@ -420,6 +420,16 @@ class Thinner:
         """
         return passes.start_pass(self.config, self.state, self.observer)
 
+    def require_pins(self) -> None:
+        """Raise an `InputError` if the chain ends with a pinned draw that no step can add."""
+        marks = self.state.pending_marks
+        if marks is not None and marks.pinned.any() and not self.in_warmup:
+            raise InputError(
+                f"A pinned draw is among the last {len(marks.pinned)} draws, but one step takes "
+                f"{self.config.candidates} candidates.",
+                "Use candidates=1, or do not pin it.",
+            )
+
     # -- a chain that was read before ----------------------------------------------------------------------------------
 
     def accepts_all(self, largest: Magnitudes) -> bool:
