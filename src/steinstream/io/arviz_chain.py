@@ -338,9 +338,9 @@ def _element_names(array: StoredArray) -> list[list[str]]:
 
 
 def _parameter_names(parts: Sequence[_Part]) -> list[str]:
-    """Return the names along the last dimension of draws or scores that are one array."""
+    """Return the names along the last dimension of draws or scores that are one array of vectors."""
     array = parts[0].array
-    if len(parts) != 1 or not array.dims or array.dims[-1] in SAMPLE_DIMS:
+    if len(parts) != 1 or len(array.row_shape(SAMPLE_DIMS)) != 1 or array.dims[-1] in SAMPLE_DIMS:
         return []
     last = parts[0].coords.get(array.dims[-1])
     return [str(name) for name in last.values()] if last is not None and last.is_text else []
