@@ -113,7 +113,7 @@ def check_stuck(context: DiagnosticContext) -> Finding:
         value=value,
         threshold=limit,
         fired=value > limit,
-        says=f"longest run of identical states: {100 * value:.2g} % of chain {chain}",
+        says=f"longest run of identical states: {100 * value:.3g}% of chain {chain}",
         advice="the sampler does not move there: use a smaller step size or another parameterisation",
         allowed=f"at most {limit:.0%}",
         sensitivity=limit,
