@@ -25,6 +25,8 @@ SUMMARY_DRAWS, SUMMARY_WEIGHTS = "stream_summary_draws", "stream_summary_weights
 VARIABLE_KINDS = "biufcUSOMm"  # of the NumPy types of variables
 _SUM_TOLERANCE = 1e-6
 _LARGEST_WEIGHT = 2e30  # of a stream term
+_LARGEST_STATISTIC = 1e100  # whose square does not overflow
+_ABOVE_ONE = 1.0 + 1e-9  # of the trust, which is rounded
 _COUNTS = {"seen", "skipped", "initial", "steps"}
 _STATISTICS = {*_COUNTS, "effective_draws", "burn_in", "trust", "second_scores_noise", "stream_error"}
 _TYPES: dict[frozenset[str], type] = {
@@ -147,7 +149,7 @@ class _Check:
             raise self.wrong("settings are not a table of names and values")
         for name in settings.keys() & _STATISTICS:
             if settings[name] is not None or name in _COUNTS:
-                self.setting(name, settings[name])
+                self.setting(name, settings[name], _ABOVE_ONE if name == "trust" else _LARGEST_STATISTIC)
             if name in _COUNTS and type(settings[name]) is not int:
                 raise self.wrong(f"the setting {name} is {reprlib.repr(settings[name])}, expected a whole number")
         for names, kind in _TYPES.items():
@@ -157,12 +159,12 @@ class _Check:
         for name in ("config", "merged"):
             self.setting(f"{name}.stream_weight", settings.get(name, {}).get("stream_weight", 0.0), _LARGEST_WEIGHT)
         for step in settings.get("preconditioner_changed", []):
-            self.setting("preconditioner_changed", step)
+            self.setting("preconditioner_changed", step, math.inf)
         for pair in settings.get("burn_in_ends", []):
             if not (isinstance(pair, list) and len(pair) == 2 and all(type(each) is int for each in pair)):
                 raise self.wrong(f"the setting burn_in_ends is {reprlib.repr(settings['burn_in_ends'])}")
 
-    def setting(self, name: str, value: Any, limit: float = math.inf) -> None:
+    def setting(self, name: str, value: Any, limit: float) -> None:
         """Require a number that is at least 0 and below a limit."""
         if type(value) not in (int, float) or not 0 <= value < limit:
             raise self.wrong(f"the setting {name} is {reprlib.repr(value)}")
