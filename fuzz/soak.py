@@ -83,10 +83,12 @@ def own_traceback(text: str) -> bool:
 
 
 def python_starts(text: str) -> bool:
-    """Return whether Ctrl-C stopped Python before the first line of `steinstream.__main__.run`, for example in imports.
+    """Return whether Ctrl-C stopped Python before `steinstream.__main__.run` handles it, for example in imports.
 
-    Python prints a traceback then. Of this package it has only the modules that Python imports to find that function.
+    Python prints a traceback then. Of this package it has only the modules that Python imports to find that function,
+    or the line of that function that installs the handler.
     """
+    text = re.sub(r'  File "[^"]*__main__.py", line \d+, in run\n    signal.signal\(signal.SIGINT, _stop\)\n', "", text)
     frames = re.findall(r'^  File "[^"]*[/\\]steinstream[/\\]([^"]*)", line \d+, in (\S+)', text, re.MULTILINE)
     before = {("__init__.py", "<module>"), ("__main__.py", "<module>")}
     return "KeyboardInterrupt" in text and before.issuperset(frames)

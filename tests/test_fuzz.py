@@ -284,6 +284,8 @@ KeyboardInterrupt
     for frame in ('__main__.py", line 20, in run', 'io/base.py", line 3, in <module>'):
         assert not python_starts(start.replace('__init__.py", line 13, in <module>', frame))
     assert not python_starts(start.replace("KeyboardInterrupt", "ValueError"))
+    installs = '  File "/x/src/steinstream/__main__.py", line 13, in run\n    signal.signal(signal.SIGINT, _stop)\n'
+    assert python_starts(start.replace("KeyboardInterrupt", installs + "KeyboardInterrupt"))
 
 
 @linux

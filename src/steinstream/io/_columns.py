@@ -152,6 +152,8 @@ def find_columns(header: Sequence[str], request: Request, numeric: Sequence[bool
 def _listed_pairs(known: Sequence[str], request: Request) -> TableColumns:
     """Find the scores that the user listed, and their draws."""
     path, score_names = request.path, split_names(request.scores_name)
+    if not score_names:
+        raise InputError(f"{path}: the names of the columns of the scores are empty.", _LIST_THEM)
     scores = find_positions(known, score_names, path)
     if is_listed(known, request.draws_name, DRAWS):
         names = split_names(request.draws_name)

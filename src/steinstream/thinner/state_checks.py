@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 2**53  # of counters and ids
 _LARGEST_VALUE = 1e150  # of numbers whose squares must be finite
+_MOST_KEPT = 1e9  # in the terms of the bound, where a loop counts down from it
 _WIDEST = 1 << 24  # numbers of a feature vector; twenty bytes of memory for each, whatever the size of the checkpoint
 _ROUNDING = 1e-9  # difference of two computations of the same coordinates, relative to the largest one
 _PENALTIES = frozenset(
@@ -59,7 +60,11 @@ def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
     if root.agree(empty, "worth"):
         _worth(root.part("worth"), dim, seen)
     if fixed is not None:
-        root.array("bound", empty["bound"].dtype, empty["bound"].shape, 0.0)
+        from steinstream._engine.online_stats import TRACE  # loads numba
+
+        terms = root.array("bound", empty["bound"].dtype, empty["bound"].shape, 0.0)
+        if terms.size and (number := terms[TRACE.names.index("kept")]) > _MOST_KEPT:
+            raise root.wrong("bound", f"it has {number:g} kept draws")
         kept = root.part("kept")
         check = _kept_float32 if config.storage == "float32" else _kept
         check(kept, empty.part("kept"), bool(config.stream_weight or config.cost_weight), layout or DrawLayout(dim))
