@@ -152,8 +152,6 @@ def find_columns(header: Sequence[str], request: Request, numeric: Sequence[bool
 def _listed_pairs(known: Sequence[str], request: Request) -> TableColumns:
     """Find the scores that the user listed, and their draws."""
     path, score_names = request.path, split_names(request.scores_name)
-    if not score_names:
-        raise InputError(f"{path}: the names of the columns of the scores are empty.", _LIST_THEM)
     scores = find_positions(known, score_names, path)
     if is_listed(known, request.draws_name, DRAWS):
         names = split_names(request.draws_name)
@@ -288,7 +286,7 @@ def is_listed(known: Sequence[str], name: str, default: str) -> bool:
 
 def split_names(text: str) -> list[str]:
     """Split a list of names at its commas; a name that contains a comma is quoted."""
-    return next(csv.reader([text], skipinitialspace=True), [])
+    return next(csv.reader([text], skipinitialspace=True), []) or [text]
 
 
 def find_positions(known: Sequence[str], names: Sequence[str], path: Path) -> list[int]:

@@ -63,7 +63,7 @@ def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
         from steinstream._engine.online_stats import TRACE  # loads numba
 
         terms = root.array("bound", empty["bound"].dtype, empty["bound"].shape, 0.0)
-        if terms.size and (number := terms[TRACE.names.index("kept")]) > _MOST_KEPT:
+        if terms.size and (number := terms[(TRACE.names or ()).index("kept")]) > _MOST_KEPT:
             raise root.wrong("bound", f"it has {number:g} kept draws")
         kept = root.part("kept")
         check = _kept_float32 if config.storage == "float32" else _kept

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from steinstream.errors import InputError
+from steinstream.io import open_chain
 from steinstream.io._columns import find_rows, split_element, split_names, variables_of_kept
 from steinstream.io._kept_checks import parse_kernel
 from steinstream.io.cmdstan import CmdStanConfig, parse_config, stan_variables, unconstrained_name
@@ -55,3 +56,10 @@ def test_a_kernel_is_read_from_its_representation(kernel):
 def test_a_huge_index_in_a_title_is_a_column_of_its_own():
     found = variables_of_kept(["a.1", "a.99999999999"], np.ones((2, 2)))
     assert sorted(found) == ["a.1", "a.99999999999"]
+
+
+@pytest.mark.parametrize("option", ["draws_name", "scores_name"])
+def test_an_empty_list_of_columns_is_refused(option, tmp_path):
+    (tmp_path / "chain.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="no column ''"):
+        open_chain(tmp_path / "chain.csv", **{option: ""})
