@@ -17,7 +17,7 @@ import numpy as np
 from steinstream._typing import AnyArray, Integers
 from steinstream.errors import InputError
 from steinstream.preconditioning import Preconditioner, Streaming, Warmup, same_preconditioner
-from steinstream.thinner.chain_worth import BATCHES, COLUMNS, LARGEST_FACTOR
+from steinstream.thinner.chain_worth import BATCHES, COLUMNS, stream_factor
 from steinstream.thinner.features import FeatureMap
 from steinstream.thinner.layout import DRAWS, STREAM_ON, DrawLayout
 from steinstream.thinner.state import ThinnerState
@@ -71,7 +71,7 @@ def check_state(config: ThinConfig, values: Mapping[str, Any]) -> None:
         if layout is not None and config.storage != "float32":
             _coordinates(kept, layout, fixed)
             if "penalty_scalars" in kept.keys:
-                _sums_of_penalties(kept, config)
+                _sums_of_penalties(kept, config, dim)
         if len(kept["ids"]) and layout is None:
             raise kept.wrong("ids", "there are kept draws, but no layout of draws")
         if len(kept["ids"]) > seen + root.part("counters")["initial_size"]:
@@ -422,7 +422,7 @@ def _coordinates(fields: _Fields, layout: DrawLayout, preconditioner: Preconditi
         raise fields.wrong("draws", "they are not the stored draws in the coordinates of the preconditioner")
 
 
-def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
+def _sums_of_penalties(fields: _Fields, config: ThinConfig, dim: int) -> None:
     """Check counts, weights and sums of the penalties: a base kernel has values from 0 to phi(0)."""
     from steinstream._engine.penalties import PENALTY_SCALARS  # loads numba
 
@@ -432,7 +432,7 @@ def _sums_of_penalties(fields: _Fields, config: ThinConfig) -> None:
             raise fields.wrong("penalty_scalars", f"{name} is {value}")
     if not config.stream_weight:
         return
-    if not numbers["gamma"] <= LARGEST_FACTOR * (1.0 + _ROUNDING) * config.stream_weight:
+    if not numbers["gamma"] <= stream_factor(1.0, dim) * (1.0 + _ROUNDING) * config.stream_weight:
         raise fields.wrong("penalty_scalars", f"gamma is {numbers['gamma']}, the stream weight {config.stream_weight}")
     if numbers["count"] != float((2 ** fields["stream_levels"]).sum()):
         raise fields.wrong("penalty_scalars", f"count is {numbers['count']}, not that of the stream")
