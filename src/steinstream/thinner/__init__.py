@@ -701,8 +701,8 @@ class Thinner:
         if not thinner.current_pass.corrected_stream:
             return kept
         thinner.extend_block(self.subsample, NewMarks())
-        again = thinner.kept
-        return replace(again, settings={**again.settings, "seen": self.seen, "skipped": self.skipped})
+        again, of_chain = thinner.kept, ("seen", "skipped", "effective_draws", "burn_in", "burn_in_ends")
+        return replace(again, settings=again.settings | {name: kept.settings[name] for name in of_chain})
 
     def diagnose(self) -> Diagnosis:
         """Compare the kept draws with the stream, and the stream with itself: what KSD does not detect.

@@ -184,6 +184,7 @@ def test_a_thinner_corrects_a_slow_chain_from_its_subsample(settings):
             ss.ksd(corrected.draws, corrected.scores, preconditioner=corrected.preconditioner), rel=1e-9
         )
         assert corrected.settings["corrected_stream"] and corrected.settings["seen"] == len(x)
+        assert corrected.settings["burn_in"] == before.settings["burn_in"]  # of the chain, not of the subsample
         assert np.array_equal(thinner.kept.ids, before.ids) and "corrected_stream" not in thinner.kept.settings
         errors.append([np.abs(each.draws.std(axis=0) - 1).mean() for each in (corrected, before)])
     ours, online = np.mean(errors, axis=0)
